@@ -1,0 +1,44 @@
+# The two commands for a newcomer are `make run` and `make test`. README.md tells the rest.
+
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+ENVIRONMENT := $(VENV)/.made-for-this-project
+
+.PHONY: help env tools run test check bench clean
+
+help:
+	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP)"
+	@echo "make test     fetch what the tests need, and run them all"
+	@echo "make check    ruff, mypy --strict, import-linter, and the tests"
+	@echo "make bench    measure, beside a real Kafka"
+	@echo "make clean    remove the environment and everything fetched (never a data folder)"
+
+env: $(ENVIRONMENT)
+
+$(ENVIRONMENT): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+run: env
+	exec $(BIN)/topicwright serve --hints
+
+tools: env
+	$(BIN)/python -m tests.support.fetch_tools
+
+test: tools
+	$(BIN)/python -m pytest
+
+check: tools
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+bench: tools
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist

@@ -1,0 +1,114 @@
+"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, a franz-go program.
+
+`python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. Each has
+a stamp that holds all it was made from, so that a second run does nothing and a changed pin fetches again. A client
+that this machine lacks (mvn, npm, go) is named and passed over: the tests that need it are skipped, or fail in CI.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.tools import CACHE, KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD, KAFKA_SERVER, ROOT
+
+SLF4J = "1.7.36"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One thing to fetch into `folder` of the cache, by `client`, from `sources` and the words of `pins`."""
+
+    folder: str
+    client: str
+    sources: tuple[Path, ...]
+    pins: tuple[str, ...]
+    fetch: Callable[[Tool, Path], None]
+
+    @property
+    def stamp_text(self) -> str:
+        """Changes whenever a pinned version or a source file does."""
+        digests = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in self.sources]
+        return "\n".join([*self.pins, *digests, ""])
+
+
+def _fetch_jars(tool: Tool, into: Path) -> None:
+    (pom,) = tool.sources
+    goals = ["dependency:copy-dependencies", f"-DoutputDirectory={into}", "-DincludeScope=runtime"]
+    _run(["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *goals, *tool.pins], cwd=ROOT)
+
+
+def _fetch_node_modules(tool: Tool, into: Path) -> None:
+    for source in tool.sources:
+        shutil.copy(source, into)
+    _run(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"], cwd=into)
+
+
+def _build_go(tool: Tool, into: Path) -> None:
+    _run(["go", "build", "-mod=readonly", "-o", str(into / "scenario"), "."], cwd=tool.sources[0].parent)
+
+
+def _tools() -> Sequence[Tool]:
+    clients = ROOT / "tests/clients"
+    franz = clients / "franz"
+    server_pom, client_pom = ROOT / "tests/reference/pom.xml", clients / "java/pom.xml"
+    logging = f"-Dslf4j.version={SLF4J}"
+    return (
+        Tool(
+            f"java/kafka-server-{KAFKA_SERVER}",
+            "mvn",
+            (server_pom,),
+            (f"-Dkafka.version={KAFKA_SERVER}", logging),
+            _fetch_jars,
+        ),
+        *(
+            Tool(f"java/kafka-client-{each}", "mvn", (client_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
+            for each in (KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD)
+        ),
+        Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),
+        Tool("franz", "go", (franz / "go.mod", franz / "go.sum", franz / "main.go"), (), _build_go),
+    )
+
+
+def main() -> int:
+    """Fetch what is missing or was made from other pins; the exit code."""
+    for tool in _tools():
+        stamp = CACHE / "stamps" / (tool.folder.replace("/", "-") + ".txt")
+        if stamp.exists() and stamp.read_text() == tool.stamp_text and (CACHE / tool.folder).exists():
+            continue
+        if shutil.which(tool.client) is None:
+            print(f"no {tool.client} here: tests that need .cache/{tool.folder} will be skipped", file=sys.stderr)
+            continue
+        print(f"fetching .cache/{tool.folder} with {tool.client}", flush=True)
+        _fetch(tool, stamp)
+    return 0
+
+
+def _fetch(tool: Tool, stamp: Path) -> None:
+    """Fetch beside the final place and move there when whole, so that a broken fetch leaves nothing half done."""
+    final = CACHE / tool.folder
+    beside = final.with_name(final.name + f".{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        tool.fetch(tool, beside)
+        shutil.rmtree(final, ignore_errors=True)
+        beside.rename(final)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(tool.stamp_text)
+
+
+def _run(command: Sequence[str], *, cwd: Path) -> None:
+    subprocess.run(command, cwd=cwd, check=True, stdin=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Child processes of tests: started in a group of their own, read line by line, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class ProcessFailure(AssertionError):
+    """A child process ended, or kept silent, where the test needed it; the message holds its last lines."""
+
+
+class Process:
+    """One child process with its own process group; as a context manager it is gone at the end.
+
+    Standard output and error are read together by a thread, so that the child never blocks on a full pipe.
+    """
+
+    def __init__(self, argv: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+        self.argv = tuple(str(each) for each in argv)
+        self._lines: list[str] = []
+        self._unseen: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.popen = subprocess.Popen(
+            self.argv,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def output(self) -> str:
+        """All that the process has printed so far."""
+        return "\n".join(self._lines)
+
+    def wait_for_line(self, pattern: str, *, within_s: float) -> re.Match[str]:
+        """The first line not yet looked at that matches; raises ProcessFailure when there is none in time."""
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                line = self._unseen.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise ProcessFailure(self._told(f"printed no line like {pattern!r} within {within_s} s")) from None
+            if line is None:
+                raise ProcessFailure(self._told(f"ended with {self.popen.wait()} before a line like {pattern!r}"))
+            if found := re.search(pattern, line):
+                return found
+
+    def tell(self, line: str) -> None:
+        """Write one line to the process's standard input."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(line + "\n")
+        self.popen.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL to the process and all that it started; returns when it is gone."""
+        self._signal(signal.SIGKILL)
+        self._reap(within_s=10)
+
+    def stop(self, *, within_s: float = 10) -> int:
+        """SIGTERM, then SIGKILL to the group after `within_s`; the exit code. Safe to call twice."""
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.popen.wait(within_s)
+        self._signal(signal.SIGKILL)
+        return self._reap(within_s=10)
+
+    def _reap(self, *, within_s: float) -> int:
+        code = self.popen.wait(within_s)
+        self._reader.join(within_s)
+        for stream in (self.popen.stdin, self.popen.stdout):
+            if stream is not None and not stream.closed:
+                with suppress(BrokenPipeError):
+                    stream.close()
+        return code
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, number)
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            self._lines.append(line.rstrip("\n"))
+            self._unseen.put(line)
+        self._unseen.put(None)
+
+    def _told(self, what: str) -> str:
+        tail = "\n".join(self._lines[-40:])
+        return f"{' '.join(self.argv)[:300]} {what}\n--- its last lines\n{tail}"

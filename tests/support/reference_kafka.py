@@ -1,0 +1,95 @@
+"""A real Apache Kafka for tests: three nodes in one JVM, from the jars that `make tools` fetched.
+
+Node 1 is controller and broker, nodes 2 and 3 are brokers; node 3 refuses to create topics by itself
+(`auto.create.topics.enable=false`), so that one cluster answers for both settings. Racks are rack-a, rack-b, rack-c, as
+those of simulated brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import tools
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+
+CLUSTER_ID = "dG9waWN3cmlnaHQtdGVzdA"
+_SOURCES = tools.ROOT / "tests/reference/java"
+_JVM = ("-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceKafka:
+    """A running cluster; `brokers` holds HOST:PORT by node id, the first of which is also the controller."""
+
+    process: Process
+    brokers: Mapping[int, str]
+
+    @property
+    def bootstrap(self) -> str:
+        return self.brokers[1]
+
+    def stop_broker(self, node_id: int) -> None:
+        """Shut one broker down in order; it is fenced when this returns."""
+        self.process.tell(f"stop {node_id}")
+        self.process.wait_for_line(f"^stopped {node_id}", within_s=60)
+
+    def start_broker(self, node_id: int) -> None:
+        """Start a stopped broker; it has caught up when this returns."""
+        self.process.tell(f"start {node_id}")
+        self.process.wait_for_line(f"^started {node_id}", within_s=60)
+
+
+@contextmanager
+def reference_kafka(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterator[ReferenceKafka]:
+    """Start a cluster with its data in `folder`; underscores in names of `overrides` stand for dots."""
+    java = tools.program("java")
+    classes = folder / "classes"
+    classes.mkdir(parents=True)
+    classpath = tools.compile_java(_SOURCES, tools.server_classpath(), classes)
+    controller, *ports = free_ports(nodes + 1)
+    settings = {name.replace("_", "."): value for name, value in overrides.items()}
+    files = []
+    for node_id, port in enumerate(ports, start=1):
+        file = folder / f"node{node_id}.properties"
+        lines = {**_properties(node_id, port, controller, folder, nodes), **settings}
+        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        files.append(f"{node_id}={file}")
+    log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    argv = [java, *_JVM, log_level, "-cp", classpath, "ReferenceCluster", CLUSTER_ID, *files]
+    with Process(argv, cwd=folder) as process:
+        process.wait_for_line("^ready", within_s=120)
+        yield ReferenceKafka(process, {i: f"127.0.0.1:{port}" for i, port in enumerate(ports, start=1)})
+
+
+def _properties(node_id: int, port: int, controller: int, folder: Path, nodes: int) -> dict[str, str]:
+    here = f"BROKER://127.0.0.1:{port}"
+    settings = {
+        "process.roles": "broker",
+        "node.id": str(node_id),
+        "broker.rack": f"rack-{'abcdefghi'[node_id - 1]}",
+        "listeners": here,
+        "advertised.listeners": here,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "BROKER",
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "log.dirs": str(folder / f"data{node_id}"),
+        "num.partitions": "2",
+        "default.replication.factor": "1",
+        "auto.create.topics.enable": "false" if node_id == 3 else "true",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "create.topic.policy.class.name": "TablePolicy",
+        "num.network.threads": "1",
+        "num.io.threads": "2",
+        "log.cleaner.enable": "false",
+    }
+    if node_id == 1:
+        settings["process.roles"] = "broker,controller"
+        settings["listeners"] = f"{here},CONTROLLER://127.0.0.1:{controller}"
+    return settings

@@ -1,0 +1,64 @@
+"""What other tests trust: a process that ends leaves nothing behind, and an absent tool is never overlooked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import tools
+from tests.support.processes import Process, ProcessFailure
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("child", child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_process_that_ignores_sigterm_goes_with_its_children(tmp_path: Path) -> None:
+    with Process([sys.executable, "-c", STUBBORN], cwd=tmp_path) as process:
+        child = int(process.wait_for_line(r"^child (\d+)$", within_s=30)[1])
+        assert process.stop(within_s=0.2) == -9
+    for _ in range(500):
+        if not alive(child):
+            break
+        time.sleep(0.01)
+    assert not alive(process.pid)
+    assert not alive(child)
+
+
+def test_a_line_that_never_comes_fails_with_what_was_printed(tmp_path: Path) -> None:
+    printer = Process([sys.executable, "-c", "print('only this')"], cwd=tmp_path)
+    with printer, pytest.raises(ProcessFailure, match="only this"):
+        printer.wait_for_line("something else", within_s=30)
+
+
+def test_a_process_is_told_lines_and_its_exit_code_is_known(tmp_path: Path) -> None:
+    with Process(
+        [sys.executable, "-c", "print(input() * 2, flush=True); raise SystemExit(3)"], cwd=tmp_path
+    ) as process:
+        process.tell("ab")
+        process.wait_for_line("^abab$", within_s=30)
+        assert process.popen.wait(30) == 3
+
+
+def test_an_absent_tool_skips_the_test_here_and_fails_it_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "")
+    with pytest.raises(pytest.skip.Exception, match="no-such-program"):
+        tools.program("no-such-program")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="no-such-program"):
+        tools.program("no-such-program")

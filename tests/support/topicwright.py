@@ -1,0 +1,67 @@
+"""Topicwright itself as a process, as its users start it."""
+
+from __future__ import annotations
+
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.processes import Process
+from tests.support.tools import ROOT
+from tests.support.wire import Wire
+
+COMMAND = Path(sys.executable).parent / "topicwright"
+
+
+@dataclass(frozen=True, slots=True)
+class Topicwright:
+    """A server that answers on `kafka` and `http` (HOST:PORT), with its log in `data`."""
+
+    process: Process
+    kafka: str
+    http: str
+    data: Path
+
+    @property
+    def bootstrap(self) -> str:
+        return self.kafka
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop a simulated broker; it is fenced when this returns."""
+        asked = urllib.request.Request(f"http://{self.http}/simulated/brokers/{broker_id}/stop", method="POST")
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert answer.status == 200, answer.status
+        deadline = time.monotonic() + 30
+        with Wire(self.kafka) as wire:
+            while broker_id in self._live(wire):
+                assert time.monotonic() < deadline, f"broker {broker_id} was never fenced"
+                time.sleep(0.01)
+
+    @staticmethod
+    def _live(wire: Wire) -> set[int]:
+        return {each["broker_id"] for each in wire.call("DescribeCluster", 1, endpoint_type=1)["brokers"]}
+
+
+@contextmanager
+def topicwright(
+    folder: Path, settings: Mapping[str, str] | None = None, *, brokers: str = "simulated:3", policies: Path = ROOT
+) -> Iterator[Topicwright]:
+    """Serve on free ports until the end of the block, then end with SIGTERM and see that it ended well.
+
+    `folder` is the working folder and holds the data folder; `policies` is where policy classes are found.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / "topicwright-data"
+    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]
+    argv += ["--brokers", brokers]
+    for key, value in (settings or {}).items():
+        argv += ["--set", f"{key}={value}"]
+    with Process(argv, cwd=folder, env={"PYTHONPATH": str(policies)}) as process:
+        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=60)
+        yield Topicwright(process, ready[1], ready[2], data)
+        code = process.stop(within_s=20)
+        assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"
