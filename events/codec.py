@@ -1,0 +1,90 @@
+"""Canonical bytes of events.
+
+A record is the MessagePack array `[version, at_ms, [command, request_id], [type, field…]]`. The same event always
+has the same bytes: structs encode as arrays in the order of their fields, and no map is used anywhere. The offset is
+not in the bytes: it is the record's place in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Fact, Recorded
+from events.names import Offset
+from events.upcasts import UPCASTS
+
+
+class EventDecodeError(Exception):
+    """Bytes that are not an event this release knows; says where and why."""
+
+    def __init__(self, offset: int, why: str) -> None:
+        super().__init__(f"event at offset {offset}: {why}")
+        self.offset = offset
+        self.why = why
+
+
+class _Envelope(Fact, frozen=True):
+    version: int
+    at_ms: int
+    cause: Cause
+    event: Event
+
+
+class _RawEnvelope(Fact, frozen=True):
+    version: int
+    at_ms: int
+    cause: Cause
+    event: list[Any]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Envelope)
+_raw_decoder = msgspec.msgpack.Decoder(_RawEnvelope)
+
+
+def encode_event(at_ms: int, cause: Cause, event: Event) -> bytes:
+    """The canonical bytes of an event with its time and cause."""
+    return _encoder.encode(_Envelope(EVENT_VERSION, at_ms, cause, event))
+
+
+def decode_event(offset: int, value: bytes) -> Recorded:
+    """The event in `value`, raised to the newest version.
+
+    Raises EventDecodeError for an unknown event type, a newer version, or bytes that are no event.
+    """
+    try:
+        envelope = _decoder.decode(value)
+        if envelope.version == EVENT_VERSION:
+            return Recorded(Offset(offset), envelope.at_ms, envelope.cause, envelope.event)
+    except msgspec.DecodeError as error:
+        return _decode_other_version(offset, value, str(error))
+    return _decode_other_version(offset, value, f"version {envelope.version}")
+
+
+def _decode_other_version(offset: int, value: bytes, why: str) -> Recorded:
+    try:
+        raw = _raw_decoder.decode(value)
+    except msgspec.DecodeError:
+        raise EventDecodeError(offset, f"not an event: {why}") from None
+    if raw.version > EVENT_VERSION:
+        raise EventDecodeError(
+            offset, f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}"
+        )
+    if raw.version == EVENT_VERSION:
+        raise EventDecodeError(offset, _what_is_wrong(raw.event, why))
+    event = raw.event
+    try:
+        for version in range(raw.version, EVENT_VERSION):
+            event = UPCASTS[version](event)
+        return Recorded(Offset(offset), raw.at_ms, raw.cause, msgspec.convert(event, Event))
+    except (LookupError, TypeError, ValueError) as error:
+        raise EventDecodeError(offset, f"cannot be raised from event version {raw.version}: {error}") from None
+
+
+def _what_is_wrong(event: list[Any], why: str) -> str:
+    kind = event[0] if event else None
+    if isinstance(kind, str) and any(kind == known.__name__ for known in EVENT_TYPES):
+        return f"malformed event of type {kind!r}: {why}"
+    return f"unknown event type {kind!r}"

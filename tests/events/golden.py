@@ -1,0 +1,148 @@
+"""Golden logs: histories in bytes as releases wrote them, that every later release must read the same.
+
+A file has one event a line, in base64, with a comment for the reader; the last line has the hash of the state that the
+whole log folds to. `python -m tests.events.golden NAME…` writes files anew from `HISTORIES`: only for a new file, or
+when the bytes or the state are meant to change.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from events.catalog import EVENT_VERSION, Recorded
+from events.codec import encode_event
+from tests.machine import planted
+from tests.machine.rig import Rig, fold, stored
+from tests.machine.tables import command, given
+
+FOLDER = Path(__file__).parents[1] / "golden" / "events"
+
+REFUSALS = """
+create '' 1x1 id=q0
+create a 0x1 id=q1
+create a 1x9 id=q2
+create a 1x-1 id=q3 v=3
+create a on=0:1.9 id=q4
+create a 1x1 id=q5 denied=29
+create a 1x1 id=q6 twice
+create a 1x1 id=q7 conf=retention.ms=x
+create a 1x1 id=q8 verdict=refused
+create a 1x1 id=q9 verdict=failed
+create a 1x1 id=q10 conf=retention.ms=5;cleanup.policy=compact verdict=allowed
+create a 1x1 id=q11 timeout=0
+partitions b to=3 id=q12
+partitions a to=1 id=q13
+partitions a to=2 on=9 id=q14
+delete a topic-id=other id=q15
+alter a set:retention.ms=x delete:cleanup.policy id=q16
+replace a set:retention.ms=6 id=q17
+delete a id=q18
+"""
+
+BROKERS = """
+create a 2x3 id=q0
+confirm 1
+register 2 rack=b
+unfence 2
+review a
+sync a
+register 3 rack=c
+unfence 3
+confirm 1 2 3
+review a
+sync a
+fence 1
+review a
+unfence 1
+sync a
+leader a 1 2 gone
+register 3 rack=d as=second
+unregister 3
+review a
+settings fewer count=4 minisr=2
+partitions a to=3 id=q1
+"""
+
+HISTORIES = {
+    "life": ("1 2 fewer", planted.STEPS),
+    "refusals": ("1 policy", REFUSALS),
+    "brokers": ("1@a fewer", BROKERS),
+}
+
+
+def lines_of(name: str) -> list[bytes]:
+    """The events of a golden log, as bytes."""
+    lines = (FOLDER / f"{name}.log").read_text().splitlines()
+    words = (line.split()[0] for line in lines if line and not line.startswith(("#", "state ")))
+    return [base64.b64decode(word, validate=True) for word in words]
+
+
+def hash_of(name: str) -> str:
+    """The hash of the state that the log folds to, as it was recorded."""
+    lines = (FOLDER / f"{name}.log").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("state "))
+
+
+def state_hash(records: list[Recorded]) -> str:
+    """The hash of the state that these records fold to."""
+    return sha256(stored(fold(records))).hexdigest()
+
+
+def history(name: str) -> list[Recorded]:
+    """What the machine makes of a history today."""
+    begin, steps = HISTORIES[name]
+    rig: Rig = given(begin)
+    for line in steps.strip().splitlines():
+        rig.put(command(rig, line))
+    return rig.log
+
+
+def _text(head: str, values: list[bytes], comments: list[str], end: str = "") -> str:
+    rows = [f"{base64.b64encode(value).decode()}  # {comment}" for value, comment in zip(values, comments, strict=True)]
+    return "\n".join([f"# {head}", *rows, *([end] if end else [])]) + "\n"
+
+
+def _good(name: str) -> str:
+    log = history(name)
+    values = [encode_event(record.at_ms, record.cause, record.event) for record in log]
+    comments = [f"{record.offset} {type(record.event).__name__} of {record.cause.command}" for record in log]
+    head = f"Events in version {EVENT_VERSION}; written by python -m tests.events.golden {name}"
+    return _text(head, values, comments, f"state {state_hash(log)}")
+
+
+def _bad(name: str) -> str:
+    log = history("life")
+    values = [encode_event(record.at_ms, record.cause, record.event) for record in log[:4]]
+    comments = [f"{record.offset} {type(record.event).__name__}" for record in log[:4]]
+    raw: list[Any] = msgspec.msgpack.decode(values[-1])
+    if name == "unknown-event":
+        raw[3] = ["TopicRenamed", "a", "b"]
+    elif name == "newer-version":
+        raw[0] = EVENT_VERSION + 1
+    elif name == "newer-field":
+        raw[3] = [*raw[3], "something"]
+    values[-1] = msgspec.msgpack.encode(raw)[: -1 if name == "cut" else None]
+    return _text(f"A log that must not be read: {name}", values, [*comments[:-1], f"3 {name}"])
+
+
+BAD = ("unknown-event", "newer-version", "newer-field", "cut")
+
+
+def write(names: list[str]) -> Iterator[Path]:
+    """Write golden files anew."""
+    for name in names:
+        path = FOLDER / f"{name}.log"
+        path.write_text(_bad(name) if name in BAD else _good(name))
+        yield path
+
+
+if __name__ == "__main__":
+    for written in write(sys.argv[1:]):
+        sys.stdout.write(f"{written}\n")

@@ -1,0 +1,156 @@
+"""Canonical bytes of events: every event comes back as it was, and what is no event is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events import codec, upcasts
+from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded, TopicDeleted, TopicReady
+from events.codec import EventDecodeError, decode_event, encode_event
+from events.names import Offset, RequestId, TopicName
+
+_INT64 = st.integers(-(2**63), 2**63 - 1)
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+def _values(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    """Any value of a type, as the catalog declares it."""
+    match kind:
+        case msgspec.inspect.IntType():
+            return _INT64
+        case msgspec.inspect.StrType():
+            return _TEXT
+        case msgspec.inspect.BytesType():
+            return st.binary(max_size=20)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.NoneType():
+            return st.none()
+        case msgspec.inspect.LiteralType():
+            return st.sampled_from(kind.values)
+        case msgspec.inspect.UnionType():
+            return st.one_of([_values(each) for each in kind.types])
+        case msgspec.inspect.VarTupleType():
+            return st.lists(_values(kind.item_type), max_size=3).map(tuple)
+        case msgspec.inspect.TupleType():
+            return st.tuples(*[_values(each) for each in kind.item_types])
+        case msgspec.inspect.StructType():
+            return st.builds(kind.cls, *[_values(each.type) for each in kind.fields])
+        case _:
+            raise AssertionError(f"the catalog has a type that is new here: {kind}")
+
+
+_events = st.one_of([_values(msgspec.inspect.type_info(kind)) for kind in EVENT_TYPES])
+_causes = st.builds(Cause, _TEXT, _TEXT)
+
+
+@given(_events, _INT64, _causes, st.integers(0, 2**63))
+def test_every_event_comes_back(event: Event, at_ms: int, cause: Cause, offset: int) -> None:
+    value = encode_event(at_ms, cause, event)
+    assert decode_event(offset, value) == Recorded(Offset(offset), at_ms, cause, event), "it came back otherwise"
+
+
+@given(_events, _causes)
+def test_the_same_event_has_the_same_bytes(event: Event, cause: Cause) -> None:
+    value = encode_event(7, cause, event)
+    back = decode_event(0, value)
+    assert encode_event(back.at_ms, back.cause, back.event) == value, "its bytes are not canonical"
+
+
+@given(_events, _causes)
+def test_no_map_is_in_the_bytes(event: Event, cause: Cause) -> None:
+    def walk(value: Any) -> None:
+        assert not isinstance(value, dict), "a map has no one order"
+        for item in value if isinstance(value, list) else ():
+            walk(item)
+
+    walk(msgspec.msgpack.decode(encode_event(7, cause, event)))
+
+
+@given(_events, _causes)
+def test_a_cut_event_is_refused(event: Event, cause: Cause) -> None:
+    value = encode_event(7, cause, event)
+    for end in range(len(value)):
+        with pytest.raises(EventDecodeError):
+            decode_event(0, value[:end])
+
+
+@given(_events, _causes, st.binary(min_size=1, max_size=5))
+def test_what_follows_an_event_is_refused(event: Event, cause: Cause, rest: bytes) -> None:
+    with pytest.raises(EventDecodeError):
+        decode_event(0, encode_event(7, cause, event) + rest)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_event_or_refused(value: bytes) -> None:
+    try:
+        record = decode_event(3, value)
+    except EventDecodeError:
+        return
+    assert decode_event(3, encode_event(record.at_ms, record.cause, record.event)) == record, "read, so writable"
+
+
+def _raw(**changes: Any) -> bytes:
+    raw = {"version": EVENT_VERSION, "at_ms": 7, "cause": ["CreateTopic", "q"], "event": ["TopicReady", "t"]}
+    return msgspec.msgpack.encode(list((raw | changes).values()))
+
+
+def test_the_raw_form() -> None:
+    ready = TopicReady(TopicName("t"))
+    assert encode_event(7, Cause("CreateTopic", RequestId("q")), ready) == _raw()
+    assert decode_event(0, _raw()).event == ready
+
+
+REFUSED = {
+    "newer version": (_raw(version=2), "written in event version 2; this release reads up to 1"),
+    "newer version of an unknown event": (_raw(version=9, event=["X"]), "written in event version 9"),
+    "version before the first": (_raw(version=0), "cannot be raised from event version 0: 0"),
+    "unknown type": (_raw(event=["TopicRenamed", "t"]), "unknown event type 'TopicRenamed'"),
+    "type that is no text": (_raw(event=[["TopicReady"], "t"]), r"unknown event type \['TopicReady'\]"),
+    "no type": (_raw(event=[]), "unknown event type None"),
+    "a field too few": (_raw(event=["TopicReady"]), "malformed event of type 'TopicReady'"),
+    "a field too many": (_raw(event=["TopicReady", "t", 1]), "malformed event of type 'TopicReady'"),
+    "a field of another type": (_raw(event=["TopicReady", 5]), "malformed event of type 'TopicReady'"),
+    "no array": (msgspec.msgpack.encode({"version": 1}), "not an event"),
+    "a version that is no number": (_raw(version="1"), "not an event"),
+    "nothing": (b"", "not an event"),
+}
+
+
+@pytest.mark.parametrize(("value", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_event_is_refused(value: bytes, why: str) -> None:
+    with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}") as raised:
+        decode_event(12, value)
+    assert raised.value.offset == 12
+
+
+def _named_before(event: list[Any]) -> list[Any]:
+    """What version 1 called TopicGone is TopicDeleted in version 2."""
+    return ["TopicDeleted", *event[1:]] if event[0] == "TopicGone" else event
+
+
+OLD = ["TopicGone", "q", "t", b"i" * 16, "User:a", None, ["HTTP", 0, ["deletion", None]]]
+
+
+def test_an_older_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "EVENT_VERSION", 2)
+    monkeypatch.setitem(upcasts.UPCASTS, 1, _named_before)
+    record = decode_event(4, _raw(event=OLD))
+    assert isinstance(record.event, TopicDeleted)
+    assert (record.offset, record.at_ms, record.event.topic, record.event.asked.api) == (4, 7, "t", "HTTP")
+    assert decode_event(4, encode_event(record.at_ms, record.cause, record.event)) == record, "written in version 2"
+
+
+def test_an_older_version_that_cannot_be_raised_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "EVENT_VERSION", 3)
+    monkeypatch.setitem(upcasts.UPCASTS, 1, _named_before)
+    with pytest.raises(EventDecodeError, match="cannot be raised from event version 1: 2"):
+        decode_event(4, _raw(event=OLD))
+    monkeypatch.setitem(upcasts.UPCASTS, 2, lambda event: event[:2])
+    with pytest.raises(EventDecodeError, match=r"cannot be raised from event version 1: .*length 7"):
+        decode_event(4, _raw(event=OLD))
