@@ -1,0 +1,205 @@
+"""What may be asked of the machine, or observed by it.
+
+Commands are imperative. All that the machine must not find out by itself (the time, request ids, topic ids, the
+authorizer's and the policies' answers) is stamped on them by the shell, so that the same command on the same state
+always leads to the same decision.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from events.catalog import Assignment, ConfigOp, Endpoint, Verdict
+from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
+
+__all__ = [
+    "AlterPartition",
+    "AlterTopicConfigs",
+    "AnyCommand",
+    "Ask",
+    "ChangeSettings",
+    "Command",
+    "ConfigOp",
+    "ConfirmMetadata",
+    "CreatePartitions",
+    "CreateTopic",
+    "DeleteTopic",
+    "ExpireRequest",
+    "FenceBroker",
+    "IsrReport",
+    "RegisterBroker",
+    "ReportLeader",
+    "ReviewTopics",
+    "UnfenceBroker",
+    "UnregisterBroker",
+]
+
+LATEST_CREATE_TOPICS = 7
+"""The newest CreateTopics version: asks that do not come through CreateTopics follow its rules."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
+    """Base of all commands: `request_id` names the cause of what follows, `at_ms` is the time it happens at."""
+
+    request_id: RequestId
+    at_ms: int
+
+
+class Ask(Command, frozen=True, kw_only=True, gc=False):
+    """Base of what a client asks for: who asks, about which topic, through what.
+
+    `api` is Kafka's name of the request, `Metadata` for an auto-creation (KIP-361), or `HTTP`; `api_version` its
+    version. `denied` is the error code of the authorizer, 0 when it allows the ask. `duplicate` says that the request
+    named the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
+    nothing (KIP-108).
+    """
+
+    topic: TopicName
+    principal: str = "User:ANONYMOUS"
+    client_id: str | None = None
+    api: str = "CreateTopics"
+    api_version: int = LATEST_CREATE_TOPICS
+    denied: int = 0
+    duplicate: bool = False
+    validate_only: bool = False
+
+
+class CreateTopic(Ask, frozen=True, kw_only=True, gc=False):
+    """Create one topic (KIP-4). Counts of -1 ask for the cluster's defaults, or stand beside `assignments`.
+
+    `topic_id` is the id that the topic gets if it is created. `timeout_ms` is how long the client waits for the topic
+    to be complete. `verdict` is what the policies said, None while they were not asked.
+    """
+
+    topic_id: TopicId
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[Assignment, ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+    timeout_ms: int = 0
+    verdict: Verdict | None = None
+
+
+class CreatePartitions(Ask, frozen=True, kw_only=True, gc=False):
+    """Raise a topic's partition count to `count` (KIP-195); `assignments` holds the replicas of each new partition."""
+
+    count: int
+    assignments: tuple[tuple[BrokerId, ...], ...] | None = None
+
+
+class DeleteTopic(Ask, frozen=True, kw_only=True, gc=False):
+    """Delete a topic; with `topic_id` only if it still is the topic of that id (KIP-516)."""
+
+    topic_id: TopicId | None = None
+
+
+class AlterTopicConfigs(Ask, frozen=True, kw_only=True, gc=False):
+    """Change a topic's explicit configs: by steps (`incremental`, KIP-339), or replacing them all."""
+
+    ops: tuple[ConfigOp, ...]
+    incremental: bool = True
+
+
+class RegisterBroker(Command, frozen=True, kw_only=True, gc=False):
+    """A broker, or a new incarnation of it, reports in (KIP-631)."""
+
+    broker_id: BrokerId
+    incarnation: str
+    rack: str | None
+    endpoints: tuple[Endpoint, ...]
+
+
+class UnregisterBroker(Command, frozen=True, kw_only=True, gc=False):
+    """Forget a broker that will not return (KIP-746)."""
+
+    broker_id: BrokerId
+    reason: str
+
+
+class FenceBroker(Command, frozen=True, kw_only=True, gc=False):
+    """A broker is gone, or leaves."""
+
+    broker_id: BrokerId
+    reason: str
+
+
+class UnfenceBroker(Command, frozen=True, kw_only=True, gc=False):
+    """A broker has caught up with the log and may lead."""
+
+    broker_id: BrokerId
+    reason: str
+
+
+class ReviewTopics(Command, frozen=True, kw_only=True, gc=False):
+    """Look again at these topics with the brokers that are live now: leaders, in-sync sets, placeholders, readiness.
+
+    Broker events concern every topic. To keep one decision small the shell sends the topics in slices; which slices is
+    of no consequence, because a review is a function of the state alone and a second one changes nothing.
+    """
+
+    topics: tuple[TopicName, ...]
+
+
+class IsrReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The in-sync set of one partition as its leader sees it, with the epochs that it knew (KIP-497)."""
+
+    partition: int
+    isr: tuple[BrokerId, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+class AlterPartition(Command, frozen=True, kw_only=True, gc=False):
+    """A leader reports the in-sync sets of partitions of a topic (KIP-497). Reports with old epochs change nothing."""
+
+    topic: TopicName
+    broker_id: BrokerId
+    reports: tuple[IsrReport, ...]
+
+
+class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
+    """Brokers have applied the log up to and including `offset`."""
+
+    brokers: tuple[BrokerId, ...]
+    offset: Offset
+
+
+class ReportLeader(Command, frozen=True, kw_only=True, gc=False):
+    """A broker serves as leader of a partition, or cannot: then another leader is elected."""
+
+    topic: TopicName
+    partition: int
+    broker_id: BrokerId
+    serving: bool
+    reason: str = ""
+
+
+class ExpireRequest(Command, frozen=True, kw_only=True, gc=False):
+    """The deadline of a waiting create passed. `request_id` is that create's, `at_ms` not before its deadline."""
+
+    topic: TopicName
+
+
+class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
+    """The settings that decisions depend on are these from here on."""
+
+    settings: tuple[tuple[str, str], ...]
+    release: str
+
+
+AnyCommand = (
+    CreateTopic
+    | CreatePartitions
+    | DeleteTopic
+    | AlterTopicConfigs
+    | RegisterBroker
+    | UnregisterBroker
+    | FenceBroker
+    | UnfenceBroker
+    | ReviewTopics
+    | AlterPartition
+    | ConfirmMetadata
+    | ReportLeader
+    | ExpireRequest
+    | ChangeSettings
+)

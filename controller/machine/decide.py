@@ -1,0 +1,61 @@
+"""Commands to decisions.
+
+`decide(state, command)` reads the state and returns the events that the command leads to, with the answers that they
+give. It changes nothing, asks no clock and draws no lots: the same command on the same state always gives the same
+decision. Control flow is in `creating`, `changing` and `observing`; the rules are in `validation`, `topic_configs`,
+`placement`, `leadership` and `readiness`.
+
+A create is checked in this order: authorization, then the request (duplicate, name, exists, collision, counts,
+assignment, configs, live brokers), then policy (KIP-108). Policies are foreign code and run outside: a create that
+passes everything else while policies are set and have not been asked comes back with `consult`, and is put again with
+their verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from controller.machine import changing, creating, observing
+from controller.machine.commands import (
+    AlterPartition,
+    AlterTopicConfigs,
+    AnyCommand,
+    ChangeSettings,
+    ConfirmMetadata,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ExpireRequest,
+    FenceBroker,
+    RegisterBroker,
+    ReportLeader,
+    ReviewTopics,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from controller.machine.decision import Decision
+from controller.machine.state import State
+
+
+def decide(state: State, command: AnyCommand) -> Decision:
+    """What a command leads to on a state. Pure, and total over commands."""
+    return _DECIDERS[type(command)](state, command)
+
+
+_DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
+    CreateTopic: creating.create_topic,
+    CreatePartitions: changing.create_partitions,
+    DeleteTopic: changing.delete_topic,
+    AlterTopicConfigs: changing.alter_configs,
+    RegisterBroker: observing.register,
+    UnregisterBroker: observing.unregister,
+    FenceBroker: observing.fence,
+    UnfenceBroker: observing.unfence,
+    ReviewTopics: observing.review,
+    AlterPartition: observing.alter_partition,
+    ConfirmMetadata: observing.confirm,
+    ReportLeader: observing.report_leader,
+    ExpireRequest: observing.expire,
+    ChangeSettings: observing.change_settings,
+}

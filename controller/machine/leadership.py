@@ -1,0 +1,168 @@
+"""Leaders, in-sync sets and epochs as brokers come and go.
+
+Constraints, as Kafka's KRaft controller keeps them (KIP-497, KIP-631): only a live member of the in-sync set leads,
+unless the topic allows unclean election; a fenced broker leaves the in-sync set, but never its last member, so that no
+acknowledged record is forgotten; `leader_epoch` rises when the leader changes, `partition_epoch` with every change;
+placeholders (KIP-409) are in neither.
+
+Method: `settle` compares a topic with the brokers that are live now. It is a function of the state alone and changes
+nothing a second time, so it does not matter when, or in which slices, the shell has topics looked at.
+
+What it does not do: it moves no leader back to the preferred replica, and reassigns no replicas.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controller.machine.commands import IsrReport
+from controller.machine.config_rules import allows_unclean_election
+from controller.machine.errors import ErrorCode
+from controller.machine.partitions import after_fill
+from controller.machine.placement import pick_for_placeholder
+from controller.machine.state import Cluster, Topic
+from events.catalog import Event, IsrChanged, LeaderElected, Partition, PlaceholderFilled
+from events.names import NO_LEADER, BrokerId, TopicName, is_placeholder
+
+LeadershipChange = LeaderElected | IsrChanged
+
+
+def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition:
+    """A partition at its creation: all live replicas are in sync, the first of them leads."""
+    isr = tuple(replica for replica in replicas if replica in cluster.live)
+    return Partition(replicas, isr, isr[0] if isr else NO_LEADER)
+
+
+def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Event]]:
+    """The topic brought in line with the brokers that are live now, and the events that do it; none if it is."""
+    events: list[Event] = []
+    partitions = list(topic.partitions)
+    for index, before in enumerate(partitions):
+        filled, fills = _fill(topic.name, index, before, cluster)
+        events += fills
+        after, how = _led(filled, topic, cluster)
+        change = _change(topic.name, index, filled, after, how + reason)
+        if change is not None:
+            events.append(change)
+        partitions[index] = after
+    return (replace(topic, partitions=tuple(partitions)) if events else topic), events
+
+
+def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
+    """Whether every live replica is in the in-sync set."""
+    return all(replica in partition.isr for replica in partition.replicas if replica in live)
+
+
+def is_settled(topic: Topic, cluster: Cluster) -> bool:
+    """Whether `settle` has nothing to do; cheap, for choosing which topics to review. It may err by saying no."""
+    live = cluster.live
+    for partition in topic.partitions:
+        if partition.leader not in live and (
+            partition.leader >= 0 or any(replica in live for replica in partition.replicas)
+        ):
+            return False
+        if any(member not in live for member in partition.isr) and len(partition.isr) > 1:
+            return False
+        if partition.replicas[-1] < 0 and any(broker not in partition.replicas for broker in live):
+            return False
+    return True
+
+
+def _fill(
+    topic: TopicName, index: int, partition: Partition, cluster: Cluster
+) -> tuple[Partition, list[PlaceholderFilled]]:
+    """Live brokers in the places of placeholders, one a place, as long as there are any (KIP-409)."""
+    fills: list[PlaceholderFilled] = []
+    if partition.replicas[-1] >= 0:
+        return partition, fills
+    for placeholder in [replica for replica in partition.replicas if is_placeholder(replica)]:
+        broker_id = _candidate(topic, index, partition.replicas, cluster)
+        if broker_id is None:
+            break
+        fill = PlaceholderFilled(topic, index, placeholder, broker_id, partition.partition_epoch + 1)
+        partition = after_fill(partition, fill)
+        fills.append(fill)
+    return partition, fills
+
+
+def _candidate(topic: TopicName, index: int, replicas: tuple[BrokerId, ...], cluster: Cluster) -> BrokerId | None:
+    candidates = [
+        (broker_id, rack)
+        for broker_id, rack in zip(cluster.live, cluster.live_racks, strict=True)
+        if broker_id not in replicas
+    ]
+    used_racks = {cluster.brokers[replica].rack for replica in replicas if replica in cluster.brokers}
+    return pick_for_placeholder(topic, index, candidates, used_racks)
+
+
+def _led(partition: Partition, topic: Topic, cluster: Cluster) -> tuple[Partition, str]:
+    """The partition as it stands with the brokers that are live now, and what is to be said of how it came to that."""
+    live = cluster.live
+    isr = tuple(member for member in partition.isr if member in live) or partition.isr
+    if partition.leader in live and partition.leader in isr:
+        return _moved(partition, partition.leader, isr), ""
+    leader = _first_live(tuple(replica for replica in partition.replicas if replica in isr), cluster)
+    if leader == NO_LEADER and allows_unclean_election(topic.configs, cluster.settings):
+        leader = _first_live(partition.replicas, cluster)
+        if leader != NO_LEADER:
+            return _moved(partition, leader, (leader,)), "unclean election: "
+    return _moved(partition, leader, isr), ""
+
+
+def _first_live(replicas: tuple[BrokerId, ...], cluster: Cluster) -> BrokerId:
+    return next((replica for replica in replicas if replica in cluster.live), NO_LEADER)
+
+
+def _moved(before: Partition, leader: BrokerId, isr: tuple[BrokerId, ...]) -> Partition:
+    """The partition under this leader and in-sync set, its epochs raised if that changes it; else the very same."""
+    if leader == before.leader and isr == before.isr:
+        return before
+    leader_epoch = before.leader_epoch + (leader != before.leader)
+    return Partition(before.replicas, isr, leader, leader_epoch, before.partition_epoch + 1)
+
+
+def _change(topic: TopicName, index: int, before: Partition, after: Partition, reason: str) -> LeadershipChange | None:
+    if after is before:
+        return None
+    kind = LeaderElected if after.leader != before.leader else IsrChanged
+    return kind(topic, index, after.leader, after.isr, after.leader_epoch, after.partition_epoch, reason)
+
+
+def accept_isr(
+    topic: Topic, broker_id: BrokerId, report: IsrReport, cluster: Cluster
+) -> LeadershipChange | ErrorCode | None:
+    """What a leader's report of its in-sync set leads to: an event, nothing, or the error that AlterPartition gives.
+
+    Codes and their order are those of Kafka's ReplicationControlManager; epochs from the future get NOT_CONTROLLER,
+    because then it is the controller that is behind.
+    """
+    if not 0 <= report.partition < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    partition = topic.partitions[report.partition]
+    if report.leader_epoch > partition.leader_epoch or report.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if report.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if report.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = tuple(replica for replica in partition.replicas if replica in report.isr and replica >= 0)
+    if broker_id not in isr or len(isr) != len(report.isr):
+        return ErrorCode.INVALID_REQUEST
+    if not all(member in cluster.live for member in isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    after = _moved(partition, partition.leader, isr)
+    return _change(topic.name, report.partition, partition, after, "reported by the leader")
+
+
+def without_leader(
+    topic: Topic, index: int, broker_id: BrokerId, cluster: Cluster, reason: str
+) -> LeadershipChange | None:
+    """Another leader for a partition whose leader cannot serve; none (-1) when nobody else may lead."""
+    partition = topic.partitions[index]
+    if partition.leader != broker_id:
+        return None
+    others = tuple(member for member in partition.isr if member != broker_id and member in cluster.live)
+    leader = next((replica for replica in partition.replicas if replica in others), NO_LEADER)
+    return _change(topic.name, index, partition, _moved(partition, leader, others or partition.isr), reason)

@@ -1,0 +1,167 @@
+"""Deciding on what brokers do and on time that passes: registration, liveness, propagation, leaders, deadlines."""
+
+from __future__ import annotations
+
+from controller.machine import leadership, readiness
+from controller.machine.commands import (
+    AlterPartition,
+    ChangeSettings,
+    ConfirmMetadata,
+    ExpireRequest,
+    FenceBroker,
+    RegisterBroker,
+    ReportLeader,
+    ReviewTopics,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from controller.machine.decision import NOTHING, Answer, Decision, topic_named
+from controller.machine.errors import ErrorCode
+from controller.machine.partitions import after_change, with_partition
+from controller.machine.readiness import answer_waiter
+from controller.machine.state import Cluster, State, Topic, settings_from_pairs
+from events.catalog import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    CreateAnswered,
+    Event,
+    SettingsChanged,
+)
+
+
+def register(state: State, command: RegisterBroker) -> Decision:
+    """A broker is known from here on, fenced; one that was live under another incarnation is gone first (KIP-631)."""
+    known = state.cluster.brokers.get(command.broker_id)
+    same = (command.incarnation, command.rack, command.endpoints)
+    if known is not None and (known.incarnation, known.rack, known.endpoints) == same:
+        return NOTHING
+    epoch = state.cluster.last_broker_epoch + 1
+    event = BrokerRegistered(command.broker_id, epoch, command.incarnation, command.rack, command.endpoints)
+    if known is None or known.fenced:
+        return Decision((event,))
+    return Decision((BrokerFenced(command.broker_id, known.broker_epoch, "registered anew"), event))
+
+
+def unregister(state: State, command: UnregisterBroker) -> Decision:
+    """A broker is forgotten (KIP-746); its replicas stay in the topics' lists, as in Kafka."""
+    known = state.cluster.brokers.get(command.broker_id)
+    if known is None:
+        return NOTHING
+    return Decision((BrokerUnregistered(command.broker_id, known.broker_epoch, command.reason),))
+
+
+def fence(state: State, command: FenceBroker) -> Decision:
+    """A live broker is gone. Its topics are looked at by `review`."""
+    known = state.cluster.brokers.get(command.broker_id)
+    if known is None or known.fenced:
+        return NOTHING
+    return Decision((BrokerFenced(command.broker_id, known.broker_epoch, command.reason),))
+
+
+def unfence(state: State, command: UnfenceBroker) -> Decision:
+    """A fenced broker is live. What it can lead or fill is looked at by `review`."""
+    known = state.cluster.brokers.get(command.broker_id)
+    if known is None or not known.fenced:
+        return NOTHING
+    return Decision((BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason),))
+
+
+def review(state: State, command: ReviewTopics) -> Decision:
+    """Bring topics in line with the brokers that are live now; a waiting create may be complete by it."""
+    events: list[Event] = []
+    answers: list[Answer] = []
+    for name in dict.fromkeys(command.topics):
+        topic = topic_named(state, name)
+        if topic is not None:
+            settled, changes = leadership.settle(topic, state.cluster, "live brokers changed")
+            events += changes
+            _complete(settled, state.cluster, command.at_ms, events, answers)
+    return _decision(events, answers)
+
+
+def _complete(topic: Topic, cluster: Cluster, at_ms: int, events: list[Event], answers: list[Answer]) -> None:
+    """Add what follows if the topic, as it is after `events`, became complete."""
+    if topic.ready_at_ms is None:
+        _collect(topic, readiness.complete(topic, topic.propagated, cluster, at_ms), events, answers)
+
+
+def _collect(topic: Topic, told: list[Event], events: list[Event], answers: list[Answer]) -> None:
+    if told:
+        events += told
+        last = told[-1]
+        if type(last) is CreateAnswered:
+            answers.append(Answer(last.request_id, topic.name, 0, "", "", last.waited_ms, topic))
+
+
+def _decision(events: list[Event], answers: list[Answer]) -> Decision:
+    return Decision(tuple(events), tuple(answers)) if events else NOTHING
+
+
+def confirm(state: State, command: ConfirmMetadata) -> Decision:
+    """Brokers have applied the log so far: topics that wait for that may be complete. Oldest first."""
+    cluster, topics, offset = state.cluster, state.topics, command.offset
+    events: list[Event] = []
+    answers: list[Answer] = []
+    for key, created_offset in state.waiting.items():
+        if created_offset > offset:
+            break
+        topic = topics.get(key)
+        assert topic is not None, "what waits exists"
+        _collect(topic, readiness.confirm(topic, command.brokers, cluster, command.at_ms), events, answers)
+    return _decision(events, answers)
+
+
+def alter_partition(state: State, command: AlterPartition) -> Decision:
+    """In-sync sets as their leader reports them, each on top of the one before; what does not fit changes nothing."""
+    topic = topic_named(state, command.topic)
+    if topic is None:
+        return NOTHING
+    events: list[Event] = []
+    for report in command.reports:
+        change = leadership.accept_isr(topic, command.broker_id, report, state.cluster)
+        if change is not None and not isinstance(change, ErrorCode):
+            events.append(change)
+            topic = with_partition(topic, report.partition, after_change(topic.partitions[report.partition], change))
+    return _decision(events, [])
+
+
+def report_leader(state: State, command: ReportLeader) -> Decision:
+    """A leader that serves settles its topic; one that cannot is replaced. A waiting create may be complete by it."""
+    topic, index = topic_named(state, command.topic), command.partition
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return NOTHING
+    events: list[Event] = []
+    if command.serving:
+        topic, events = leadership.settle(topic, state.cluster, command.reason or "leader reported")
+    else:
+        lost = leadership.without_leader(topic, index, command.broker_id, state.cluster, command.reason)
+        if lost is not None:
+            events = [lost]
+            topic = with_partition(topic, index, after_change(topic.partitions[index], lost))
+    answers: list[Answer] = []
+    _complete(topic, state.cluster, command.at_ms, events, answers)
+    return _decision(events, answers)
+
+
+def change_settings(state: State, command: ChangeSettings) -> Decision:
+    """The settings in force from here on; nothing if they are. Raises if they cannot be read, before they are logged:
+    the shell checks them at its start, so that would be a bug of its."""
+    cluster = state.cluster
+    if cluster.release and (cluster.settings_pairs, cluster.release) == (command.settings, command.release):
+        return NOTHING
+    settings_from_pairs(command.settings)
+    return Decision((SettingsChanged(command.settings, command.release),))
+
+
+def expire(state: State, command: ExpireRequest) -> Decision:
+    """The deadline of a create passed: it is answered, and its topic may become complete later. Nothing if it does
+    not wait any more, or if `at_ms` is before its deadline."""
+    topic = topic_named(state, command.topic)
+    if topic is None or topic.waiter is None or topic.waiter.request_id != command.request_id:
+        return NOTHING
+    if command.at_ms < topic.waiter.deadline_ms:
+        return NOTHING
+    message = f"The topic was created, but was not complete in time: {readiness.how_far(topic, state.cluster)}."
+    return answer_waiter(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)

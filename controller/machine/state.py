@@ -1,0 +1,168 @@
+"""What the machine knows: topics, brokers and settings, each an immutable value.
+
+Topics are reached through a small mapping by shard key, so that a dict, RocksDB and a stream processor's table all
+serve. At most one topic lives under a shard key, because Kafka refuses names that collide; one look-up therefore tells
+both whether a topic exists and whether another stands in its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from events.catalog import Configs, Endpoint, Partition
+from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
+
+
+class Waiter(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The create request that waits for a topic to be complete."""
+
+    request_id: RequestId
+    asked_at_ms: int
+    deadline_ms: int
+
+
+class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A topic as it stands. `ready_at_ms` is None until it was complete once; `propagated` are the brokers that have
+    applied its creation, kept only until then; `waiter` the create that is not answered yet."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: tuple[Partition, ...]
+    configs: Configs
+    created_at_ms: int
+    created_offset: Offset
+    ready_at_ms: int | None = None
+    propagated: tuple[BrokerId, ...] = ()
+    waiter: Waiter | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """The factor of the first partition, as Kafka's tools show it; placeholders count."""
+        return len(self.partitions[0].replicas)
+
+
+class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A registered broker. A fenced one neither leads nor is placed on."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    incarnation: str
+    rack: str | None
+    endpoints: tuple[Endpoint, ...]
+    fenced: bool
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Every setting that decisions depend on, under Kafka's names; durations in ms.
+
+    `topic_defaults` holds the broker-level keys that give topics their defaults (`log.retention.ms`, …).
+    """
+
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    auto_create_topics_enable: bool = True
+    delete_topic_enable: bool = True
+    create_topic_policy_class_name: str = ""
+    enable_under_replicated_topic_creation: bool = False
+    topic_defaults: tuple[tuple[str, str], ...] = ()
+
+
+_FIELD_BY_KEY = {field.replace("_", "."): field for field in Settings.__struct_fields__ if field != "topic_defaults"}
+
+
+@lru_cache(maxsize=64)
+def settings_from_pairs(pairs: tuple[tuple[str, str], ...]) -> Settings:
+    """Settings from the key and value strings of a `SettingsChanged`; keys that are no field are topic defaults.
+
+    Raises msgspec.ValidationError for a value that is not of its field's type.
+    """
+    own = {_FIELD_BY_KEY[key]: value for key, value in pairs if key in _FIELD_BY_KEY}
+    defaults = tuple((key, value) for key, value in pairs if key not in _FIELD_BY_KEY)
+    return msgspec.convert({**own, "topic_defaults": defaults}, Settings, strict=False)
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """What concerns every topic: the settings and the brokers. `live` are the ids of the unfenced ones, sorted."""
+
+    settings: Settings = Settings()
+    settings_pairs: tuple[tuple[str, str], ...] = ()
+    """The settings as their event had them, by Kafka's names."""
+    release: str = ""
+    brokers: Mapping[BrokerId, Broker] = msgspec.field(default_factory=dict)
+    live: tuple[BrokerId, ...] = ()
+    live_racks: tuple[str | None, ...] = ()
+    """The rack of each live broker, in the same order."""
+    last_broker_epoch: int = 0
+
+    def is_live(self, broker_id: int) -> bool:
+        """Whether the broker is registered and unfenced."""
+        broker = self.brokers.get(BrokerId(broker_id))
+        return broker is not None and not broker.fenced
+
+    def with_broker(self, broker: Broker) -> Cluster:
+        """This cluster with one broker added or replaced."""
+        epoch = max(self.last_broker_epoch, broker.broker_epoch)
+        return replace(self.with_brokers({**self.brokers, broker.broker_id: broker}), last_broker_epoch=epoch)
+
+    def without_broker(self, broker_id: BrokerId) -> Cluster:
+        """This cluster with one broker forgotten."""
+        return self.with_brokers({key: value for key, value in self.brokers.items() if key != broker_id})
+
+    def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
+        """This cluster with other brokers."""
+        live = tuple(sorted(broker_id for broker_id, broker in brokers.items() if not broker.fenced))
+        racks = tuple(brokers[broker_id].rack for broker_id in live)
+        return replace(self, brokers=brokers, live=live, live_racks=racks)
+
+
+class Topics(Protocol):
+    """The mapping through which topics are reached, by shard key."""
+
+    def get(self, key: ShardKey) -> Topic | None:
+        """The topic under a shard key, or None."""
+        ...
+
+    def put(self, key: ShardKey, topic: Topic | None) -> None:
+        """Keep a topic under its shard key; None removes it."""
+        ...
+
+
+class DictTopics:
+    """Topics in memory: for tests and replay."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[ShardKey, Topic] = {}
+
+    def get(self, key: ShardKey) -> Topic | None:
+        """The topic under a shard key, or None."""
+        return self.by_key.get(key)
+
+    def put(self, key: ShardKey, topic: Topic | None) -> None:
+        """Keep a topic under its shard key; None removes it."""
+        if topic is None:
+            self.by_key.pop(key, None)
+        else:
+            self.by_key[key] = topic
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self.by_key.values())
+
+
+class State:
+    """The state that a runtime keeps: the cluster, the topics, and which topics are not ready yet.
+
+    `decide` only reads it. `apply` is its only writer; every value that it puts in is immutable.
+    """
+
+    def __init__(
+        self, topics: Topics, cluster: Cluster | None = None, waiting: Mapping[ShardKey, Offset] | None = None
+    ):
+        self.topics = topics
+        self.cluster = cluster if cluster is not None else Cluster()
+        self.waiting: dict[ShardKey, Offset] = dict(waiting or {})
+        """Shard keys of topics that were never complete, in order of creation, with the offset of their creation."""

@@ -1,0 +1,238 @@
+"""The rules that an ask must pass, each a function that returns a rejection or None.
+
+Codes are those of Kafka 4.x (ReplicationControlManager, Topic.validate) and messages begin with Kafka's words; where
+KIP-4, KIP-409 or one topic's independence of another want something else, the rule says so. The order of the rules is
+in `creating` and `changing`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from controller.machine.commands import Ask, CreateTopic
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.state import Cluster, Settings, Topic
+from events.catalog import Assignment
+from events.names import BrokerId
+
+NAME_LENGTH_MAX = 249
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Kafka's bound on the partitions of one request, and on the metadata records that a request leads to
+(QuorumController.MAX_RECORDS_PER_USER_OP). Here it holds for each topic by itself, because topics are independent."""
+PLACEHOLDERS_PER_REQUEST_MAX = 100_000
+"""Bounds what one ask can make of a factor far beyond the brokers that there are (KIP-409 has no bound)."""
+CLUSTER_METADATA = "__cluster_metadata"
+"""Kafka's own metadata log; it is no topic, and must not become one."""
+CREATE_TOPICS = "CreateTopics"
+DEFAULT_COUNTS_SINCE = 4
+"""The CreateTopics version from which -1 asks for the cluster's defaults (KIP-464)."""
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def denied(ask: Ask) -> Rejection | None:
+    """What the authorizer said of an ask."""
+    if not ask.denied:
+        return None
+    code = ErrorCode(ask.denied)
+    if isinstance(ask, CreateTopic):
+        return Rejection(code, "Authorization failed.", "authorizer")
+    what = "Cluster" if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else "Topic"
+    return Rejection(code, f"{what} authorization failed.", "authorizer")
+
+
+def duplicate(ask: Ask) -> Rejection | None:
+    """One request may name a topic once (KIP-4)."""
+    if ask.duplicate:
+        return Rejection(ErrorCode.INVALID_REQUEST, "Duplicate topic name.", "validation:duplicate")
+    return None
+
+
+def name(topic: str) -> Rejection | None:
+    """Kafka's rules for topic names."""
+    why = _wrong_with_name(topic)
+    return None if why is None else Rejection(ErrorCode.INVALID_TOPIC_EXCEPTION, why, "validation:name")
+
+
+def _wrong_with_name(topic: str) -> str | None:
+    if not topic:
+        return "Topic name is invalid: the empty string is not allowed"
+    if topic in {".", ".."}:
+        return f"Topic name is invalid: '{topic}' is not allowed"
+    if len(topic) > NAME_LENGTH_MAX:
+        return f"Topic name is invalid: the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if not _LEGAL_NAME.fullmatch(topic):
+        return (
+            f"Topic name is invalid: '{topic}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def internal(topic: str) -> Rejection | None:
+    """Nobody creates the topic of Kafka's metadata log."""
+    if topic != CLUSTER_METADATA:
+        return None
+    message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
+    return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:internal")
+
+
+def not_existing(command: CreateTopic, existing: Topic | None) -> Rejection | None:
+    """A name must be free, and must not collide with another (`.` and `_` count as the same)."""
+    if existing is None:
+        return None
+    if existing.name != command.topic:
+        message = f"Topic '{command.topic}' collides with existing topic: {existing.name}"
+        return Rejection(ErrorCode.INVALID_TOPIC_EXCEPTION, message, "validation:collision")
+    ready = "not ready yet" if existing.ready_at_ms is None else "ready"
+    message = (
+        f"Topic '{existing.name}' already exists. It was created at {_utc(existing.created_at_ms)} and is {ready}."
+    )
+    return Rejection(ErrorCode.TOPIC_ALREADY_EXISTS, message, "validation:exists")
+
+
+def _utc(at_ms: int) -> str:
+    try:
+        when = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        return f"{at_ms} ms"
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def counts(command: CreateTopic) -> Rejection | None:
+    """Partition count and factor: larger than 0, or -1 for the defaults (KIP-464) or beside a manual assignment."""
+    if command.assignments:
+        return _no_counts_beside_assignment(command)
+    factor, partitions = command.replication_factor, command.num_partitions
+    if factor > 0 and partitions > 0:
+        return None
+    least = -1 if _knows_defaults(command) else 1
+    if factor < least or factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, message + _too_old(command), "validation:factor")
+    if partitions < least or partitions == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        return Rejection(ErrorCode.INVALID_PARTITIONS, message + _too_old(command), "validation:partitions")
+    return None
+
+
+def _knows_defaults(command: CreateTopic) -> bool:
+    return command.api != CREATE_TOPICS or command.api_version >= DEFAULT_COUNTS_SINCE
+
+
+def _too_old(command: CreateTopic) -> str:
+    return "" if _knows_defaults(command) else f" The default needs CreateTopics version {DEFAULT_COUNTS_SINCE}."
+
+
+def _no_counts_beside_assignment(command: CreateTopic) -> Rejection | None:
+    for what, value in (("replication factor", command.replication_factor), ("numPartitions", command.num_partitions)):
+        if value != -1:
+            message = f"A manual partition assignment was specified, but {what} was not set to -1."
+            return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:counts-and-assignment")
+    return None
+
+
+def size(partitions: int, other_records: int = 0) -> Rejection | None:
+    """Not more partitions, nor more metadata records with `other_records` beside theirs, than Kafka allows."""
+    if partitions + other_records <= PARTITIONS_PER_REQUEST_MAX:
+        return None
+    if partitions <= PARTITIONS_PER_REQUEST_MAX:
+        message = "Unable to perform excessively large batch operation."
+    else:
+        message = "Excessively large number of partitions per request."
+    limit = f" {partitions} partitions with what comes beside them are over {PARTITIONS_PER_REQUEST_MAX}."
+    return Rejection(ErrorCode.POLICY_VIOLATION, message + limit, "validation:size")
+
+
+def resolved_partitions(command: CreateTopic, settings: Settings) -> int:
+    """The partition count that an ask comes to."""
+    if command.assignments:
+        return len(command.assignments)
+    return settings.num_partitions if command.num_partitions == -1 else command.num_partitions
+
+
+def resolved_factor(command: CreateTopic, settings: Settings) -> int:
+    """The replication factor that an ask comes to."""
+    if command.assignments:
+        return len(command.assignments[0].replicas)
+    return settings.default_replication_factor if command.replication_factor == -1 else command.replication_factor
+
+
+def assignment(assignments: tuple[Assignment, ...], cluster: Cluster) -> Rejection | None:
+    """A manual assignment: ids 0 to n-1 without gap or repeat, each list valid by itself and beside the others."""
+    seen: set[int] = set()
+    for one in assignments:
+        if one.partition in seen:
+            return _bad_assignment(f"Found multiple manual partition assignments for partition {one.partition}")
+        seen.add(one.partition)
+    factor = None
+    for one in assignments:
+        rejection = replica_list(one.partition, one.replicas, factor, cluster)
+        if rejection is not None:
+            return rejection
+        factor = len(one.replicas)
+    if seen != set(range(len(assignments))):
+        return _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    return None
+
+
+def replica_list(
+    partition: int, replicas: Sequence[BrokerId], factor: int | None, cluster: Cluster
+) -> Rejection | None:
+    """One partition's manual replicas: some, as many as `factor` if given, known, distinct, and one of them live."""
+    if not replicas:
+        return _bad_assignment("The manual partition assignment includes an empty replica list.")
+    ordered = sorted(replicas)
+    for index, replica in enumerate(ordered):
+        if replica not in cluster.brokers:
+            return _bad_assignment(
+                f"The manual partition assignment includes broker {replica}, but no such broker is registered."
+            )
+        if index and ordered[index - 1] == replica:
+            return _bad_assignment(f"The manual partition assignment includes the broker {replica} more than once.")
+    if factor is not None and len(replicas) != factor:
+        return _bad_assignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+    if not any(replica in cluster.live for replica in replicas):
+        return _bad_assignment(
+            f"All brokers specified in the manual partition assignment for partition {partition} "
+            "are fenced or in controlled shutdown."
+        )
+    return None
+
+
+def _bad_assignment(message: str) -> Rejection:
+    return Rejection(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message, "validation:assignment")
+
+
+def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> Rejection | None:
+    """The factor needs as many live brokers; with `enable.under.replicated.topic.creation` only
+    min(min.insync.replicas, factor) of them (KIP-409), which is one at least."""
+    live = len(cluster.live)
+    if live >= factor:
+        return None
+    message = (
+        f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+        f"reached because only {live} broker(s) are "
+    )
+    message += "registered" if len(cluster.brokers) == live else f"live of the {len(cluster.brokers)} registered"
+    if not cluster.settings.enable_under_replicated_topic_creation:
+        return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, f"{message}.", "validation:live-brokers")
+    floor = min(min_insync_replicas, factor)
+    if live < floor:
+        message += f", and min(min.insync.replicas, replication factor) is {floor}."
+        return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, message, "validation:under-replicated-floor")
+    return None
+
+
+def placeholders(partitions: int, factor: int, cluster: Cluster) -> Rejection | None:
+    """Not more placeholders than one ask may leave."""
+    missing = partitions * (factor - len(cluster.live))
+    if missing <= PLACEHOLDERS_PER_REQUEST_MAX:
+        return None
+    message = f"{missing} replicas would wait for brokers to join, which is over {PLACEHOLDERS_PER_REQUEST_MAX}."
+    return Rejection(ErrorCode.POLICY_VIOLATION, message, "validation:placeholders")

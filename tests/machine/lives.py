@@ -1,0 +1,91 @@
+"""Every event of a log led through the life-cycle tables that concern it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from controller.machine.lifecycle import BROKER, CREATE_REQUEST, PARTITION, TOPIC, Lifecycle, advance
+from events.catalog import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ChangeRejected,
+    CreateAnswered,
+    CreateRejected,
+    CreateRequested,
+    IsrChanged,
+    LeaderElected,
+    PartitionsAdded,
+    PlaceholderFilled,
+    Recorded,
+    SettingsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicReady,
+)
+
+REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
+BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered
+
+
+class Lives:
+    """The state of every request, topic, partition and broker, by the tables alone."""
+
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str], str] = {}
+        self.topics: dict[str, str] = {}
+        self.partitions: dict[tuple[str, int], str] = {}
+        self.brokers: dict[int, str] = {}
+        self._waiting: dict[str, tuple[str, str]] = {}
+
+    def see_all(self, records: Iterable[Recorded]) -> Lives:
+        """Take in records; raises OutOfLifecycle for an event that a table does not have."""
+        for record in records:
+            self.see(record.event)
+        return self
+
+    def see(self, event: Any) -> None:
+        """Take in one event."""
+        if isinstance(event, SettingsChanged | ChangeRejected):
+            return
+        if isinstance(event, BROKER_EVENTS):
+            _move(BROKER, self.brokers, event.broker_id, event)
+            return
+        self._see_request(event)
+        if not isinstance(event, CreateRequested | CreateRejected | CreateAnswered):
+            self._see_partitions(event)
+            _move(TOPIC, self.topics, event.topic, event)
+
+    def _see_request(self, event: Any) -> None:
+        if isinstance(event, REQUEST_EVENTS):
+            key = (event.request_id, event.topic)
+            _move(CREATE_REQUEST, self.requests, key, event)
+            if isinstance(event, TopicCreated):
+                self._waiting[event.topic] = key
+            elif isinstance(event, CreateAnswered) and self._waiting.get(event.topic) == key:
+                del self._waiting[event.topic]
+        elif isinstance(event, TopicReady | TopicDeleted) and event.topic in self._waiting:
+            _move(CREATE_REQUEST, self.requests, self._waiting[event.topic], event)
+
+    def _see_partitions(self, event: Any) -> None:
+        if isinstance(event, TopicCreated | PartitionsAdded):
+            first = event.first if isinstance(event, PartitionsAdded) else 0
+            indices = list(range(first, first + len(event.partitions)))
+        elif isinstance(event, LeaderElected | IsrChanged | PlaceholderFilled):
+            indices = [event.partition]
+        elif isinstance(event, TopicDeleted):
+            indices = [index for topic, index in self.partitions if topic == event.topic]
+        else:
+            return
+        for index in indices:
+            _move(PARTITION, self.partitions, (event.topic, index), event)
+
+
+def _move(lifecycle: Lifecycle, states: dict[Any, str], key: Any, event: Any) -> None:
+    after = advance(lifecycle, states.get(key, lifecycle.start), event)
+    if after == lifecycle.start:
+        states.pop(key, None)
+    else:
+        states[key] = after

@@ -1,0 +1,154 @@
+"""The machine on a bench: commands in, events applied and kept, as a runtime does it, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from controller.machine.apply import apply
+from controller.machine.commands import (
+    AnyCommand,
+    ChangeSettings,
+    ConfirmMetadata,
+    RegisterBroker,
+    ReviewTopics,
+    UnfenceBroker,
+)
+from controller.machine.decide import decide
+from controller.machine.decision import Decision
+from controller.machine.state import Broker, Cluster, DictTopics, State, Topic, settings_from_pairs
+from events.catalog import Cause, Endpoint, Recorded
+from events.codec import decode_event, encode_event
+from events.names import BrokerId, Offset, RequestId, ShardKey
+
+TOPIC_ID = b"0123456789abcdef"
+BORN_MS = 1_700_000_000_000
+"""2023-11-14T22:13:20Z, when the rig's clock begins."""
+
+
+class Rig:
+    """One state and its log. The clock moves a millisecond with every command that the rig makes itself."""
+
+    def __init__(self) -> None:
+        self.state = State(DictTopics())
+        self.log: list[Recorded] = []
+        self.now_ms = BORN_MS
+
+    def put(self, command: AnyCommand) -> Decision:
+        """Decide and apply a command; what is applied has been through the codec."""
+        decision = decide(self.state, command)
+        cause = Cause(type(command).__name__, command.request_id)
+        for event in decision.events:
+            offset = Offset(len(self.log))
+            record = decode_event(offset, encode_event(command.at_ms, cause, event))
+            assert record == Recorded(offset, command.at_ms, cause, event), "what is logged is what was decided"
+            apply(self.state, record)
+            self.log.append(record)
+        return decision
+
+    def tick(self) -> int:
+        """The time of the next command."""
+        self.now_ms += 1
+        return self.now_ms
+
+    def settings(self, pairs: Iterable[tuple[str, str]] = ()) -> Decision:
+        """Change the settings."""
+        return self.put(ChangeSettings(request_id=_id("s"), at_ms=self.tick(), settings=tuple(pairs), release="1.0"))
+
+    def register(self, broker_id: int, rack: str | None = None, incarnation: str = "first") -> Decision:
+        """A broker registers."""
+        return self.put(
+            RegisterBroker(
+                request_id=_id(f"b{broker_id}"),
+                at_ms=self.tick(),
+                broker_id=BrokerId(broker_id),
+                incarnation=incarnation,
+                rack=rack,
+                endpoints=(Endpoint("PLAINTEXT", "localhost", 9092),),
+            )
+        )
+
+    def unfence(self, broker_id: int) -> Decision:
+        """A broker becomes live."""
+        command = UnfenceBroker(
+            request_id=_id(f"b{broker_id}"), at_ms=self.tick(), broker_id=BrokerId(broker_id), reason="caught up"
+        )
+        return self.put(command)
+
+    def join(self, *broker_ids: int, rack: str | None = None) -> None:
+        """Brokers register and become live."""
+        for broker_id in broker_ids:
+            self.register(broker_id, rack)
+            self.unfence(broker_id)
+
+    def review(self, *names: str) -> Decision:
+        """Look at these topics, or all."""
+        topics = names or tuple(topic.name for topic in topics_of(self.state))
+        return self.put(ReviewTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
+
+    def confirm(self, *broker_ids: int) -> Decision:
+        """These brokers, or all live ones, have applied everything."""
+        brokers = tuple(BrokerId(broker_id) for broker_id in broker_ids) or self.state.cluster.live
+        offset = Offset(len(self.log) - 1)
+        return self.put(ConfirmMetadata(request_id=_id("c"), at_ms=self.tick(), brokers=brokers, offset=offset))
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name; it must be there."""
+        topic = next((topic for topic in topics_of(self.state) if topic.name == name), None)
+        assert topic is not None, f"no topic {name}"
+        return topic
+
+
+def _id(text: str) -> RequestId:
+    return RequestId(text)
+
+
+def topics_of(state: State) -> list[Topic]:
+    """All topics of a state on a dict, by shard key."""
+    assert isinstance(state.topics, DictTopics), "the rig keeps its topics in a dict"
+    return [state.topics.by_key[key] for key in sorted(state.topics.by_key)]
+
+
+def fold(records: Sequence[Recorded], state: State | None = None) -> State:
+    """The state after these records."""
+    state = State(DictTopics()) if state is None else state
+    for record in records:
+        apply(state, record)
+    return state
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    topics: tuple[Topic, ...]
+    settings: tuple[tuple[str, str], ...]
+    release: str
+    brokers: tuple[Broker, ...]
+    last_broker_epoch: int
+    waiting: tuple[tuple[Offset, ShardKey], ...]
+
+
+def stored(state: State) -> bytes:
+    """A state as bytes: everything it knows, in an order that does not depend on how it came about."""
+    cluster = state.cluster
+    return msgspec.msgpack.encode(
+        _Stored(
+            tuple(topics_of(state)),
+            cluster.settings_pairs,
+            cluster.release,
+            tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers)),
+            cluster.last_broker_epoch,
+            tuple((offset, key) for key, offset in state.waiting.items()),
+        )
+    )
+
+
+def restored(value: bytes) -> State:
+    """The state that was `stored`, as a process finds it at its start."""
+    kept = msgspec.msgpack.decode(value, type=_Stored)
+    topics = DictTopics()
+    for topic in kept.topics:
+        topics.by_key[ShardKey(topic.name.replace(".", "_"))] = topic
+    cluster = Cluster(settings_from_pairs(kept.settings), kept.settings, kept.release)
+    cluster = msgspec.structs.replace(cluster, last_broker_epoch=kept.last_broker_epoch)
+    cluster = cluster.with_brokers({broker.broker_id: broker for broker in kept.brokers})
+    return State(topics, cluster, {key: offset for offset, key in sorted(kept.waiting)})

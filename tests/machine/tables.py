@@ -1,0 +1,309 @@
+"""Text tables for `decide`: one case a row, what is given, what is asked, what comes of it.
+
+A row has three columns between bars:
+    given   settings `key=value`, some by short names (SHORT); live brokers `1 2@rack`, fenced ones `3!`; topics
+            `has:NAME[:COUNTxFACTOR]` (ready), `waits:NAME[:COUNTxFACTOR]` (asked for by request w-NAME, not complete)
+    ask     a verb, a name and options; see `command`
+    result  the events in short (`refused` stands for `requested rejected answered`), then `=>` and each answer: its
+            code, and its rule if it has one
+
+Lines that begin with # are headings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from controller.machine.commands import (
+    AlterPartition,
+    AlterTopicConfigs,
+    AnyCommand,
+    ChangeSettings,
+    ConfigOp,
+    ConfirmMetadata,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ExpireRequest,
+    FenceBroker,
+    IsrReport,
+    RegisterBroker,
+    ReportLeader,
+    ReviewTopics,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from controller.machine.decision import topic_named
+from events.catalog import Assignment, Endpoint, Verdict
+from events.names import NO_LEADER, BrokerId
+from tests.machine.rig import TOPIC_ID, Rig
+
+Row = tuple[str, str, str]
+OPS = ("set", "delete", "append", "subtract")
+
+
+def rows(table: str) -> Iterator[Row]:
+    """The rows of a table; its columns without the blanks around them."""
+    for line in table.strip().splitlines():
+        if line.strip() and not line.strip().startswith("#"):
+            given, ask, result = (column.strip() for column in line.split("|"))
+            yield given, ask, result
+
+
+# What is given.
+
+
+SHORT = {
+    "policy": "create.topic.policy.class.name=my.Policy",
+    "fewer": "enable.under.replicated.topic.creation=true",
+    "keep": "delete.topic.enable=false",
+    "count": "num.partitions",
+    "factor": "default.replication.factor",
+    "minisr": "min.insync.replicas",
+}
+
+
+def given(text: str) -> Rig:
+    """A rig as the first column says."""
+    rig = Rig()
+    words = [_long(word) for word in text.split()]
+    rig.settings(tuple(sorted(_pair(word) for word in words if "=" in word)))
+    for word in words:
+        if word[0].isdigit():
+            broker, _, rack = word.rstrip("!").partition("@")
+            rig.register(int(broker), rack or None)
+            if not word.endswith("!"):
+                rig.unfence(int(broker))
+    for word in words:
+        kind, _, rest = word.partition(":")
+        if kind in {"has", "waits"}:
+            name, _, shape = rest.partition(":")
+            rig.put(_create(rig, f"{name} {shape or '1x1'} id=w-{name} verdict=allowed"))
+            if kind == "has":
+                rig.confirm()
+    return rig
+
+
+def _long(word: str) -> str:
+    key, equals, value = word.partition("=")
+    return SHORT.get(key, key) + equals + value
+
+
+def _pair(word: str) -> tuple[str, str]:
+    key, _, value = word.partition("=")
+    return key, value
+
+
+# What is asked.
+
+
+def command(rig: Rig, text: str) -> AnyCommand:
+    """The command of the second column."""
+    verb, _, rest = text.partition(" ")
+    return _VERBS[verb](rig, rest)
+
+
+def _options(text: str) -> tuple[list[str], dict[str, str]]:
+    words = text.split()
+    return [word for word in words if "=" not in word], dict(_pair(word) for word in words if "=" in word)
+
+
+def _stamps(rig: Rig, options: dict[str, str], default_id: str = "q") -> dict[str, Any]:
+    at_ms = rig.tick() if "at" not in options else rig.now_ms + int(options["at"])
+    return {"request_id": options.get("id", default_id), "at_ms": at_ms}
+
+
+def _ask(rig: Rig, words: list[str], options: dict[str, str], api: str, version: int) -> dict[str, Any]:
+    return {
+        **_stamps(rig, options),
+        "topic": words[0].replace("~", " ").replace("''", ""),
+        "principal": options.get("as", "User:alice"),
+        "client_id": "table",
+        "api": options.get("api", api),
+        "api_version": int(options.get("v", version)),
+        "denied": int(options.get("denied", 0)),
+        "duplicate": "twice" in words,
+        "validate_only": "dry" in words,
+    }
+
+
+def _create(rig: Rig, text: str) -> CreateTopic:
+    """`create NAME [COUNTxFACTOR] [on=PARTITION:1.2,…] [conf=k=v;…] [v=] [timeout=] [verdict=] [denied=] [id=] [dry]
+    [twice]`: counts are -1 and the timeout 1000 ms unless given."""
+    words, options = _options(text)
+    count, _, factor = next((word for word in words[1:] if "x" in word), "-1x-1").partition("x")
+    return CreateTopic(
+        **_ask(rig, words, options, "CreateTopics", 7),
+        topic_id=TOPIC_ID,  # type: ignore[arg-type]
+        num_partitions=int(count),
+        replication_factor=int(factor),
+        assignments=tuple(
+            Assignment(int(one.partition(":")[0]), _brokers(one.partition(":")[2]))
+            for one in options.get("on", "").split(",")
+            if one
+        ),
+        configs=tuple(
+            (SHORT.get(name, name), None if value == "null" else value)
+            for name, _, value in (one.partition("=") for one in options.get("conf", "").split(";") if one)
+        ),
+        timeout_ms=int(options.get("timeout", 1000)),
+        verdict=_verdict(options.get("verdict")),
+    )
+
+
+def _verdict(text: str | None) -> Verdict | None:
+    match text:
+        case None:
+            return None
+        case "allowed":
+            return Verdict("allowed")
+        case "refused":
+            return Verdict("refused", "my.Policy", "policy:names", "no such names")
+        case _:
+            return Verdict("failed", "my.Policy", "policy:my.Policy", "policy my.Policy raised KeyError: 'x'")
+
+
+def _brokers(text: str) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(int(one)) for one in text.split(".") if one)
+
+
+def _partitions(rig: Rig, text: str) -> CreatePartitions:
+    """`partitions NAME to=COUNT [on=1.2,2.3 | on=none]`: `on=none` is an empty list of assignments."""
+    words, options = _options(text)
+    on = options.get("on")
+    lists = None if on is None else tuple(_brokers(one.replace("-", "")) for one in on.split(",") if on != "none")
+    return CreatePartitions(
+        **_ask(rig, words, options, "CreatePartitions", 3), count=int(options["to"]), assignments=lists
+    )
+
+
+def _delete(rig: Rig, text: str) -> DeleteTopic:
+    """`delete NAME [topic-id=same|other]`"""
+    words, options = _options(text)
+    wanted = {None: None, "same": TOPIC_ID, "other": b"f" * 16}[options.get("topic-id")]
+    return DeleteTopic(**_ask(rig, words, options, "DeleteTopics", 6), topic_id=wanted)  # type: ignore[arg-type]
+
+
+def _alter(rig: Rig, text: str) -> AlterTopicConfigs:
+    """`alter NAME set:k=v delete:k append:k=v …`, or `replace NAME set:k=v …`"""
+    words = text.split()
+    ops = tuple(_op(word) for word in words if word.partition(":")[0] in OPS)
+    rest, options = _options(" ".join(word for word in words if word.partition(":")[0] not in OPS))
+    return AlterTopicConfigs(**_ask(rig, rest, options, "IncrementalAlterConfigs", 1), ops=ops)
+
+
+def _replace(rig: Rig, text: str) -> AlterTopicConfigs:
+    altered = _alter(rig, text + " api=AlterConfigs v=2")
+    fields = {name: getattr(altered, name) for name in altered.__struct_fields__}
+    return AlterTopicConfigs(**{**fields, "incremental": False})
+
+
+def _op(word: str) -> ConfigOp:
+    kind, _, rest = word.partition(":")
+    name, has_value, value = rest.partition("=")
+    return ConfigOp(name, OPS.index(kind), value if has_value and value != "null" else None)
+
+
+def _register(rig: Rig, text: str) -> RegisterBroker:
+    words, options = _options(text)
+    return RegisterBroker(
+        **_stamps(rig, options),
+        broker_id=BrokerId(int(words[0])),
+        incarnation=options.get("as", "first"),
+        rack=options.get("rack"),
+        endpoints=(Endpoint("PLAINTEXT", "localhost", 9092),),
+    )
+
+
+def _of_broker(kind: type[UnregisterBroker | FenceBroker | UnfenceBroker]) -> Callable[[Rig, str], AnyCommand]:
+    def make(rig: Rig, text: str) -> AnyCommand:
+        return kind(**_stamps(rig, {}), broker_id=BrokerId(int(text)), reason="why")
+
+    return make
+
+
+def _review(rig: Rig, text: str) -> ReviewTopics:
+    return ReviewTopics(**_stamps(rig, {}), topics=tuple(text.split()))  # type: ignore[arg-type]
+
+
+def _isr(rig: Rig, text: str) -> AlterPartition:
+    """`isr NAME by=BROKER PARTITION:1.2:LEADER_EPOCH:PARTITION_EPOCH …`"""
+    words, options = _options(text)
+    reports = []
+    for word in words[1:]:
+        partition, isr, leader_epoch, partition_epoch = word.split(":")
+        reports.append(IsrReport(int(partition), _brokers(isr), int(leader_epoch), int(partition_epoch)))
+    broker_id = BrokerId(int(options["by"]))
+    stamps = _stamps(rig, options)
+    return AlterPartition(**stamps, topic=words[0], broker_id=broker_id, reports=tuple(reports))  # type: ignore[arg-type]
+
+
+def _sync(rig: Rig, text: str) -> AlterPartition:
+    """`sync NAME [alone]`: the leader of partition 0 reports for all that it leads, with the epochs as they are, every
+    live replica in sync, or itself alone."""
+    words, options = _options(text)
+    topic = topic_named(rig.state, words[0])
+    partitions = topic.partitions if topic is not None else ()
+    leader = partitions[0].leader if partitions else NO_LEADER
+    live = (leader,) if "alone" in words else rig.state.cluster.live
+    reports = tuple(
+        IsrReport(index, tuple(r for r in one.replicas if r in live), one.leader_epoch, one.partition_epoch)
+        for index, one in enumerate(partitions)
+        if one.leader == leader
+    )
+    return AlterPartition(**_stamps(rig, options), topic=words[0], broker_id=leader, reports=reports)  # type: ignore[arg-type]
+
+
+def _confirm(rig: Rig, text: str) -> ConfirmMetadata:
+    """`confirm BROKER… [upto=OFFSET]`: everything, unless an offset is given."""
+    words, options = _options(text)
+    offset: Any = int(options.get("upto", len(rig.log) - 1))
+    return ConfirmMetadata(**_stamps(rig, options), brokers=tuple(BrokerId(int(w)) for w in words), offset=offset)
+
+
+def _leader(rig: Rig, text: str) -> ReportLeader:
+    """`leader NAME PARTITION BROKER serves|gone`"""
+    (name, partition, broker, how), options = _options(text)
+    return ReportLeader(
+        **_stamps(rig, options),
+        topic=name,  # type: ignore[arg-type]
+        partition=int(partition),
+        broker_id=BrokerId(int(broker)),
+        serving=how == "serves",
+        reason="probe",
+    )
+
+
+def _expire(rig: Rig, text: str) -> ExpireRequest:
+    """`expire NAME id=REQUEST [at=MS from now]`"""
+    words, options = _options(text)
+    return ExpireRequest(**_stamps(rig, options), topic=words[0])  # type: ignore[arg-type]
+
+
+def _settings(rig: Rig, text: str) -> ChangeSettings:
+    """`settings [RELEASE] key=value …`, short names allowed."""
+    words, options = _options(" ".join(_long(word) for word in text.split()))
+    return ChangeSettings(
+        **_stamps(rig, {}), settings=tuple(sorted(options.items())), release=words[0] if words else "1.0"
+    )
+
+
+_VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
+    "create": _create,
+    "partitions": _partitions,
+    "delete": _delete,
+    "alter": _alter,
+    "replace": _replace,
+    "register": _register,
+    "unregister": _of_broker(UnregisterBroker),
+    "fence": _of_broker(FenceBroker),
+    "unfence": _of_broker(UnfenceBroker),
+    "review": _review,
+    "isr": _isr,
+    "sync": _sync,
+    "confirm": _confirm,
+    "leader": _leader,
+    "expire": _expire,
+    "settings": _settings,
+}

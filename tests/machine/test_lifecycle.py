@@ -1,0 +1,106 @@
+"""The life-cycle tables, and the page that is drawn from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.machine.lifecycle import (
+    CREATE_REQUEST,
+    LIFECYCLES,
+    PARTITION,
+    Lifecycle,
+    OutOfLifecycle,
+    RequestState,
+    advance,
+    event_name,
+)
+from controller.machine.lifecycle_page import page
+from events.catalog import (
+    EVENT_TYPES,
+    BrokerUnfenced,
+    CreateAnswered,
+    CreateRequested,
+    LeaderElected,
+    TopicCreated,
+)
+from events.names import NO_LEADER, BrokerId, RequestId, TopicName
+from tests.machine.lives import Lives
+from tests.machine.planted import clean
+from tests.machine.tables import command, given
+
+PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
+
+
+def test_the_page_is_drawn_from_the_tables() -> None:
+    drawn = page()
+    assert PAGE.read_text() == drawn, "draw it anew: python -m controller.machine.lifecycle_page > docs/lifecycle.md"
+
+
+@pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)
+def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
+    reached, fresh = {lifecycle.start}, [lifecycle.start]
+    while fresh:
+        new = {after for after in lifecycle.table[fresh.pop()].values() if after not in reached}
+        reached |= new
+        fresh += new
+    assert reached == set(lifecycle.table), "every state can be reached, and has a row"
+    assert set(lifecycle.meaning) == set(lifecycle.table), "every state is explained"
+    names = {kind.__name__ for kind in EVENT_TYPES} | {"LeaderLost"}
+    assert {event for nexts in lifecycle.table.values() for event in nexts} <= names, "every event is in the catalog"
+
+
+def test_every_event_but_two_is_in_some_table() -> None:
+    named = {event for lifecycle in LIFECYCLES for nexts in lifecycle.table.values() for event in nexts}
+    assert {kind.__name__ for kind in EVENT_TYPES} - named == {"ChangeRejected", "SettingsChanged"}
+
+
+def test_an_event_that_may_not_come_is_an_error() -> None:
+    answered = CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 0)
+    with pytest.raises(
+        OutOfLifecycle, match="CreateAnswered may not come to a create request that is asked; allowed: "
+    ):
+        advance(CREATE_REQUEST, RequestState.ASKED, answered)
+    with pytest.raises(OutOfLifecycle, match="that is succeeded; allowed: nothing: it has ended"):
+        advance(CREATE_REQUEST, RequestState.SUCCEEDED, answered)
+
+
+def test_an_election_that_nobody_wins_is_called_otherwise() -> None:
+    won = LeaderElected(TopicName("t"), 0, BrokerId(1), (BrokerId(1),), 1, 1, "")
+    lost = LeaderElected(TopicName("t"), 0, NO_LEADER, (BrokerId(1),), 2, 2, "")
+    assert (event_name(won), event_name(lost)) == ("LeaderElected", "LeaderLost")
+    assert advance(PARTITION, "led", lost) == "leaderless"
+    with pytest.raises(OutOfLifecycle):
+        advance(PARTITION, "leaderless", lost)
+
+
+REQUESTS = """
+create t 1x1 id=q0                      | created
+confirm 1                               | succeeded
+create t 1x1 id=q2                      | refused
+create u 1x1 id=q3 timeout=0            | timed-out
+create v 1x1 id=q4                      | created
+expire v id=q4 at=5000                  | timed-out
+create w 1x1 id=q6                      | created
+delete w                                | abandoned
+"""
+
+
+def test_the_state_of_a_request_is_read_from_its_events() -> None:
+    rig = given("1")
+    key = ("", "")
+    for line in REQUESTS.strip().splitlines():
+        ask, _, state = (part.strip() for part in line.partition("|"))
+        if ask.startswith("create"):
+            key = (ask.partition("id=")[2].split()[0], ask.split()[1])
+        rig.put(command(rig, ask))
+        assert Lives().see_all(rig.log).requests[key] == state, ask
+
+
+def test_a_log_that_is_not_whole_falls_out_of_the_tables() -> None:
+    log = clean()
+    for kind in (TopicCreated, CreateRequested, BrokerUnfenced):
+        broken = [record for record in log if not isinstance(record.event, kind)]
+        with pytest.raises(OutOfLifecycle):
+            Lives().see_all(broken)

@@ -1,0 +1,114 @@
+"""The machine's style as a test: pure, deterministic, small."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "controller" / "machine").glob("*.py")) + [
+    ROOT / "events" / f"{name}.py" for name in ("catalog", "codec", "names", "upcasts")
+]
+PURE = {
+    "__future__", "bisect", "collections", "datetime", "decimal", "difflib", "enum", "functools", "itertools", "math",
+    "re", "types", "typing", "zlib",
+}  # fmt: skip
+"""What of the standard library the machine may use: nothing that reads a clock, draws lots or does I/O."""
+OURS = {"controller.machine", "events.catalog", "events.codec", "events.names", "events.upcasts"}
+FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 70
+DRAWS = {
+    "now",
+    "utcnow",
+    "today",
+    "time",
+    "monotonic",
+    "random",
+    "uuid4",
+    "uuid1",
+    "urandom",
+    "id",
+    "hash",
+    "open",
+    "print",
+}
+"""Calls whose result is not the machine's to know, or that reach outside."""
+
+modules = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    return names | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+
+
+@modules
+def test_imports_nothing_impure(path: Path) -> None:
+    for name in _imported(_tree(path)):
+        top = name.split(".")[0]
+        ours = any(name == one or name.startswith(f"{one}.") for one in OURS)
+        drawn = path.name == "lifecycle_page.py" and name == "sys"
+        assert ours or drawn or top == "msgspec" or (top in PURE and top in sys.stdlib_module_names), f"imports {name}"
+
+
+@modules
+def test_calls_nothing_that_is_not_the_machines_to_know(path: Path) -> None:
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            assert called not in DRAWS, f"line {node.lineno}: {called}()"
+
+
+@modules
+def test_iterates_over_no_set(path: Path) -> None:
+    """A set's order is not the same in two processes. Sets are for looking things up, or are sorted first."""
+    for node in ast.walk(_tree(path)):
+        loops = [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {
+            "tuple",
+            "list",
+            "next",
+            "iter",
+            "enumerate",
+        }:
+            loops += node.args[:1]
+        for iterated in loops:
+            assert not _is_set(iterated), f"line {iterated.lineno}: the order of a set"
+
+
+def _is_set(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "id", "") in {"set", "frozenset"}
+    return isinstance(node, ast.Set | ast.SetComp)
+
+
+@modules
+def test_is_small_and_explained(path: Path) -> None:
+    tree = _tree(path)
+    assert len(path.read_text().splitlines()) < FILE_LINES_MAX, "too long"
+    assert path.name == "__init__.py" or ast.get_docstring(tree), "says nothing of what it is for"
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        assert isinstance(node, ast.ClassDef) or lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+        public = not node.name.startswith("_")
+        assert not public or ast.get_docstring(node), f"{node.name} says nothing of what it means"
+
+
+@modules
+def test_values_are_frozen(path: Path) -> None:
+    """State, commands and events never change: every struct says so itself."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.ClassDef):
+            struct = any(
+                "Struct" in ast.unparse(base) or ast.unparse(base) in {"Fact", "Command", "Ask"} for base in node.bases
+            )
+            frozen = any(key.arg == "frozen" and ast.unparse(key.value) == "True" for key in node.keywords)
+            assert not struct or frozen, f"{node.name} is not frozen"

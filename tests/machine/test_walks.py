@@ -1,0 +1,119 @@
+"""What holds for every run of the machine, whatever is asked and whatever brokers do."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+
+from controller.machine.commands import AnyCommand, Ask
+from controller.machine.decide import decide
+from controller.machine.recall import recall
+from events.catalog import Recorded
+from events.codec import encode_event
+from tests.machine.auditor import audit
+from tests.machine.lives import Lives
+from tests.machine.rig import Rig, fold, restored, stored, topics_of
+from tests.machine.walks import Walk, decisions, steps, walked, walks
+
+often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+seldom = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def _printed(rig: Rig) -> str:
+    return "\n".join(f"{record.offset} {record.cause.command} {record.event}" for record in rig.log)
+
+
+@often
+@given(walks())
+def test_a_decision_depends_on_state_and_command_alone_and_changes_neither(walk: Walk) -> None:
+    for rig, command in steps(walk):
+        state = rig.state
+        before, asked = stored(state), msgspec.msgpack.encode(command)
+        decision = decide(state, command)
+        assert stored(state) == before, f"deciding {command} changed the state"
+        assert msgspec.msgpack.encode(command) == asked, f"deciding changed {command}"
+        assert decide(state, command) == decision, f"decided otherwise the second time: {command}"
+        again = decide(restored(before), command)
+        assert again == decision, f"decided otherwise on a state that was read again: {command}"
+
+
+@often
+@given(walks())
+def test_every_log_passes_the_audit(walk: Walk) -> None:
+    rig = walked(walk)
+    assert audit(rig.log, settled=True) == [], _printed(rig)
+
+
+@often
+@given(walks())
+def test_every_event_is_in_the_life_cycles(walk: Walk) -> None:
+    rig = walked(walk)
+    lives = Lives().see_all(rig.log)
+    assert set(lives.topics) == {topic.name for topic in topics_of(rig.state)}, _printed(rig)
+    led = {
+        (t.name, i): "led" if p.leader >= 0 else "leaderless"
+        for t in topics_of(rig.state)
+        for i, p in enumerate(t.partitions)
+    }
+    assert lives.partitions == led, f"leaders by the tables and by the state differ\n{_printed(rig)}"
+    brokers = {b: "fenced" if broker.fenced else "live" for b, broker in rig.state.cluster.brokers.items()}
+    assert lives.brokers == brokers, f"brokers by the tables and by the state differ\n{_printed(rig)}"
+    waiting = {(t.waiter.request_id, t.name) for t in topics_of(rig.state) if t.waiter is not None}
+    open_ = {key for key, state in lives.requests.items() if state == "created"}
+    assert waiting == open_, f"who waits by the tables and by the state differs\n{_printed(rig)}"
+
+
+@seldom
+@given(walks(steps_max=25))
+def test_every_split_of_a_log_reaches_the_same_state(walk: Walk) -> None:
+    log = walked(walk).log
+    whole = stored(fold(log))
+    for cut in range(len(log) + 1):
+        halfway = restored(stored(fold(log[:cut])))
+        assert stored(fold(log[cut:], halfway)) == whole, f"folding on from offset {cut} leads elsewhere"
+
+
+@often
+@given(walks())
+def test_every_ask_is_recalled_from_its_events_and_decided_again_to_the_bit(walk: Walk) -> None:
+    rig = walked(walk)
+    state = fold(())
+    for group in decisions(rig.log):
+        ask = recall(group)
+        if ask is not None:
+            again = decide(state, ask)  # type: ignore[arg-type]
+            before = [encode_event(r.at_ms, r.cause, r.event) for r in group]
+            after = [encode_event(r.at_ms, r.cause, e) for r, e in zip(group, again.events, strict=True)]
+            assert after == before, f"{ask} is decided otherwise"
+        fold(group, state)
+
+
+@often
+@given(walks())
+def test_what_is_recalled_is_what_was_asked(walk: Walk) -> None:
+    asked: AnyCommand | None = None
+    at = 0
+    for rig, command in steps(walk):
+        if asked is not None:
+            _recalled(asked, rig.log[at:])
+        asked, at = command, len(rig.log)
+
+
+def _recalled(asked: AnyCommand, records: list[Recorded]) -> None:
+    """The records of a command give it back, if it is an ask that left any."""
+    recalled = recall(records)
+    assert recalled == (asked if records and isinstance(asked, Ask) else None), f"recalled {recalled} for {asked}"
+    assert not (records and isinstance(asked, Ask) and asked.validate_only), f"a dry run was logged: {asked}"
+
+
+@often
+@given(walks())
+def test_looking_twice_changes_nothing(walk: Walk) -> None:
+    rig = walked(walk)
+    assert rig.review().events == (), "a second review found something to do"
+    rig.confirm()
+    assert rig.confirm().events == (), "a second confirmation found something to do"
+    live = rig.state.cluster.live
+    for topic in topics_of(rig.state):
+        led = all(partition.leader >= 0 for partition in topic.partitions)
+        assert (topic.ready_at_ms is not None) or not led or not live, f"{topic.name} should be ready by now"

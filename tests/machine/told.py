@@ -1,0 +1,99 @@
+"""Decisions in short, as the last column of the tables has them."""
+
+from __future__ import annotations
+
+from controller.machine.decision import Decision
+from controller.machine.errors import ErrorCode
+from events.catalog import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ChangeRejected,
+    CreateAnswered,
+    CreateRejected,
+    CreateRequested,
+    Event,
+    IsrChanged,
+    LeaderElected,
+    MetadataPropagated,
+    Partition,
+    PartitionsAdded,
+    PlaceholderFilled,
+    SettingsChanged,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicReady,
+)
+from events.names import BrokerId
+
+
+def told(decision: Decision) -> str:
+    """A decision in short: events, then answers."""
+    words = ["consult"] if decision.consult else []
+    words.append(" ".join(event_text(event) for event in decision.events).replace(REFUSED, "refused"))
+    codes = {(answer.request_id, answer.topic_name): answer.code for answer in decision.answers}
+    for event in decision.events:
+        if isinstance(event, CreateAnswered):
+            assert codes[event.request_id, event.topic] == event.error_code, "the answer is what the log says"
+    for answer in decision.answers:
+        waited = f"after {answer.waited_ms} ms" if answer.waited_ms else ""
+        words.append(" ".join(filter(None, ["=>", ErrorCode(answer.code).name, answer.rule, waited])))
+    return " ".join(filter(None, words)) or "nothing"
+
+
+REFUSED = "requested rejected answered"
+
+
+def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
+    """One event in short."""
+    match event:
+        case CreateRequested():
+            return "requested"
+        case CreateRejected():
+            return "rejected"
+        case TopicCreated():
+            return f"created({replicas_text(event.partitions)})"
+        case PartitionsAdded():
+            return f"added({event.first}: {replicas_text(event.partitions)})"
+        case TopicDeleted():
+            return "deleted"
+        case TopicConfigsChanged():
+            return "configs(" + " ".join(f"{name}={value}" for name, value in event.configs) + ")"
+        case ChangeRejected():
+            return "rejected"
+        case LeaderElected() | IsrChanged():
+            kind = "elected" if isinstance(event, LeaderElected) else "isr"
+            return (
+                f"{kind}({event.partition}: {event.leader} of {_dotted(event.isr)} "
+                f"e{event.leader_epoch}/{event.partition_epoch})"
+            )
+        case PlaceholderFilled():
+            return f"filled({event.partition}: {event.placeholder} by {event.broker_id} e{event.partition_epoch})"
+        case MetadataPropagated():
+            return f"known({_dotted(event.brokers)})"
+        case TopicReady():
+            return "ready"
+        case CreateAnswered():
+            return "answered"
+        case BrokerRegistered():
+            return f"registered({event.broker_id} e{event.broker_epoch})"
+        case BrokerFenced() | BrokerUnfenced() | BrokerUnregistered():
+            return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id} e{event.broker_epoch})"
+        case SettingsChanged():
+            return "settings"
+
+
+def replicas_text(partitions: tuple[Partition, ...]) -> str:
+    """Replicas of each partition; those that are in sync stand before the slash, if not all are."""
+    return " ".join(
+        _dotted(partition.replicas)
+        if partition.isr == partition.replicas
+        else f"{_dotted(partition.isr)}/{_dotted(partition.replicas)}"
+        for partition in partitions
+    )
+
+
+def _dotted(ids: tuple[BrokerId, ...]) -> str:
+    return ".".join(map(str, ids))
