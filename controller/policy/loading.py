@@ -1,0 +1,185 @@
+"""Finds policies by class name, as `create.topic.policy.class.name` gives them, and makes a chain of them.
+
+A name is `module.Class`; several are separated by commas and are asked in that order. Modules are looked for where
+Python looks (PYTHONPATH included) and then in the working folder, which comes last so that a file there called like a
+module of the standard library does not take its place. All that can be known to be wrong with a class is found here, at
+the start, with a message that says what would be right, and not by the first client who asks for a topic.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType, ModuleType
+from typing import cast
+
+import msgspec
+
+from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all, error_text
+
+SETTING = "create.topic.policy.class.name"
+
+
+class PolicyLoadError(Exception):
+    """A policy that cannot be used: `class_name`, the `problem` with it, and in the message what is allowed."""
+
+    def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:
+        super().__init__(f"{SETTING}: policy '{class_name}': {problem}" + (f"; {allowed}" if allowed else ""))
+        self.class_name = class_name
+        self.problem = problem
+        self.allowed = allowed
+
+
+class _Method(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    parameters: tuple[str, ...]
+    required: bool = False
+
+    @property
+    def call(self) -> str:
+        return f"{self.name}({', '.join(self.parameters)})"
+
+
+_CONFIGURE = _Method(name="configure", parameters=("settings",))
+_VALIDATE = _Method(name="validate", parameters=("request",), required=True)
+_CLOSE = _Method(name="close", parameters=())
+
+
+def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
+    """Import, make and configure each policy of a comma-separated list; an empty list makes an empty chain.
+
+    Each policy's `configure` receives all of `settings`, read-only, once. When one cannot be used, those configured
+    before it are closed again. Raises PolicyLoadError.
+    """
+    names = _split(class_names)
+    sealed = MappingProxyType(dict(settings))
+    loaded: list[LoadedPolicy] = []
+    with _working_folder_importable():
+        classes = [(name, _find(name)) for name in names]
+        try:
+            for name, found in classes:
+                loaded.append(_configured(name, found, sealed))
+        except BaseException:
+            close_all(loaded)
+            raise
+    return PolicyChain(loaded)
+
+
+def _split(class_names: str) -> tuple[str, ...]:
+    if not class_names.strip():
+        return ()
+    names = tuple(name.strip() for name in class_names.split(","))
+    for index, name in enumerate(names):
+        parts = name.split(".")
+        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+            raise PolicyLoadError(name, f"is not a class name in '{class_names}'", _where())
+        if name in names[:index]:
+            raise PolicyLoadError(name, f"is named twice in '{class_names}'", "each policy is allowed once")
+    return names
+
+
+def _find(name: str) -> type:
+    module_name, _, attribute = name.rpartition(".")
+    module = _import(name, module_name)
+    if not hasattr(module, attribute):
+        origin = getattr(module, "__file__", None) or "built in"
+        raise PolicyLoadError(name, f"module '{module_name}' ({origin}) has no '{attribute}'", _where())
+    found = getattr(module, attribute)
+    if not isinstance(found, type):
+        raise PolicyLoadError(name, f"is of type {type(found).__name__}, not a class", _where())
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if _VALIDATE.name in missing or not hasattr(found, _VALIDATE.name):
+        raise PolicyLoadError(name, f"has no method {_VALIDATE.call}", _methods())
+    if missing:
+        raise PolicyLoadError(name, f"is abstract: {', '.join(missing)} not defined", _methods())
+    return found
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except KeyboardInterrupt:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise PolicyLoadError(name, f"there is no module '{error.name}'", _where()) from error
+        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", _importable()) from error
+    except BaseException as error:
+        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", _importable()) from error
+
+
+def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPolicy:
+    policy = _called(name, "its constructor", found, "a policy is made without arguments")
+    configure, validate, close = (_method(name, policy, method) for method in (_CONFIGURE, _VALIDATE, _CLOSE))
+    assert validate is not None, "a required method is there or an error was raised"
+    if configure is not None:
+        _called(name, "configure", lambda: configure(settings))
+    return LoadedPolicy(name=name, policy=cast("Policy", policy), close=close)
+
+
+def _called(name: str, what: str, call: Callable[[], object], allowed: str = "") -> object:
+    try:
+        return call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise PolicyLoadError(name, f"{what} raised {error_text(error)}", allowed) from error
+
+
+def _method(name: str, policy: object, method: _Method) -> Callable[..., object] | None:
+    """The bound method, once it is sure that it can be called as it will be; None for an optional one left out."""
+    bound = getattr(policy, method.name, None)
+    if bound is None and not method.required:
+        return None
+    if not callable(bound):
+        raise PolicyLoadError(name, f"its '{method.name}' is of type {type(bound).__name__}, not a method", _methods())
+    if inspect.iscoroutinefunction(bound) or inspect.isgeneratorfunction(bound) or inspect.isasyncgenfunction(bound):
+        raise PolicyLoadError(name, f"its '{method.name}' is async or a generator", f"{method.call} is a plain method")
+    if not _accepts(bound, method.parameters):
+        shown = f"{method.name}{inspect.signature(bound)}"
+        raise PolicyLoadError(name, f"its '{shown}' cannot be called as {method.call}", _methods())
+    return cast("Callable[..., object]", bound)
+
+
+def _accepts(call: Callable[..., object], parameters: Sequence[str]) -> bool:
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # written in C without a signature: only calling it will tell
+        return True
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        return False
+    return True
+
+
+@contextmanager
+def _working_folder_importable() -> Iterator[None]:
+    folder = os.getcwd()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        # From the end: a policy's module may have put entries of its own on the path, and they stay.
+        for index in range(len(sys.path) - 1, -1, -1):
+            if sys.path[index] == folder:
+                del sys.path[index]
+                break
+
+
+def _where() -> str:
+    return (
+        "allowed is module.Class, a Python class on PYTHONPATH or in the working folder "
+        f"{os.getcwd()}, several separated by commas"
+    )
+
+
+def _importable() -> str:
+    return "a policy's module is imported once, at the start, and may import what is installed beside the controller"
+
+
+def _methods() -> str:
+    return f"a policy has {_VALIDATE.call}, and may have {_CONFIGURE.call} and {_CLOSE.call}"

@@ -1,0 +1,240 @@
+"""Several policies, one verdict; and nothing that a policy does gets out of the chain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from controller.policy import Observation, PolicyViolation, RequestMetadata
+from controller.policy.chain import ALLOWED, MESSAGE_CHARS_MAX, LoadedPolicy, PolicyChain, PolicyProbe
+from events.catalog import Outcome, Verdict
+from tests.policy.requests import request
+
+ASK = request("orders")
+
+
+class _Calling:
+    """A policy that answers by a function."""
+
+    def __init__(self, answer: Callable[[RequestMetadata], object]) -> None:
+        self._answer = answer
+
+    def validate(self, request: RequestMetadata) -> object:
+        return self._answer(request)
+
+
+def chain_of(**answers: Callable[[RequestMetadata], object]) -> PolicyChain:
+    return PolicyChain([LoadedPolicy(name=f"my.{name}", policy=_Calling(answer)) for name, answer in answers.items()])
+
+
+def raising(error: BaseException) -> Callable[[RequestMetadata], object]:
+    def answer(request: RequestMetadata) -> object:
+        raise error
+
+    return answer
+
+
+def allow(request: RequestMetadata) -> None:
+    return None
+
+
+def test_an_empty_chain_allows() -> None:
+    assert PolicyChain().validate(ASK) is ALLOWED
+
+
+def test_all_agree() -> None:
+    assert chain_of(A=allow, B=allow).validate(ASK) == Verdict(outcome="allowed")
+
+
+def test_a_refusal_names_policy_rule_and_message() -> None:
+    verdict = chain_of(A=allow, B=raising(PolicyViolation("too wide"))).validate(ASK)
+    assert verdict == Verdict(outcome="refused", policy="my.B", rule="policy:my.B", message="too wide")
+
+
+def test_a_refusal_may_name_its_rule() -> None:
+    verdict = chain_of(A=raising(PolicyViolation("no", rule="rules/naming"))).validate(ASK)
+    assert (verdict.policy, verdict.rule) == ("my.A", "policy:rules/naming")
+
+
+def test_the_first_refusal_wins_and_later_policies_are_not_asked() -> None:
+    asked: list[str] = []
+    chain = chain_of(A=raising(PolicyViolation("first")), B=lambda request: asked.append(request.topic))
+    assert chain.validate(ASK).message == "first"
+    assert asked == []
+
+
+def test_a_failure_ends_the_chain_too() -> None:
+    asked: list[str] = []
+    chain = chain_of(A=raising(OSError("disk")), B=lambda request: asked.append(request.topic))
+    assert chain.validate(ASK).outcome == "failed"
+    assert asked == []
+
+
+class _Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("boom"), "policy my.A raised ValueError: boom"),
+        (ValueError(), "policy my.A raised ValueError"),
+        (SystemExit(3), "policy my.A raised SystemExit: 3"),
+        (GeneratorExit(), "policy my.A raised GeneratorExit"),
+        (asyncio.CancelledError(), "policy my.A raised CancelledError"),
+        (MemoryError(), "policy my.A raised MemoryError"),
+        (NotImplementedError("later"), "policy my.A raised NotImplementedError: later"),
+        (_Unreadable(), "policy my.A raised _Unreadable: (its text cannot be read: RuntimeError)"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_anything_else_raised_fails_the_topic_alone(error: BaseException, message: str) -> None:
+    verdict = chain_of(A=raising(error)).validate(ASK)
+    assert verdict == Verdict(outcome="failed", policy="my.A", rule="policy:my.A", message=message)
+
+
+def test_endless_recursion_fails_the_topic_alone() -> None:
+    def deeper(request: RequestMetadata) -> object:
+        return deeper(request)
+
+    assert chain_of(A=deeper).validate(ASK).message.startswith("policy my.A raised RecursionError")
+
+
+def test_the_operator_may_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        chain_of(A=raising(KeyboardInterrupt())).validate(ASK)
+
+
+@pytest.mark.parametrize("returned", [False, True, "no", 0, {}, ["no"], {Observation("a", "b")}], ids=repr)
+def test_what_is_no_answer_is_no_consent(returned: object) -> None:
+    verdict = chain_of(A=lambda request: returned).validate(ASK)
+    assert verdict.outcome == "failed"
+    assert f"returned a {type(returned).__name__}" in verdict.message
+    assert "refuses by raising PolicyViolation" in verdict.message
+
+
+def test_a_coroutine_is_no_answer_and_is_closed() -> None:
+    async def later() -> None: ...
+
+    assert "returned a coroutine" in chain_of(A=lambda request: later()).validate(ASK).message
+
+
+def test_observations_of_all_policies_come_back() -> None:
+    def observing(*rules: str) -> Callable[[RequestMetadata], Sequence[Observation]]:
+        return lambda request: [Observation(rule, f"{rule or 'it'} is broken") for rule in rules]
+
+    verdict = chain_of(A=observing("rules/a", "rules/b"), B=allow, C=observing("")).validate(ASK)
+    assert verdict.outcome == "allowed"
+    assert verdict.observed == (
+        Observation("policy:rules/a", "rules/a is broken"),
+        Observation("policy:rules/b", "rules/b is broken"),
+        Observation("policy:my.C", "it is broken"),
+    )
+
+
+def test_a_refusal_keeps_what_was_observed_before_and_beside_it() -> None:
+    chain = chain_of(
+        A=lambda request: (Observation("a", "before"),),
+        B=raising(PolicyViolation("no", observed=[Observation("b", "beside")])),
+    )
+    verdict = chain.validate(ASK)
+    assert (verdict.outcome, verdict.policy, verdict.message) == ("refused", "my.B", "no")
+    assert verdict.observed == (Observation("policy:a", "before"), Observation("policy:b", "beside"))
+
+
+def test_an_empty_list_of_observations_is_none() -> None:
+    assert chain_of(A=lambda request: []).validate(ASK) == ALLOWED
+
+
+@pytest.mark.parametrize("observed", [[1], "ab", 5])
+def test_a_violation_with_other_observations_fails(observed: Any) -> None:
+    violation = PolicyViolation("no")
+    violation.observed = observed
+    verdict = chain_of(A=raising(violation)).validate(ASK)
+    assert verdict.outcome == "failed"
+    assert "not a sequence of Observation" in verdict.message
+
+
+class _OwnViolation(PolicyViolation):
+    def __init__(self, text: str) -> None:  # never calls PolicyViolation's
+        Exception.__init__(self, text)
+
+
+def test_a_violation_with_a_constructor_of_its_own_refuses() -> None:
+    verdict = chain_of(A=raising(_OwnViolation("mine: no"))).validate(ASK)
+    assert (verdict.outcome, verdict.rule, verdict.message) == ("refused", "policy:my.A", "mine: no")
+
+
+def test_a_refusal_without_a_message_names_the_policy() -> None:
+    assert chain_of(A=raising(PolicyViolation())).validate(ASK).message == "refused by policy my.A"
+
+
+def test_a_message_is_bounded_and_can_be_encoded() -> None:
+    verdict = chain_of(A=raising(PolicyViolation("\ud800" + "é" * 100_000))).validate(ASK)
+    assert len(verdict.message) == MESSAGE_CHARS_MAX
+    assert verdict.message.endswith("é…")
+    assert len(verdict.message.encode()) < 32_767
+
+
+def test_policies_cannot_change_the_request_under_each_other() -> None:
+    def meddling(request: RequestMetadata) -> None:
+        request.configs["retention.ms"] = "1"  # type: ignore[index]
+
+    configs = {"retention.ms": "5"}
+    asked = RequestMetadata(topic="a", num_partitions=1, replication_factor=1, configs=configs)
+    verdict = chain_of(A=meddling).validate(asked)
+    assert (verdict.outcome, configs) == ("failed", {"retention.ms": "5"})
+
+
+def test_a_policy_sees_the_request_as_it_is() -> None:
+    seen: list[RequestMetadata] = []
+    for text in ("orders by=User:bob partitions=7 retention.ms=5", "orders replicas=1,2/2,3"):
+        assert chain_of(A=seen.append).validate(request(text)) == ALLOWED
+        assert seen.pop() == request(text)
+
+
+def test_the_probe_hears_of_each_policy_asked() -> None:
+    ticks = iter(range(100))
+    judged: list[tuple[str, Outcome, float]] = []
+    raised: list[tuple[str, str, BaseException]] = []
+    error = OSError("disk")
+    probe = PolicyProbe(
+        clock=lambda: float(next(ticks)),
+        on_judged=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
+        on_exception=lambda policy, topic, error: raised.append((policy, topic, error)),
+    )
+    chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow).validate(ASK, probe)
+    chain_of(D=raising(error), E=allow).validate(ASK, probe)
+    assert judged == [("my.A", "allowed", 1.0), ("my.B", "refused", 1.0), ("my.D", "failed", 1.0)]
+    assert raised == [("my.D", "orders", error)]
+
+
+def test_close_reaches_every_policy_and_collects_what_they_raise() -> None:
+    closed: list[str] = []
+
+    def fails(error: BaseException) -> Callable[[], object]:
+        def close() -> None:
+            closed.append(type(error).__name__)
+            raise error
+
+        return close
+
+    policies = [
+        LoadedPolicy(name="my.A", policy=_Calling(allow), close=lambda: closed.append("A")),
+        LoadedPolicy(name="my.B", policy=_Calling(allow), close=fails(OSError("gone"))),
+        LoadedPolicy(name="my.C", policy=_Calling(allow)),
+        LoadedPolicy(name="my.D", policy=_Calling(allow), close=fails(SystemExit(1))),
+    ]
+    chain = PolicyChain(policies)
+    assert chain.names == ("my.A", "my.B", "my.C", "my.D")
+    assert chain.close() == (
+        "policy my.D: close raised SystemExit: 1",
+        "policy my.B: close raised OSError: gone",
+    )
+    assert closed == ["SystemExit", "OSError", "A"]
+    assert chain.close() == ()
+    assert len(closed) == 3

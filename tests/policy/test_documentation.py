@@ -1,0 +1,75 @@
+"""docs/policies.md says what is: its policy refuses, its rules file loads and judges, its table has every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from controller.policy import CreateTopicPolicy, PolicyViolation
+from controller.policy.loading import load_policies
+from controller.policy.rules_file import KEYS
+from tests.policy.requests import request, rows
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+
+# A request to the example's rules, and the rules that refuse it; those that only observe after `+`.
+EXAMPLE = r"""
+orders                                                          | allowed
+orders partitions=60                                            | sane
+orders by=User:platform-ann partitions=60                       | allowed
+orders factor=2                                                 | sane
+app-store-changelog partitions=60 factor=1                      | allowed
+orders retention.ms=604800001                                   | sane
+orders retention.ms=-1                                          | sane
+orders min.insync.replicas=1                                    | sane
+orders cleanup.policy=compact                                   | allowed
+orders cleanup.policy=compact,delete                            | sane
+pay.orders by=User:payments-app retention.ms=5                  | allowed
+pay.orders by=User:payments-app                                 | payments
+orders by=User:payments-app retention.ms=5                      | payments
+orders by=User:payments-app partitions=60 retention.ms=-1       | sane payments
+orders segment.ms=5                                             | allowed + no-tuning
+orders segment.ms=5 factor=1                                    | sane + no-tuning
+tmp.orders                                                      | no-scratch
+"""
+
+
+def _block(language: str) -> str:
+    (block,) = re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert isinstance(block, str)
+    return block
+
+
+@pytest.mark.parametrize(("topic", "factor", "refused"), [("pay.a", 3, False), ("a", 3, True), ("pay.a", 2, True)])
+def test_the_first_policy(topic: str, factor: int, refused: bool) -> None:
+    names: dict[str, type[CreateTopicPolicy]] = {}
+    exec(_block("python"), names)
+    policy = names["Owned"]()
+    if not refused:
+        assert policy.validate(request(f"{topic} factor={factor}")) is None
+        return
+    with pytest.raises(PolicyViolation, match=r"has no owner|at least 3"):
+        policy.validate(request(f"{topic} factor={factor}"))
+
+
+def test_the_first_policy_is_short() -> None:
+    assert len([line for line in _block("python").splitlines() if line]) <= 10
+
+
+@pytest.mark.parametrize(("asked", "result"), rows(EXAMPLE))
+def test_the_example_of_rules(tmp_path: Path, asked: str, result: str) -> None:
+    file = tmp_path / "topic-rules.toml"
+    file.write_text(_block("toml"), encoding="utf-8")
+    chain = load_policies("controller.policy.rules.TopicRules", {"topic.rules.file": str(file)})
+    verdict = chain.validate(request(asked))
+    refusing = " ".join(re.findall(r"rule '([^']*)'", verdict.message)) or "allowed"
+    observing = "".join(f" + {one.rule.removeprefix('policy:rules/')}" for one in verdict.observed)
+    assert refusing + observing == result
+    assert (verdict.outcome == "allowed") == (refusing == "allowed")
+
+
+def test_the_table_has_every_key_in_order() -> None:
+    section = DOCUMENT.partition("### Every key of a rule")[2].partition("\n- ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(KEYS)

@@ -1,0 +1,233 @@
+"""TopicRules by tables: the rules, a request, and what comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.policy import PolicyViolation
+from controller.policy.chain import ALLOWED, PolicyChain
+from controller.policy.loading import PolicyLoadError, load_policies
+from controller.policy.rules import RulesError, TopicRules
+from events.catalog import Observation
+from tests.policy.requests import request, rows
+
+# A rule's keys (`;` for a new line; its name is r), a request (see tests.policy.requests), and what the rule says.
+ONE_RULE = r"""
+# the topic's name: a regular expression, searched for
+name_pattern = '^pay\.'                             | pay.orders                  | allowed
+name_pattern = '^pay\.'                             | orders                      | topic name 'orders' does not match '^pay\.'
+name_pattern = '^pay\.'                             | re.pay.orders               | topic name 're.pay.orders' does not match '^pay\.'
+name_pattern = 'pay'                                | re.pay.orders               | allowed
+name_pattern = '^[a-z]+$'                           | abc.d                       | topic name 'abc.d' does not match '^[a-z]+$'
+
+# partitions
+partitions = { min = 3, max = 24 }                  | x partitions=2              | partitions is 2, allowed is 3 to 24
+partitions = { min = 3, max = 24 }                  | x partitions=3              | allowed
+partitions = { min = 3, max = 24 }                  | x partitions=24             | allowed
+partitions = { min = 3, max = 24 }                  | x partitions=25             | partitions is 25, allowed is 3 to 24
+partitions = { min = 3 }                            | x partitions=2              | partitions is 2, allowed is at least 3
+partitions = { min = 3 }                            | x partitions=99999          | allowed
+partitions = { max = 3 }                            | x partitions=4              | partitions is 4, allowed is at most 3
+partitions = 4                                      | x partitions=4              | allowed
+partitions = 4                                      | x partitions=5              | partitions is 5, allowed is 4
+partitions = { max = 2 }                            | x replicas=1,2/2,3          | allowed
+partitions = { max = 2 }                            | x replicas=1/2/3            | partitions is 3, allowed is at most 2
+
+# replication factor
+replication_factor = 3                              | x factor=3                  | allowed
+replication_factor = 3                              | x factor=1                  | replication_factor is 1, allowed is 3
+replication_factor = { min = 2 }                    | x factor=1                  | replication_factor is 1, allowed is at least 2
+replication_factor = { min = 2 }                    | x replicas=1,2/2,3          | allowed
+replication_factor = { min = 2 }                    | x replicas=1/2              | replication_factor is 1, allowed is at least 2
+replication_factor = { min = 2 }                    | x replicas=1,2/3            | replication_factor is 1, allowed is at least 2
+
+# values of configs, where the request sets them
+configs = { "retention.ms" = { max = 800 } }        | x                           | allowed
+configs = { "retention.ms" = { max = 800 } }        | x retention.ms=800          | allowed
+configs = { "retention.ms" = { max = 800 } }        | x retention.ms=801          | retention.ms is '801', allowed is at most 800
+configs = { "retention.ms" = { max = 800 } }        | x retention.ms=_+801_       | retention.ms is '+801', allowed is at most 800
+configs = { "retention.ms" = { max = 800 } }        | x segment.ms=9000           | allowed
+configs = { "retention.ms" = { min = 5, max = 9 } } | x retention.ms=4            | retention.ms is '4', allowed is 5 to 9
+configs = { "min.insync.replicas" = 2 }             | x min.insync.replicas=2     | allowed
+configs = { "min.insync.replicas" = 2 }             | x min.insync.replicas=1     | min.insync.replicas is '1', allowed is '2'
+configs = { "min.insync.replicas" = [2, 3] }        | x min.insync.replicas=1     | min.insync.replicas is '1', allowed is '2' or '3'
+configs = { "min.cleanable.dirty.ratio" = { max = 0.5 } } | x min.cleanable.dirty.ratio=0.50 | allowed
+configs = { "min.cleanable.dirty.ratio" = { max = 0.5 } } | x min.cleanable.dirty.ratio=.6 | min.cleanable.dirty.ratio is '.6', allowed is at most 0.5
+configs = { preallocate = false }                   | x preallocate=FALSE         | allowed
+configs = { preallocate = false }                   | x preallocate=true          | preallocate is 'true', allowed is 'false'
+configs = { "compression.type" = ["zstd", "lz4"] }  | x compression.type=zstd     | allowed
+configs = { "compression.type" = ["zstd", "lz4"] }  | x compression.type=gzip     | compression.type is 'gzip', allowed is 'zstd' or 'lz4'
+configs = { "cleanup.policy" = "delete" }           | x cleanup.policy=compact    | cleanup.policy is 'compact', allowed is 'delete'
+configs = { "cleanup.policy" = "delete" }           | x cleanup.policy=delete,compact | cleanup.policy is 'delete,compact', allowed is 'delete'
+configs = { "cleanup.policy" = "compact,delete" }   | x cleanup.policy=delete,_compact | allowed
+configs = { "retention.ms" = { max = 800 } }        | x retention.ms=soon         | Invalid value soon for configuration retention.ms: Not a number of type LONG; allowed: a 64-bit integer in [-1,...]
+
+# -1 of a retention is without limit, so more than any number
+configs = { "retention.ms" = { max = 800 } }        | x retention.ms=-1           | retention.ms is '-1', allowed is at most 800
+configs = { "retention.bytes" = { max = 800 } }     | x retention.bytes=-1        | retention.bytes is '-1', allowed is at most 800
+configs = { "local.retention.ms" = { max = 800 } }  | x local.retention.ms=-1     | local.retention.ms is '-1', allowed is at most 800
+configs = { "retention.ms" = { min = 800 } }        | x retention.ms=-1           | allowed
+configs = { "retention.ms" = -1 }                   | x retention.ms=-1           | allowed
+configs = { "retention.ms" = [-1, 5] }              | x retention.ms=6            | retention.ms is '6', allowed is '-1' or '5'
+configs = { "compression.gzip.level" = { max = 3 } } | x compression.gzip.level=-1 | allowed
+
+# configs that must, may and must not be set
+required_configs = ["retention.ms"]                 | x retention.ms=5            | allowed
+required_configs = ["retention.ms"]                 | x                           | retention.ms must be set
+required_configs = ["retention.ms"]                 | x replicas=1 segment.ms=5   | retention.ms must be set
+required_configs = ["retention.ms"]; configs = { "retention.ms" = { max = 8 } } | x | retention.ms must be set to at most 8
+required_configs = ["retention.ms"]; configs = { "retention.ms" = [7, 8] } | x    | retention.ms must be set to '7' or '8'
+required_configs = ["retention.ms", "segment.ms"]   | x                           | retention.ms must be set, segment.ms must be set
+forbidden_configs = ["preallocate"]                 | x segment.ms=5              | allowed
+forbidden_configs = ["preallocate"]                 | x preallocate=false         | preallocate may not be set
+allowed_configs = ["segment.ms"]                    | x                           | allowed
+allowed_configs = ["segment.ms"]                    | x segment.ms=5              | allowed
+allowed_configs = ["segment.ms"]                    | x flush.ms=5                | flush.ms may not be set, allowed are segment.ms
+allowed_configs = []                                | x flush.ms=5                | flush.ms may not be set, allowed are no configs
+allowed_configs = []; configs = { "flush.ms" = 5 }  | x flush.ms=5                | allowed
+allowed_configs = []; configs = { "flush.ms" = 5 }  | x flush.ms=6                | flush.ms is '6', allowed is '5'
+allowed_configs = []; required_configs = ["flush.ms"] | x flush.ms=6              | allowed
+allowed_configs = ["segment.ms"]; required_configs = ["flush.ms"] | x flush.ms=6 preallocate=true | preallocate may not be set, allowed are segment.ms, flush.ms
+
+# no at all, and where to ask
+refuse = 'no topics on Fridays'                     | x                           | no topics on Fridays
+partitions = 4; hint = 'ask #kafka'                 | x partitions=5              | partitions is 5, allowed is 4 (ask #kafka)
+partitions = 4; hint = 'ask #kafka'                 | x partitions=4              | allowed
+
+# several things wrong are all told
+name_pattern = '^pay'; partitions = 4; replication_factor = 2 | x                 | topic name 'x' does not match '^pay', partitions is 3, allowed is 4, replication_factor is 3, allowed is 2
+
+# to whom a rule applies
+refuse = 'no'; principals = 'User:pay-*'            | x by=User:pay-app           | no
+refuse = 'no'; principals = 'User:pay-*'            | x by=User:ann               | allowed
+refuse = 'no'; principals = 'User:pay-*'            | x by=user:pay-app           | allowed
+refuse = 'no'; principals = ['User:ann', 'User:b?b'] | x by=User:bob              | no
+refuse = 'no'; principals = ['User:ann', 'User:b?b'] | x by=User:annie            | allowed
+refuse = 'no'; except_principals = 'User:admin'     | x by=User:admin             | allowed
+refuse = 'no'; except_principals = 'User:admin'     | x by=User:ann               | no
+refuse = 'no'; principals = 'User:*'; except_principals = 'User:admin' | x by=User:admin | allowed
+refuse = 'no'; principals = 'User:CN=ann,O=[a-c]*'  | x by=User:CN=ann,O=acme     | no
+
+# to which topics
+refuse = 'no'; topics = 'tmp.*'                     | tmp.x                       | no
+refuse = 'no'; topics = 'tmp.*'                     | tmpx                        | allowed
+refuse = 'no'; topics = 'tmp.*'                     | my.tmp.x                    | allowed
+refuse = 'no'; except_topics = ['*-changelog', '*-repartition'] | a-changelog     | allowed
+refuse = 'no'; except_topics = ['*-changelog', '*-repartition'] | a-changes       | no
+refuse = 'no'; topics = 'pay.*'; except_topics = 'pay.tmp.*' | pay.tmp.x          | allowed
+refuse = 'no'; topics = 'a*'; principals = 'User:b' | abc by=User:ann             | allowed
+"""  # noqa: E501 - a row is a line
+
+# Several rules in one file (` / ` between them; the names are a, b, c), the mode setting, a request, and the verdict:
+# its outcome, the rule that it names, its message; then each observation after `+`.
+SEVERAL_RULES = r"""
+partitions = 4 / replication_factor = 2                      |         | x partitions=4 factor=2 | allowed
+partitions = 4 / replication_factor = 2                      |         | x factor=2 | refused a: rule 'a': partitions is 3, allowed is 4
+partitions = 4 / replication_factor = 2                      |         | x partitions=4 | refused b: rule 'b': replication_factor is 3, allowed is 2
+partitions = 4 / replication_factor = 2                      | enforce | x          | refused a: rule 'a': partitions is 3, allowed is 4; rule 'b': replication_factor is 3, allowed is 2
+partitions = 4 / replication_factor = 2                      | observe | x          | allowed + a: rule 'a': partitions is 3, allowed is 4 + b: rule 'b': replication_factor is 3, allowed is 2
+partitions = 4; mode = 'observe' / replication_factor = 2    |         | x factor=2 | allowed + a: rule 'a': partitions is 3, allowed is 4
+partitions = 4; mode = 'observe' / replication_factor = 2    |         | x          | refused b: rule 'b': replication_factor is 3, allowed is 2 + a: rule 'a': partitions is 3, allowed is 4
+partitions = 4 / replication_factor = 2; mode = 'observe'    |         | x          | refused a: rule 'a': partitions is 3, allowed is 4 + b: rule 'b': replication_factor is 3, allowed is 2
+partitions = 4; mode = 'enforce'                             | observe | x          | allowed + a: rule 'a': partitions is 3, allowed is 4
+partitions = 4; mode = 'enforce'                             |         | x          | refused a: rule 'a': partitions is 3, allowed is 4
+refuse = 'A'; topics = 'a*' / refuse = 'B'; topics = '*b'    |         | ab         | refused a: rule 'a': A; rule 'b': B
+refuse = 'A'; topics = 'a*' / refuse = 'B'; topics = '*b'    |         | b          | refused b: rule 'b': B
+"""  # noqa: E501 - a row is a line
+
+
+def _configured(folder: Path, bodies: dict[str, str], mode: str = "") -> PolicyChain:
+    tables = [f"[[rule]]\nname = '{name}'\n" + body.replace("; ", "\n") for name, body in bodies.items()]
+    file = folder / "rules.toml"
+    file.write_text("\n".join(tables))
+    settings = {"topic.rules.file": str(file)} | ({"topic.rules.mode": mode} if mode else {})
+    return load_policies("controller.policy.rules.TopicRules", settings)
+
+
+@pytest.mark.parametrize(("rule", "asked", "result"), rows(ONE_RULE))
+def test_one_rule(tmp_path: Path, rule: str, asked: str, result: str) -> None:
+    verdict = _configured(tmp_path, {"r": rule}).validate(request(asked))
+    if result == "allowed":
+        assert verdict == ALLOWED
+    else:
+        assert (verdict.outcome, verdict.rule) == ("refused", "policy:rules/r")
+        assert verdict.message == f"rule 'r': {result}"
+
+
+@pytest.mark.parametrize(("rules", "mode", "asked", "result"), rows(SEVERAL_RULES))
+def test_several_rules(tmp_path: Path, rules: str, mode: str, asked: str, result: str) -> None:
+    bodies = dict(zip("abc", rules.split(" / "), strict=False))
+    verdict = _configured(tmp_path, bodies, mode).validate(request(asked))
+    decided: str = verdict.outcome
+    if verdict.outcome == "refused":
+        decided += f" {verdict.rule.removeprefix('policy:rules/')}: {verdict.message}"
+    seen = [f"{one.rule.removeprefix('policy:rules/')}: {one.message}" for one in verdict.observed]
+    assert " + ".join([decided, *seen]) == result
+
+
+def test_what_a_rule_observes_on_its_own() -> None:
+    """Without the chain: what is raised and returned is what the chain reads."""
+    rules = TopicRules()
+    assert rules.validate(request("x")) is None
+
+
+def test_a_violation_carries_rule_and_observations(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text(
+        """
+        [[rule]]
+        name = "now"
+        partitions = 4
+        [[rule]]
+        name = "soon"
+        mode = "observe"
+        partitions = 5
+        """
+    )
+    rules = TopicRules()
+    rules.configure({"topic.rules.file": str(file)})
+    with pytest.raises(PolicyViolation) as raised:
+        rules.validate(request("x"))
+    assert raised.value.rule == "rules/now"
+    assert raised.value.observed == (Observation("rules/soon", "rule 'soon': partitions is 3, allowed is 5"),)
+
+
+def test_a_file_is_found_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.toml").write_text("[[rule]]\nname = 'r'\nrefuse = 'no'\n")
+    rules = TopicRules()
+    rules.configure({"topic.rules.file": " here.toml "})
+    with pytest.raises(PolicyViolation, match="rule 'r': no"):
+        rules.validate(request("x"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "topic.rules.file: is not set; allowed: the path of a TOML file of rules"),
+        ({"topic.rules.file": "  "}, "topic.rules.file: is not set; allowed: the path of a TOML file of rules"),
+        (
+            {"topic.rules.file": "x.toml", "topic.rules.mode": "audit"},
+            "topic.rules.mode = 'audit': is no mode; allowed: enforce or observe",
+        ),
+    ],
+)
+def test_settings_that_are_wrong(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(RulesError) as raised:
+        TopicRules().configure(settings)
+    assert str(raised.value) == message
+
+
+def test_a_bad_file_stops_the_start_with_its_own_words(tmp_path: Path) -> None:
+    with pytest.raises(PolicyLoadError) as raised:
+        _configured(tmp_path, {"r": "partitions = { min = 5, max = 3 }"})
+    file = tmp_path / "rules.toml"
+    assert str(raised.value) == (
+        "create.topic.policy.class.name: policy 'controller.policy.rules.TopicRules': configure raised RulesError: "
+        f"file {file}: rule 'r': partitions = {{ min = 5, max = 3 }}: min is over max; "
+        "allowed: a whole number from 1, or { min = …, max = … } of such"
+    )
+    assert isinstance(raised.value.__cause__, RulesError)
+    assert raised.value.__cause__.rule == "rule 'r'"

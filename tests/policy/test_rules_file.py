@@ -1,0 +1,157 @@
+"""A rules file with a mistake in it is refused, and the message says where, what, and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.policy.rules_file import RulesError, read_rules
+from tests.policy.requests import rows
+
+# The keys of a rule named r (`;` for a new line), and what the error says after the file's name.
+MISTAKES = r"""
+# keys and shapes
+foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, hint, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
+topics = 'a*'                             | rule 'r': demands nothing; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
+refuse = 'no'; mode = 'audit'             | rule 'r': mode = 'audit': is no mode; allowed: enforce or observe
+refuse = 'no'; mode = ['observe']         | rule 'r': mode = ['observe']: is no mode; allowed: enforce or observe
+refuse = ' '                              | rule 'r': refuse = ' ': is no text; allowed: a text that says why, or where to ask
+refuse = true                             | rule 'r': refuse = true: is no text; allowed: a text that says why, or where to ask
+partitions = 1; hint = ''                 | rule 'r': hint = '': is no text; allowed: a text that says why, or where to ask
+
+# patterns
+refuse = 'no'; topics = []                | rule 'r': topics = []: is no pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
+refuse = 'no'; topics = ''                | rule 'r': topics = '': is no pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
+refuse = 'no'; principals = ['a', 5]      | rule 'r': principals = ['a', 5]: is no pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
+name_pattern = '^(pay'                    | rule 'r': name_pattern = '^(pay': is no regular expression: missing ), unterminated subpattern at position 1; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
+name_pattern = ''                         | rule 'r': name_pattern = '': is no regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
+name_pattern = ['a']                      | rule 'r': name_pattern = ['a']: is no regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
+
+# counts
+partitions = 0                            | rule 'r': partitions = 0: 0 is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
+partitions = -1                           | rule 'r': partitions = -1: -1 is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
+partitions = '3'                          | rule 'r': partitions = '3': '3' is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
+partitions = true                         | rule 'r': partitions = true: true is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
+partitions = { min = 1.5 }                | rule 'r': partitions = { min = 1.5 }: 1.5 is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
+partitions = { min = 5, max = 3 }         | rule 'r': partitions = { min = 5, max = 3 }: min is over max; allowed: a whole number from 1, or { min = …, max = … } of such
+partitions = { least = 3 }                | rule 'r': partitions = { least = 3 }: unknown key 'least'; allowed: a whole number from 1, or { min = …, max = … } of such
+replication_factor = {}                   | rule 'r': replication_factor = {}: has neither min nor max; allowed: a whole number from 1, or { min = …, max = … } of such
+replication_factor = [1, 3]               | rule 'r': replication_factor = [1, 3]: [1, 3] is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
+
+# values of configs
+configs = {}                              | rule 'r': configs = {}: is no table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
+configs = ['retention.ms']                | rule 'r': configs = ['retention.ms']: is no table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
+configs = { retention.ms = 5 }            | rule 'r': configs.retention = { ms = 5 }: 'retention' is no topic config; allowed: names as they are; one with dots stands in quotes, as in "retention.ms"
+configs = { "retention.m" = 5 }           | rule 'r': configs."retention.m" = 5: 'retention.m' is no topic config; allowed: perhaps retention.ms; any of cleanup.policy, …
+configs = { zzz = 5 }                     | rule 'r': configs.zzz = 5: 'zzz' is no topic config; allowed: any of cleanup.policy, …
+configs = { "retention.ms" = 'week' }     | rule 'r': configs."retention.ms" = 'week': Invalid value week for configuration retention.ms: Not a number of type LONG; allowed: a 64-bit integer in [-1,...]
+configs = { "retention.ms" = -7 }         | rule 'r': configs."retention.ms" = -7: Invalid value -7 for configuration retention.ms: Value must be at least -1; allowed: a 64-bit integer in [-1,...]
+configs = { "retention.ms" = 1.5 }        | rule 'r': configs."retention.ms" = 1.5: Invalid value 1.5 for configuration retention.ms: Not a number of type LONG; allowed: a 64-bit integer in [-1,...]
+configs = { "retention.ms" = [] }         | rule 'r': configs."retention.ms" = []: is empty; allowed: values, each a 64-bit integer in [-1,...]
+configs = { "retention.ms" = [[1]] }      | rule 'r': configs."retention.ms" = [1]: is no value; allowed: a 64-bit integer in [-1,...]
+configs = { "retention.ms" = {} }         | rule 'r': configs."retention.ms" = {}: has neither min nor max; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
+configs = { "retention.ms" = { max = -1 } } | rule 'r': configs."retention.ms" = { max = -1 }: -1 is no number here but means without limit; allowed: leave that end out
+configs = { "retention.ms" = { max = '5' } } | rule 'r': configs."retention.ms" = { max = '5' }: '5' is no number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
+configs = { "retention.ms" = { max = true } } | rule 'r': configs."retention.ms" = { max = true }: true is no number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
+configs = { "retention.ms" = { min = 9, max = 5 } } | rule 'r': configs."retention.ms" = { min = 9, max = 5 }: min is over max; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
+configs = { "retention.ms" = { below = 5 } } | rule 'r': configs."retention.ms" = { below = 5 }: unknown key 'below'; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
+configs = { "min.cleanable.dirty.ratio" = { max = nan } } | rule 'r': configs."min.cleanable.dirty.ratio" = { max = nan }: nan is no number; allowed: { min = …, max = … }, each a decimal number in [0,...,1]
+configs = { "min.cleanable.dirty.ratio" = { max = 2 } } | rule 'r': configs."min.cleanable.dirty.ratio".max = 2: Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1; allowed: a decimal number in [0,...,1]
+configs = { preallocate = { max = 1 } }   | rule 'r': configs.preallocate = { max = 1 }: has no ranges; allowed: a value or a list of them, each true or false
+configs = { "compression.type" = 'zip' }  | rule 'r': configs."compression.type" = 'zip': Invalid value zip for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer; allowed: one of [uncompressed, zstd, lz4, snappy, gzip, producer]
+configs = { "cleanup.policy" = 'delet' }  | rule 'r': configs."cleanup.policy" = 'delet': Invalid value delet for configuration cleanup.policy: String must be one of: compact, delete; allowed: a comma-separated list of [compact, delete]
+
+# names of configs
+required_configs = []                     | rule 'r': required_configs = []: is empty; allowed: a list as in ["retention.ms", "cleanup.policy"], or no such key
+forbidden_configs = []                    | rule 'r': forbidden_configs = []: is empty; allowed: a list as in ["retention.ms", "cleanup.policy"], or no such key
+required_configs = 'retention.ms'         | rule 'r': required_configs = 'retention.ms': is no list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
+allowed_configs = [5]                     | rule 'r': allowed_configs = [5]: is no list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
+allowed_configs = ['segment.m']           | rule 'r': allowed_configs = ['segment.m']: 'segment.m' is no topic config; allowed: perhaps segment.ms; any of cleanup.policy, …
+forbidden_configs = ['flush.ms']; allowed_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
+forbidden_configs = ['flush.ms']; required_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
+forbidden_configs = ['flush.ms']; configs = { "flush.ms" = 5 } | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
+"""  # noqa: E501 - a row is a line
+
+# A whole file (`;` for a new line), and what the error says after its name.
+FILES = r"""
+# the file as a whole
+x = 1                                     | x = 1: unknown key; allowed: [[rule]] tables alone
+rule = 5                                  | there are no rules; allowed: one [[rule]] table for each rule, at least one
+rule = []                                 | there are no rules; allowed: one [[rule]] table for each rule, at least one
+rule = [1]                                | there are no rules; allowed: one [[rule]] table for each rule, at least one
+[rule]; refuse = 'no'                     | there are no rules; allowed: one [[rule]] table for each rule, at least one
+mode = 'observe'; [[rule]]; refuse = 'no' | mode = 'observe': unknown key; allowed: [[rule]] tables alone
+[[rules]]; name = 'a'                     | rules = [{ name = 'a' }]: unknown key; allowed: [[rule]] tables alone
+[[rule]]; refuse = 'no'                   | rule 1: name: a rule has no name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
+[[rule]]; name = 'a b'; refuse = 'no'     | rule 1: name = 'a b': is no name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
+[[rule]]; name = 5; refuse = 'no'         | rule 1: name = 5: is no name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
+[[rule]]; name = 'a'; refuse = 'no'; [[rule]]; name = 'a'; refuse = 'no' | rule 2: name = 'a': is taken; allowed: a name of its own
+[[rule]]; name = 'a'; name = 'b'; hint = 'c' | is not TOML: Cannot overwrite a value (at line 3, column 11); allowed: TOML; a regex stands best in 'single quotes'
+[[rule]]; name = "\d"                     | is not TOML: Unescaped '\' in a string (at line 2, column 11); allowed: TOML; a regex stands best in 'single quotes'
+"""  # noqa: E501 - a row is a line
+
+
+def _error(file: Path, text: str) -> RulesError:
+    file.write_text(text)
+    with pytest.raises(RulesError) as raised:
+        read_rules(file)
+    assert str(raised.value).startswith(f"file {file}: ")
+    return raised.value
+
+
+def _as_expected(error: RulesError, expected: str) -> None:
+    said = str(error).removeprefix(f"file {error.file}: ")
+    if expected.endswith("…"):
+        said = said[: len(expected) - 1] + "…"
+    assert said == expected
+
+
+@pytest.mark.parametrize(("keys", "expected"), rows(MISTAKES))
+def test_a_rule_with_a_mistake(tmp_path: Path, keys: str, expected: str) -> None:
+    error = _error(tmp_path / "rules.toml", "[[rule]]\nname = 'r'\n" + keys.replace("; ", "\n"))
+    _as_expected(error, expected)
+    assert error.rule == "rule 'r'"
+    assert error.allowed
+
+
+@pytest.mark.parametrize(("text", "expected"), rows(FILES))
+def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None:
+    _as_expected(_error(tmp_path / "rules.toml", text.replace("; ", "\n")), expected)
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    assert _error(tmp_path / "rules.toml", "# nothing yet\n").problem == "there are no rules"
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(RulesError) as raised:
+        read_rules(tmp_path / "none.toml")
+    expected = (
+        f"file {tmp_path / 'none.toml'}: cannot be read: No such file or directory; allowed: a TOML file of rules"
+    )
+    assert str(raised.value) == expected
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(RulesError, match="cannot be read: Is a directory"):
+        read_rules(tmp_path)
+
+
+def test_a_file_in_another_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_bytes("# für alle".encode("latin-1"))
+    with pytest.raises(RulesError, match="is not UTF-8 at byte 3; allowed: TOML in UTF-8"):
+        read_rules(file)
+
+
+def test_rules_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text("\n".join(f"[[rule]]\nname = '{name}'\nrefuse = 'no'" for name in "cab"))
+    assert [rule.name for rule in read_rules(file)] == ["c", "a", "b"]
+
+
+def test_a_config_named_twice_counts_once(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text("[[rule]]\nname = 'r'\nrequired_configs = ['flush.ms', 'flush.ms']")
+    assert read_rules(file)[0].required_configs == ("flush.ms",)

@@ -1,0 +1,184 @@
+"""Policies in a served controller, through a real client and the events that it leaves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it exports these unsaid
+
+from tests.policy.requests import rows
+from tests.support.topicwright import COMMAND, Topicwright, topicwright
+
+POLICY = """
+    import time
+    from pathlib import Path
+    from controller.policy import PolicyViolation
+
+    class Odd:
+        def configure(self, settings):
+            self._gate = Path(settings["policy.gate"])
+        def validate(self, request):
+            Path("asked").write_text(request.topic)
+            if request.topic.startswith("slow"):
+                while not self._gate.exists():
+                    time.sleep(0.01)
+            if request.topic.startswith("boom"):
+                raise ValueError("a secret of the policy's")
+            if request.topic.startswith("exit"):
+                raise SystemExit(3)
+            if request.topic.startswith("no"):
+                raise PolicyViolation(f"{request.principal} asks for {request.num_partitions} of {request.topic}")
+        def close(self):
+            Path("closed").touch()
+"""
+RULES = """
+    [[rule]]
+    name = "narrow"
+    partitions = { max = 4 }
+    [[rule]]
+    name = "soon"
+    mode = "observe"
+    required_configs = ["retention.ms"]
+"""
+
+# The topic and its partitions (-1: the cluster's 2), Kafka's error code, and what its message contains.
+ANSWERS = """
+a           | 4  | 0  |
+a.wide      | 5  | 44 | rule 'narrow': partitions is 5, allowed is at most 4
+a.default   | -1 | 0  |
+no.a        | -1 | 44 | User:ANONYMOUS asks for 2 of no.a
+no.wide     | 5  | 44 | User:ANONYMOUS asks for 5 of no.wide
+boom.a      | 1  | -1 | policy failed
+exit.a      | 1  | -1 | policy failed
+no/name     | 1  | 17 | Topic name is invalid
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("policies")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Topicwright]:
+    (folder / "odd_policy.py").write_text(dedent(POLICY))
+    (folder / "rules.toml").write_text(dedent(RULES))
+    settings = {
+        "create.topic.policy.class.name": "odd_policy.Odd,controller.policy.rules.TopicRules",
+        "policy.gate": str(folder / "gate"),
+        "topic.rules.file": "rules.toml",
+        "num.partitions": "2",
+    }
+    with topicwright(folder, settings) as served:
+        yield served
+    assert (folder / "closed").exists()
+
+
+def _create(server: Topicwright, *topics: NewTopic, **options: Any) -> dict[str, Future[None]]:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    return {name: _of(admin, future) for name, future in admin.create_topics(list(topics), **options).items()}
+
+
+def _of(admin: AdminClient, future: Future[None]) -> Future[None]:
+    future.__dict__["client"] = admin  # the client must live as long as its answer is waited for
+    return future
+
+
+def _answer(future: Future[None]) -> tuple[int, str]:
+    try:
+        future.result(30)
+    except KafkaException as error:
+        return error.args[0].code(), error.args[0].str()
+    return 0, ""
+
+
+def _verdict(server: Topicwright, topic: str, event: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{server.http}/topics/{topic}/events", timeout=30) as answer:
+        page = json.load(answer)
+    (found,) = [one for one in page["events"] if one["type"] == event]
+    verdict = found["fields"]["verdict"]
+    assert isinstance(verdict, dict)
+    return verdict
+
+
+@pytest.mark.parametrize("dry", [True, False], ids=["dry run", "create"])
+def test_each_topic_of_a_request_has_its_own_answer(server: Topicwright, dry: bool) -> None:
+    table = rows(ANSWERS)
+    topics = [NewTopic(f"{name}.{'real' if not dry else 'dry'}", int(count), 1) for name, count, _, _ in table]
+    answers = _create(server, *topics, validate_only=dry)
+    for topic, (_, _, code, message) in zip(topics, table, strict=True):
+        found, text = _answer(answers[topic.topic])
+        assert found == int(code), (topic.topic, text)
+        assert message in text
+        assert "secret" not in text
+
+
+def test_the_log_keeps_the_verdict(server: Topicwright) -> None:
+    answers = _create(server, NewTopic("log.kept", 1, 1), NewTopic("log.wide", 5, 1), NewTopic("boom.log", 1, 1))
+    assert [_answer(future)[0] for future in answers.values()] == [0, 44, -1]
+    observed = [{"rule": "policy:rules/soon", "message": "rule 'soon': retention.ms must be set"}]
+    allowed = {"outcome": "allowed", "policy": "", "rule": "", "message": "", "observed": observed}
+    assert _verdict(server, "log.kept", "TopicCreated") == allowed
+    refused = _verdict(server, "log.wide", "CreateRejected")
+    assert (refused["policy"], refused["rule"]) == ("controller.policy.rules.TopicRules", "policy:rules/narrow")
+    assert refused["observed"] == observed
+    failed = _verdict(server, "boom.log", "CreateRejected")
+    assert failed["message"] == "policy odd_policy.Odd raised ValueError: a secret of the policy's"
+
+
+def test_others_are_served_while_a_policy_is_slow(server: Topicwright, folder: Path) -> None:
+    slow = _create(server, NewTopic("slow.a", 1, 1), NewTopic("after.slow", 1, 1))
+    other = AdminClient({"bootstrap.servers": server.bootstrap})
+    _asked_about(folder, "slow.a")
+    assert "slow.a" not in other.list_topics(timeout=30).topics
+    assert not any(future.done() for future in slow.values())
+    (folder / "gate").touch()
+    assert [_answer(future) for future in slow.values()] == [(0, ""), (0, "")]
+
+
+def test_a_stuck_policy_does_not_keep_the_process(tmp_path: Path) -> None:
+    """`topicwright` sees to it that the process ends by SIGTERM, with exit code 0."""
+    (tmp_path / "odd_policy.py").write_text(dedent(POLICY))
+    settings = {"create.topic.policy.class.name": "odd_policy.Odd", "policy.gate": str(tmp_path / "gate")}
+    with topicwright(tmp_path, settings) as served:
+        _create(served, NewTopic("slow.for.ever", 1, 1))
+        _asked_about(tmp_path, "slow.for.ever")
+    assert not (tmp_path / "closed").exists()
+    assert "still judging topic 'slow.for.ever'" in served.process.output
+
+
+def test_a_bad_rules_file_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[[rule]]\nname = 'r'\npartition = 3\n")
+    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    argv += ["--set", "create.topic.policy.class.name=controller.policy.rules.TopicRules"]
+    argv += ["--set", "topic.rules.file=rules.toml"]
+    ended = subprocess.run(
+        argv,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "rule 'r': partition = 3: unknown key; allowed: name, mode" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def _asked_about(folder: Path, topic: str) -> None:
+    """Wait until the policy has this topic in hand."""
+    asked = folder / "asked"
+    deadline = time.monotonic() + 30
+    while not asked.exists() or asked.read_text() != topic:
+        assert time.monotonic() < deadline, f"the policy was never asked about {topic}"
+        time.sleep(0.02)
