@@ -1,0 +1,172 @@
+"""DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339), for
+topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.kafka.handlers.config_entries import describable_configs
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import alter_configs as alter
+from controller.kafka.messages import incremental_alter_configs as incremental
+from controller.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from controller.machine import validation
+from controller.machine.commands import AlterTopicConfigs, ConfigOp
+from controller.machine.decision import Answer
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.topic_config_changes import OpType, check_resources
+from controller.runtime.front import Front
+from events.names import TopicName
+
+TOPIC = 2
+BROKER = 4
+
+
+class DescribeConfigsHandler:
+    """Answers DescribeConfigs on any listener."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def __call__(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        """The configs of each resource; without keys, null or none, all of them."""
+        return DescribeConfigsResponse(
+            results=tuple(self._describe(context, request, resource) for resource in request.resources)
+        )
+
+    def _describe(
+        self, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    ) -> DescribeConfigsResult:
+        kind, name = resource.resource_type, resource.resource_name
+        if kind != TOPIC:
+            return self._describe_other(kind, name)
+        if not self._front.allows(context.principal, "DescribeConfigs", name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return _refused(kind, name, code, "Topic authorization failed.")
+        wrong = validation.name(name)
+        if wrong is not None:
+            return _refused(kind, name, wrong.code, wrong.message)
+        topic = self._front.store.durable_named(name)
+        if topic is None:
+            return _refused(kind, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None
+        settings = self._front.cluster.settings
+        return DescribeConfigsResult(
+            error_message="",
+            resource_type=kind,
+            resource_name=name,
+            configs=describable_configs(
+                topic.configs, settings, keys, request.include_synonyms, request.include_documentation
+            ),
+        )
+
+    def _describe_other(self, kind: int, name: str) -> DescribeConfigsResult:
+        if kind == BROKER:
+            message = f"Broker configs are not kept by this controller; resource BROKER {name!r} has none to describe."
+            return _refused(kind, name, ErrorCode.INVALID_REQUEST, message)
+        return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(error_code=int(code), error_message=message, resource_type=kind, resource_name=name)
+
+
+class _Altering:
+    """What the two alter APIs share: each resource is one ask, refused or put."""
+
+    def __init__(self, front: Front, api: str) -> None:
+        self._front = front
+        self._api = api
+
+    async def alter(
+        self,
+        context: RequestContext,
+        resources: Sequence[tuple[int, str, tuple[ConfigOp, ...]]],
+        validate_only: bool,
+    ) -> list[tuple[int, str, int, str | None]]:
+        """Resource type, name, error code and message of each resource, in order."""
+        refusals = check_resources([(kind, name) for kind, name, _ in resources])
+        controller = self._front.controller
+        request_id, at_ms = controller.new_request_id(), controller.now_ms()
+        commands = [
+            AlterTopicConfigs(
+                request_id=request_id,
+                at_ms=at_ms,
+                topic=TopicName(name),
+                ops=ops,
+                incremental=self._api == "IncrementalAlterConfigs",
+                principal=context.principal,
+                client_id=context.client_id,
+                api=self._api,
+                api_version=context.api_version,
+                validate_only=validate_only,
+                denied=self._front.denial(context.principal, "AlterConfigs", name),
+            )
+            for (_, name, ops), refusal in zip(resources, refusals, strict=True)
+            if refusal is None
+        ]
+        answers = {answer.topic_name: answer for answer in await self._front.ask(commands)} if commands else {}
+        return [
+            (kind, name, *_outcome(refusal, answers.get(TopicName(name))))
+            for (kind, name, _), refusal in zip(resources, refusals, strict=True)
+        ]
+
+
+def _outcome(refusal: Rejection | None, answer: Answer | None) -> tuple[int, str | None]:
+    if refusal is not None:
+        return int(refusal.code), refusal.message
+    assert answer is not None, "what is not refused is put"
+    return int(answer.code), answer.message or None
+
+
+class AlterConfigsHandler:
+    """Answers AlterConfigs: the configs given replace all that a topic has."""
+
+    def __init__(self, front: Front) -> None:
+        self._altering = _Altering(front, "AlterConfigs")
+
+    async def __call__(self, context: RequestContext, request: alter.AlterConfigsRequest) -> alter.AlterConfigsResponse:
+        """Replace the configs of each topic for itself."""
+        resources = [
+            (r.resource_type, r.resource_name, tuple(ConfigOp(c.name, OpType.SET, c.value) for c in r.configs))
+            for r in request.resources
+        ]
+        outcomes = await self._altering.alter(context, resources, request.validate_only)
+        return alter.AlterConfigsResponse(
+            responses=tuple(
+                alter.AlterConfigsResourceResponse(
+                    resource_type=kind, resource_name=name, error_code=code, error_message=message
+                )
+                for kind, name, code, message in outcomes
+            )
+        )
+
+
+class IncrementalAlterConfigsHandler:
+    """Answers IncrementalAlterConfigs: set, delete, append and subtract."""
+
+    def __init__(self, front: Front) -> None:
+        self._altering = _Altering(front, "IncrementalAlterConfigs")
+
+    async def __call__(
+        self, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest
+    ) -> incremental.IncrementalAlterConfigsResponse:
+        """Change the configs of each topic for itself."""
+        resources = [
+            (r.resource_type, r.resource_name, tuple(ConfigOp(c.name, c.config_operation, c.value) for c in r.configs))
+            for r in request.resources
+        ]
+        outcomes = await self._altering.alter(context, resources, request.validate_only)
+        return incremental.IncrementalAlterConfigsResponse(
+            responses=tuple(
+                incremental.AlterConfigsResourceResponse(
+                    resource_type=kind, resource_name=name, error_code=code, error_message=message
+                )
+                for kind, name, code, message in outcomes
+            )
+        )

@@ -1,0 +1,226 @@
+"""Metadata: brokers, controller and topics; and auto-creation, only if both sides allow it (KIP-361).
+
+Each topic's bytes are cached by version for as long as the topic and the brokers stay as they are, and a long list is
+put together in slices, so that nobody waits for another's listing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from controller.kafka.codec import encode_element
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import ApiKey, Encoded
+from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID
+from controller.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from controller.kafka.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from controller.machine import validation
+from controller.machine.commands import CreateTopic
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Topic
+from controller.runtime.front import Front, is_internal, new_topic_ids, offline_replicas
+from events.names import BrokerId, TopicName, shard_key
+
+TOPICS_PER_SLICE = 200
+"""Bounds how long one slice of a listing keeps the loop: a few milliseconds with nothing cached."""
+PARTITIONS_CACHED_MAX = 200_000
+TOPIC_IDS_SINCE = 12
+"""The version from which topics may be asked for by id (KIP-516)."""
+AUTO_CREATION_WAIT_MS = 30_000
+"""How long an auto-creation is waited for in the log; its client asks for metadata again meanwhile."""
+
+
+class MetadataHandler:
+    """Answers Metadata. A broker's listener creates nothing itself but hands an auto-creation to the controller too."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._cache = _EncodedTopics()
+
+    def __call__(
+        self, context: RequestContext, request: MetadataRequest
+    ) -> MetadataResponse | asyncio.Future[MetadataResponse]:
+        """The nodes and the topics asked for; null means all topics, as does an empty array in version 0."""
+        if request.topics is None or (context.api_version == 0 and not request.topics):
+            return asyncio.ensure_future(self._all(context, request))
+        if any(not _is_addressed(context, topic) for topic in request.topics):
+            return _refused(request.topics)
+        topics = tuple(dict.fromkeys(request.topics)) if len(request.topics) > 1 else request.topics
+        if len(topics) > TOPICS_PER_SLICE:
+            return asyncio.ensure_future(self._many(context, request, topics))
+        return self._respond(context, request, self._named(context, request, topics))
+
+    async def _all(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        parts: list[bytes] = []
+        after: str | None = None
+        while topics := self._front.store.durable_slice(after, TOPICS_PER_SLICE):
+            after = shard_key(topics[-1].name)
+            parts += [
+                self._encoded(context, request, topic)
+                for topic in topics
+                if self._front.allows(context.principal, "Describe", topic.name)
+            ]
+            await asyncio.sleep(0)
+        return self._respond(context, request, parts)
+
+    async def _many(
+        self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
+    ) -> MetadataResponse:
+        parts: list[bytes] = []
+        for start in range(0, len(wanted), TOPICS_PER_SLICE):
+            parts += self._named(context, request, wanted[start : start + TOPICS_PER_SLICE])
+            await asyncio.sleep(0)
+        return self._respond(context, request, parts)
+
+    def _named(
+        self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
+    ) -> list[bytes]:
+        missing: list[str] = []
+        parts: dict[str | bytes | None, bytes] = {}
+        for one in wanted:
+            found = self._find(context, one)
+            if isinstance(found, Topic):
+                parts[found.name] = self._encoded(context, request, found)
+                continue
+            if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and found.name is not None:
+                missing.append(found.name)
+            parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
+        if missing and self._creates(request):
+            self._auto_create(context, missing)
+        return list(parts.values())
+
+    def _find(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
+        front, name = self._front, wanted.name
+        if wanted.topic_id != ZERO_UUID:
+            name = front.store.durable_name_of(wanted.topic_id)
+            if name is None or not front.allows(context.principal, "Describe", name):
+                code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+                return MetadataResponseTopic(error_code=code, name=_no_name(context), topic_id=wanted.topic_id)
+        assert name is not None, "a topic without name and id was refused before"
+        if not front.allows(context.principal, "Describe", name):
+            return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
+        topic = front.store.durable_named(name)
+        if topic is not None:
+            return topic
+        wrong = validation.name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
+        return MetadataResponseTopic(error_code=int(code), name=name)
+
+    def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
+        live = self._front.cluster.live
+        if request.include_topic_authorized_operations:
+            shown = _response_topic(topic, live, TOPIC_OPERATIONS)
+            return encode_element(ApiKey.METADATA, context.api_version, shown)
+        return self._cache.get(topic, context.api_version, live)
+
+    def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
+        front = self._front
+        nodes = front.nodes()
+        operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_OMITTED
+        return MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+                for node in nodes
+            ),
+            cluster_id=front.cluster_id,
+            controller_id=front.controller_id(),
+            topics=Encoded(topics),
+            cluster_authorized_operations=operations,
+        )
+
+    def _creates(self, request: MetadataRequest) -> bool:
+        return request.allow_auto_topic_creation and self._front.cluster.settings.auto_create_topics_enable
+
+    def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
+        controller = self._front.controller
+        request_id, at_ms = controller.new_request_id("auto"), controller.now_ms()
+        distinct = list(dict.fromkeys(names))
+        commands = [
+            CreateTopic(
+                request_id=request_id,
+                at_ms=at_ms,
+                topic=TopicName(name),
+                topic_id=topic_id,
+                timeout_ms=AUTO_CREATION_WAIT_MS,
+                principal=context.principal,
+                client_id=context.client_id,
+                api="Metadata",
+                denied=self._front.denial_of_create(context.principal, name),
+            )
+            for name, topic_id in zip(distinct, new_topic_ids(len(distinct)), strict=True)
+        ]
+        self._front.ask(commands, AUTO_CREATION_WAIT_MS)
+
+
+def _is_addressed(context: RequestContext, topic: MetadataRequestTopic) -> bool:
+    """Whether a topic is named, or given by its id in a version that has that."""
+    return topic.name is not None if topic.topic_id == ZERO_UUID else context.api_version >= TOPIC_IDS_SINCE
+
+
+def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """A request as a whole refused, in Kafka's form: no nodes, and the error at each topic."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    return MetadataResponse(
+        controller_id=-1,
+        topics=tuple(
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in topics
+        ),
+        error_code=code,
+    )
+
+
+def _no_name(context: RequestContext) -> str | None:
+    return None if context.api_version >= TOPIC_IDS_SINCE else ""
+
+
+def _response_topic(topic: Topic, live: Sequence[BrokerId], operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                offline_replicas=offline_replicas(partition.replicas, live),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ),
+        topic_authorized_operations=operations,
+    )
+
+
+class _EncodedTopics:
+    """Bytes of topics by name and version, good while the topic is the same value and the same brokers live."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, int], tuple[Topic, bytes]] = {}
+        self._live: tuple[BrokerId, ...] = ()
+        self._partitions = 0
+
+    def get(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes:
+        """The topic as an element of Metadata's answer."""
+        if live != self._live or self._partitions > PARTITIONS_CACHED_MAX:
+            self._entries.clear()
+            self._live, self._partitions = live, 0
+        key = (topic.name, version)
+        entry = self._entries.get(key)
+        if entry is not None and (entry[0] is topic or entry[0] == topic):
+            return entry[1]
+        encoded = encode_element(ApiKey.METADATA, version, _response_topic(topic, live, OPERATIONS_OMITTED))
+        self._entries[key] = (topic, encoded)
+        if entry is None:
+            self._partitions += len(topic.partitions)
+        return encoded

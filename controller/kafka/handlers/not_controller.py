@@ -1,0 +1,79 @@
+"""Admin requests to a broker's listener: sent away with NOT_CONTROLLER (41) for every topic, as KIP-4 wants of a
+broker."""
+
+from __future__ import annotations
+
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import alter_configs as alter
+from controller.kafka.messages import incremental_alter_configs as incremental
+from controller.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from controller.kafka.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from controller.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from controller.machine.errors import ErrorCode
+
+CODE = int(ErrorCode.NOT_CONTROLLER)
+MESSAGE = "This is not the correct controller for this cluster."
+
+
+def create_topics(_: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """NOT_CONTROLLER for every topic."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=tuple(CreatableTopicResult(name=name, error_code=CODE, error_message=MESSAGE) for name in names)
+    )
+
+
+def delete_topics(_: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """NOT_CONTROLLER for every topic."""
+    wanted = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
+    return DeleteTopicsResponse(
+        responses=tuple(
+            DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=CODE, error_message=MESSAGE)
+            for one in wanted
+        )
+    )
+
+
+def create_partitions(_: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """NOT_CONTROLLER for every topic."""
+    return CreatePartitionsResponse(
+        results=tuple(
+            CreatePartitionsTopicResult(name=topic.name, error_code=CODE, error_message=MESSAGE)
+            for topic in request.topics
+        )
+    )
+
+
+def alter_configs(_: RequestContext, request: alter.AlterConfigsRequest) -> alter.AlterConfigsResponse:
+    """NOT_CONTROLLER for every resource."""
+    return alter.AlterConfigsResponse(
+        responses=tuple(
+            alter.AlterConfigsResourceResponse(
+                resource_type=one.resource_type, resource_name=one.resource_name, error_code=CODE, error_message=MESSAGE
+            )
+            for one in request.resources
+        )
+    )
+
+
+def incremental_alter_configs(
+    _: RequestContext, request: incremental.IncrementalAlterConfigsRequest
+) -> incremental.IncrementalAlterConfigsResponse:
+    """NOT_CONTROLLER for every resource."""
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=tuple(
+            incremental.AlterConfigsResourceResponse(
+                resource_type=one.resource_type, resource_name=one.resource_name, error_code=CODE, error_message=MESSAGE
+            )
+            for one in request.resources
+        )
+    )

@@ -1,0 +1,96 @@
+"""What the connections and the handlers of requests say to each other.
+
+A handler is called with a context and a request, and gives the response, now or later. It knows nothing of sockets,
+frames or the order of answers.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from controller.kafka.messages import Message
+
+
+class NoResponse(enum.Enum):
+    """The one value NO_RESPONSE, as a type."""
+
+    NO_RESPONSE = enum.auto()
+
+
+NO_RESPONSE: Final = NoResponse.NO_RESPONSE
+"""Given by a handler for a request that is not answered, such as a Produce with `acks=0`."""
+
+Answer = Message | Literal[NoResponse.NO_RESPONSE]
+
+
+class Disconnect(Exception):
+    """Raised by a handler: close this connection, after the answers to what was asked before, and log the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ClientConnection(msgspec.Struct):
+    """What is known of a client for as long as it is connected. `peer` is its host:port, `listener` ours by name."""
+
+    listener: str = "PLAINTEXT"
+    peer: str = ""
+    principal: str = "User:ANONYMOUS"
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+
+
+class RequestContext(msgspec.Struct, frozen=True):
+    """One request's header and the connection that it came by. A null client id is the empty one, as in Kafka."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int = 0
+    client_id: str = ""
+    connection: ClientConnection = msgspec.field(default_factory=ClientConnection)
+
+    @property
+    def principal(self) -> str:
+        """Who asks, as Kafka writes principals: `User:name`."""
+        return self.connection.principal
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the request came to."""
+        return self.connection.listener
+
+    @property
+    def peer(self) -> str:
+        """The client's host:port."""
+        return self.connection.peer
+
+    @property
+    def software(self) -> str:
+        """The client's name and version as it told them in ApiVersions (KIP-511)."""
+        return f"{self.connection.software_name} {self.connection.software_version}"
+
+
+Handler = Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
+"""Called as soon as the request is read, in the order of arrival on a connection.
+
+An `async` handler runs at once up to its first wait, so what is pipelined is begun in order and together; until then it
+has no task of its own (`asyncio.timeout` must come after). A future may be returned as well, which spares a task.
+When the connection is lost, what a handler is waiting for is cancelled: it should shield what must be finished.
+"""
+
+
+class ApiHandler(msgspec.Struct, frozen=True):
+    """The versions of an API that a listener takes, both ends included, and who handles them.
+
+    `min_version_advertised` differs only where Kafka advertises what it refuses (Produce, see KAFKA-18659).
+    """
+
+    min_version: int
+    max_version: int
+    handle: Handler
+    min_version_advertised: int | None = None

@@ -1,0 +1,141 @@
+"""Kafka's messages as plain values, one class for all versions of an entity, one module an API.
+
+`APIS` names every API that the codec speaks. To add one: a module here with its classes, and a row in the table. The
+layout of each version on the wire is not told here but taken from kio's schema (see `controller.kafka.codec`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from controller.kafka.messages import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    metadata,
+    produce,
+)
+from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Encoded, Message
+
+__all__ = ["APIS", "OPERATIONS_OMITTED", "ZERO_UUID", "Api", "ApiKey", "Encoded", "Message"]
+
+
+class ApiKey(enum.IntEnum):
+    """Kafka's numbers for the APIs spoken here."""
+
+    PRODUCE = 0
+    METADATA = 3
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+class Api(msgspec.Struct, frozen=True):
+    """One API: its key, Kafka's name, its two messages and the versions that the codec can read and write."""
+
+    key: ApiKey
+    name: str
+    request: type[Message]
+    response: type[Message]
+    min_version: int
+    max_version: int
+
+
+_ROWS = (
+    Api(ApiKey.PRODUCE, "Produce", produce.ProduceRequest, produce.ProduceResponse, 3, 13),
+    Api(ApiKey.METADATA, "Metadata", metadata.MetadataRequest, metadata.MetadataResponse, 0, 13),
+    Api(ApiKey.API_VERSIONS, "ApiVersions", api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse, 0, 4),
+    Api(
+        ApiKey.CREATE_TOPICS,
+        "CreateTopics",
+        create_topics.CreateTopicsRequest,
+        create_topics.CreateTopicsResponse,
+        0,
+        7,
+    ),
+    Api(
+        ApiKey.DELETE_TOPICS,
+        "DeleteTopics",
+        delete_topics.DeleteTopicsRequest,
+        delete_topics.DeleteTopicsResponse,
+        0,
+        6,
+    ),
+    Api(
+        ApiKey.DESCRIBE_CONFIGS,
+        "DescribeConfigs",
+        describe_configs.DescribeConfigsRequest,
+        describe_configs.DescribeConfigsResponse,
+        0,
+        4,
+    ),
+    Api(
+        ApiKey.ALTER_CONFIGS,
+        "AlterConfigs",
+        alter_configs.AlterConfigsRequest,
+        alter_configs.AlterConfigsResponse,
+        0,
+        2,
+    ),
+    Api(
+        ApiKey.CREATE_PARTITIONS,
+        "CreatePartitions",
+        create_partitions.CreatePartitionsRequest,
+        create_partitions.CreatePartitionsResponse,
+        0,
+        3,
+    ),
+    Api(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "IncrementalAlterConfigs",
+        incremental_alter_configs.IncrementalAlterConfigsRequest,
+        incremental_alter_configs.IncrementalAlterConfigsResponse,
+        0,
+        1,
+    ),
+    Api(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        "ListPartitionReassignments",
+        list_partition_reassignments.ListPartitionReassignmentsRequest,
+        list_partition_reassignments.ListPartitionReassignmentsResponse,
+        0,
+        0,
+    ),
+    Api(
+        ApiKey.DESCRIBE_CLUSTER,
+        "DescribeCluster",
+        describe_cluster.DescribeClusterRequest,
+        describe_cluster.DescribeClusterResponse,
+        0,
+        2,
+    ),
+    Api(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        "DescribeTopicPartitions",
+        describe_topic_partitions.DescribeTopicPartitionsRequest,
+        describe_topic_partitions.DescribeTopicPartitionsResponse,
+        0,
+        0,
+    ),
+)
+
+APIS: Final[Mapping[int, Api]] = {api.key: api for api in _ROWS}
+"""Every API spoken here, by key."""

@@ -1,0 +1,42 @@
+"""What all messages share: the base class, the values that mean "none", and arrays that are encoded already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+ZERO_UUID: Final = bytes(16)
+"""Kafka's "no id": how a missing topic id is written, and what a field without one holds."""
+
+OPERATIONS_OMITTED: Final = -(2**31)
+"""Authorized operations that were not asked for (KIP-430)."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of every request, response and nested entity.
+
+    One class stands for all versions of an entity and holds the union of their fields, named as in Kafka's schema in
+    snake_case. A field that a version lacks is skipped when written and has its default when read. Defaults are those
+    of Kafka's schema, except that a nullable string left out is null.
+
+    Immutable values without cycles, so the garbage collector need not look at them (`gc=False`).
+    """
+
+
+class Encoded(tuple[Any, ...]):
+    """An array whose elements are encoded already, accepted wherever a message has an array of entities.
+
+    Holds the parts (bytes) that make up the elements, without the array's length, which is written from
+    `element_count`. The bytes belong to one API and version: make them with `encode_array` or `encode_element` of
+    `controller.kafka.codec`, never by hand. To the type checker it is a tuple of anything; it is for writing only.
+    """
+
+    element_count: int
+
+    def __new__(cls, parts: Iterable[bytes], element_count: int | None = None) -> Encoded:
+        """`element_count` left out, each part is one element."""
+        self = super().__new__(cls, parts)
+        self.element_count = len(self) if element_count is None else element_count
+        return self

@@ -1,0 +1,125 @@
+"""A listener with handlers of the test's own, and clients that speak to it frame by frame."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from controller.kafka import codec
+from controller.kafka.connection import Limits, OnRequest
+from controller.kafka.handlers.api_versions import with_api_versions
+from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.server import KafkaServer
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a scenario on each kind of event loop; every scenario has to end within ten seconds."""
+
+    def run_scenario(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+            runner.run(asyncio.wait_for(scenario(), 10))
+
+    return run_scenario
+
+
+def table(handlers: Mapping[ApiKey, Handler]) -> dict[int, ApiHandler]:
+    """A listener's table with every version of these APIs, and ApiVersions."""
+    rows: dict[int, ApiHandler] = {
+        key: ApiHandler(APIS[key].min_version, APIS[key].max_version, handle) for key, handle in handlers.items()
+    }
+    return with_api_versions(rows)
+
+
+@asynccontextmanager
+async def serving(
+    handlers: Mapping[ApiKey, Handler],
+    *,
+    limits: Limits | None = None,
+    on_request: OnRequest | None = None,
+    clock: Callable[[], float] | None = None,
+) -> AsyncIterator[KafkaServer]:
+    """A listener on a free port, stopped at the end."""
+    server = KafkaServer("127.0.0.1", 0, table(handlers), limits=limits, clock=clock)
+    if on_request is not None:
+        server.on_request = on_request
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(0.1)
+
+
+class Client:
+    """One connection to a listener."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *frames: bytes) -> None:
+        """Hand frames to the connection in one piece."""
+        self.writer.write(b"".join(frames))
+
+    async def receive(self) -> bytes:
+        """The next frame without its size."""
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return await self.reader.readexactly(size)
+
+    async def answer_to(self, api_key: int, version: int) -> tuple[int, Any]:
+        """The next answer, decoded."""
+        return codec.decode_response(api_key, version, await self.receive())
+
+    async def correlation_ids(self, count: int) -> list[int]:
+        """Those of the next answers."""
+        return [int.from_bytes((await self.receive())[:4], "big", signed=True) for _ in range(count)]
+
+    async def closed(self) -> bytes:
+        """What the server still sends until it closes."""
+        try:
+            return await self.reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+@asynccontextmanager
+async def connected(server: KafkaServer) -> AsyncIterator[Client]:
+    """A client of this listener."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
+def request(correlation_id: int, message: Message, version: int = 0, client_id: str | None = "test") -> bytes:
+    """A frame with this request."""
+    key = next(api.key for api in APIS.values() if api.request is type(message))
+    return codec.encode_request(key, version, correlation_id, client_id, message)
+
+
+def ask(correlation_id: int, name: str = "") -> bytes:
+    """A Metadata request that tells handlers apart by a topic's name."""
+    return request(correlation_id, MetadataRequest(topics=(MetadataRequestTopic(name=name),)), version=1)
+
+
+def frame(payload: bytes) -> bytes:
+    """Any bytes as a frame."""
+    return struct.pack(">i", len(payload)) + payload
+
+
+def header(api_key: int, version: int, correlation_id: int = 1) -> bytes:
+    """A request header of version 1."""
+    return struct.pack(">hhih", api_key, version, correlation_id, 1) + b"x"
