@@ -1,0 +1,272 @@
+"""Brokers in the process: they register, apply metadata, lead and follow, with delay, failure and restart on demand.
+
+They carry decisions out as real brokers would, without keeping records: a broker that is running has applied the
+metadata log `delay_ms` after it became durable and then confirms it; a leader whose follower returns reports it in
+sync. What they do is driven by the committed events alone, so a restart of the controller finds them as the log left
+them: brokers 1 to N run, others of the log stay fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from controller.brokers.fleet import CommandSink
+from controller.machine.commands import (
+    AlterPartition,
+    ConfirmMetadata,
+    FenceBroker,
+    IsrReport,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from controller.machine.leadership import is_in_sync
+from controller.machine.state import Topic
+from events.catalog import (
+    BrokerFenced,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    Endpoint,
+    IsrChanged,
+    LeaderElected,
+    PlaceholderFilled,
+    Recorded,
+)
+from events.log import LogClosed
+from events.names import BrokerId, Offset, TopicName, shard_key
+
+RACKS = ("rack-a", "rack-b", "rack-c")
+TOPICS_PER_SLICE = 200
+PARTITIONS_PER_SLICE = 2000
+_CHANGES_OF_REPLICAS = frozenset({PlaceholderFilled, LeaderElected, IsrChanged})
+_CHANGES_OF_BROKERS = frozenset({BrokerUnfenced, BrokerFenced, BrokerUnregistered})
+"""Those that leave count too: a report that named one of them was refused as a whole."""
+
+
+class UnknownBroker(Exception):
+    """No simulated broker has this id."""
+
+    def __init__(self, broker_id: int, known: Sequence[int]) -> None:
+        super().__init__(f"there is no simulated broker {broker_id}; known are {', '.join(map(str, known)) or 'none'}")
+
+
+class SimulatedBroker:
+    """One broker: `delay_ms` passes between an event's durability and its being applied here."""
+
+    def __init__(self, broker_id: BrokerId, rack: str) -> None:
+        self.broker_id = broker_id
+        self.rack = rack
+        self.delay_ms = 0
+        self.running = True
+        self.starts = 1
+        """How often it was started: what it had yet to apply goes with the process that dies."""
+
+
+class SimulatedFleet:
+    """A fleet of simulated brokers, ids 1 to N, in three racks in turn.
+
+    `endpoints` has the address at which clients find a broker, `default_endpoint` that of all the others: the
+    controller's own.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.brokers = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
+        self.endpoints: dict[BrokerId, Endpoint] = {}
+        self.default_endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
+        self._controller: CommandSink
+        self._loop: asyncio.AbstractEventLoop
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._sweeping: asyncio.Task[None] | None = None
+        self._sweep_again = False
+        self._stopped = False
+
+    # --- the port
+
+    def start(self, controller: CommandSink) -> None:
+        """Register brokers 1 to N, fence those that the log knows beside them, and report what is not in sync."""
+        self._controller = controller
+        self._loop = asyncio.get_running_loop()
+        self.resume()
+
+    def resume(self) -> None:
+        """Report everything anew."""
+        for broker_id in self._controller.store.durable_cluster.brokers:
+            if broker_id not in self.brokers:
+                self._fence(broker_id, "not in this fleet")
+        for broker in self.brokers.values():
+            if broker.running:
+                self._join(broker, "started")
+            else:
+                self._fence(broker.broker_id, "stopped")
+        self._applied_by_all(self._controller.last_offset)
+        self._sweep()
+
+    def learn(self, records: Sequence[Recorded]) -> None:
+        """Apply committed events, each broker after its delay."""
+        if not self._stopped:
+            self._applied_by_all(records[-1].offset)
+            self._catch_up_after(records)
+
+    async def stop(self) -> None:
+        """Stop reporting."""
+        self._stopped = True
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    # --- the script: what tests and users do to brokers
+
+    def add(self, rack: str | None = None) -> SimulatedBroker:
+        """A further broker joins; its id is the next free one."""
+        broker_id = BrokerId(max([0, *self.brokers, *self._controller.store.durable_cluster.brokers]) + 1)
+        broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
+        self.brokers[broker_id] = broker
+        self._join(broker, "joined")
+        self._applied_by((broker,), self._controller.last_offset)
+        return broker
+
+    def stop_broker(self, broker_id: int) -> None:
+        """A broker dies. Raises UnknownBroker."""
+        broker = self._broker(broker_id)
+        broker.running = False
+        self._fence(broker.broker_id, "stopped")
+
+    def start_broker(self, broker_id: int) -> None:
+        """A broker comes back and applies what it missed. Raises UnknownBroker."""
+        broker = self._broker(broker_id)
+        if not broker.running:
+            broker.running = True
+            broker.starts += 1
+        self._join(broker, "started")
+        self._later(broker, self._controller.last_offset)
+
+    def set_delay(self, broker_id: int, delay_ms: int) -> None:
+        """From now on a broker applies events this long after they are durable. Raises UnknownBroker."""
+        self._broker(broker_id).delay_ms = delay_ms
+
+    def _broker(self, broker_id: int) -> SimulatedBroker:
+        broker = self.brokers.get(BrokerId(broker_id))
+        if broker is None:
+            raise UnknownBroker(broker_id, sorted(self.brokers))
+        return broker
+
+    # --- inside
+
+    def _join(self, broker: SimulatedBroker, reason: str) -> None:
+        sink = self._controller
+        request_id, at_ms = sink.new_request_id(f"broker-{broker.broker_id}"), sink.now_ms()
+        endpoint = self.endpoints.get(broker.broker_id, self.default_endpoint)
+        sink.observe(
+            RegisterBroker(
+                request_id=request_id,
+                at_ms=at_ms,
+                broker_id=broker.broker_id,
+                incarnation=f"simulated-{broker.broker_id}",
+                rack=broker.rack,
+                endpoints=(endpoint,),
+            )
+        )
+        sink.observe(UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason=reason))
+
+    def _fence(self, broker_id: BrokerId, reason: str) -> None:
+        sink = self._controller
+        request_id = sink.new_request_id(f"broker-{broker_id}")
+        sink.observe(FenceBroker(request_id=request_id, at_ms=sink.now_ms(), broker_id=broker_id, reason=reason))
+
+    def _applied_by_all(self, offset: Offset) -> None:
+        """Every running broker has the log up to `offset` now, and applies it after its delay."""
+        running = [broker for broker in self.brokers.values() if broker.running]
+        self._applied_by(tuple(broker for broker in running if broker.delay_ms == 0), offset)
+        for broker in running:
+            if broker.delay_ms > 0:
+                self._later(broker, offset)
+
+    def _later(self, broker: SimulatedBroker, offset: Offset) -> None:
+        timer: asyncio.TimerHandle
+        start = broker.starts
+
+        def apply_now() -> None:
+            self._timers.discard(timer)
+            if broker.starts == start:
+                self._applied_by((broker,), offset)
+
+        timer = self._loop.call_later(broker.delay_ms / 1000, apply_now)
+        self._timers.add(timer)
+
+    def _applied_by(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> None:
+        """These brokers have applied the log up to `offset`: confirm it, if a topic may wait for that."""
+        confirming = tuple(broker for broker in brokers if broker.running)
+        if confirming and self._controller.has_waiting_topics():
+            sink = self._controller
+            ids = tuple(broker.broker_id for broker in confirming)
+            request_id = sink.new_request_id("applied")
+            sink.observe(ConfirmMetadata(request_id=request_id, at_ms=sink.now_ms(), brokers=ids, offset=offset))
+
+    def _catch_up_after(self, records: Sequence[Recorded]) -> None:
+        names: set[TopicName] = set()
+        for record in records:
+            event: Any = record.event
+            kind = type(event)
+            if kind in _CHANGES_OF_REPLICAS:
+                names.add(event.topic)
+            elif kind in _CHANGES_OF_BROKERS:
+                self._sweep()
+        for name in sorted(names):
+            topic = self._controller.store.durable(shard_key(name))
+            if topic is not None:
+                self._report_isr(topic)
+
+    def _sweep(self) -> None:
+        """Report on all topics, now or as soon as the sweep under way is done."""
+        if self._sweeping is not None and not self._sweeping.done():
+            self._sweep_again = True
+        else:
+            self._sweeping = self._controller.background(self._report_all())
+
+    async def _report_all(self) -> None:
+        self._sweep_again = True
+        while self._sweep_again:
+            self._sweep_again = False
+            try:
+                await self._walk()
+            except LogClosed:
+                return  # the log is being recovered, after which everything is reported anyway
+
+    async def _walk(self) -> None:
+        after: str | None = None
+        while topics := self._controller.store.durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
+            after = shard_key(topics[-1].name)
+            for topic in topics:
+                self._report_isr(topic)
+            await asyncio.sleep(0)
+            await self._controller.decided()
+
+    def _report_isr(self, topic: Topic) -> None:
+        """Leaders report followers that run again as in sync."""
+        live = self._controller.store.durable_cluster.live
+        by_leader: dict[BrokerId, list[IsrReport]] = {}
+        for index, partition in enumerate(topic.partitions):
+            if partition.leader not in live or is_in_sync(partition, live):
+                continue
+            isr = tuple(replica for replica in partition.replicas if replica in live)
+            report = IsrReport(index, isr, partition.leader_epoch, partition.partition_epoch)
+            by_leader.setdefault(partition.leader, []).append(report)
+        sink = self._controller
+        for leader, reports in by_leader.items():
+            sink.observe(
+                AlterPartition(
+                    request_id=sink.new_request_id(f"broker-{leader}"),
+                    at_ms=sink.now_ms(),
+                    topic=topic.name,
+                    broker_id=leader,
+                    reports=tuple(reports),
+                )
+            )
+
+
+def rack_of(broker_id: int) -> str:
+    """The rack of a simulated broker: three in turn."""
+    return RACKS[(broker_id - 1) % len(RACKS)]

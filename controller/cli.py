@@ -1,0 +1,87 @@
+"""The `topicwright` command.
+
+Exit codes: 0 done, 1 the check found something, 2 wrong usage or settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from controller import cli_demo, cli_query
+from controller.policy.loading import PolicyLoadError
+from controller.runtime.logs import configure_logs
+from controller.runtime.serve import RELEASE, Address, ServeOptions, serve
+from controller.runtime.settings import SettingsError, load_settings
+from events.log import LogError
+
+DEFAULT_BROKERS = "simulated:3"
+SIMULATED_BROKERS_MAX = 1000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="topicwright", description="A Kafka controller you can replay.")
+    parser.add_argument("--version", action="version", version=f"topicwright {RELEASE}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _register_serve(commands)
+    cli_demo.register(commands)
+    cli_query.register(commands)
+    options = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.func
+    return run(options)
+
+
+def _register_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("serve", help="run a controller with its log in one process")
+    parser.add_argument("--kafka", type=_address, default="127.0.0.1:9092", metavar="HOST:PORT", help="%(default)s")
+    parser.add_argument("--http", type=_address, default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
+    parser.add_argument("--data", type=Path, default=Path("topicwright-data"), metavar="DIR", help="./%(default)s")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    parser.add_argument("--brokers", type=_simulated, default=DEFAULT_BROKERS, metavar="FLEET", help="%(default)s")
+    parser.add_argument("--hints", action="store_true", help="say what to type next, once ready")
+    parser.set_defaults(func=_serve)
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT with a port from 0 (any free one) to 65535")
+    return Address(host.strip("[]"), int(port))
+
+
+def _simulated(text: str) -> int:
+    kind, _, count = text.partition(":")
+    if kind != "simulated" or not count.isdigit() or not 1 <= int(count) <= SIMULATED_BROKERS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not simulated:N with N from 1 to {SIMULATED_BROKERS_MAX}")
+    return int(count)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    import uvloop
+
+    try:
+        settings = load_settings(options.config, options.set)
+        configure_logs(settings.log_level)
+        return uvloop.run(
+            serve(
+                ServeOptions(
+                    kafka=options.kafka,
+                    http=options.http,
+                    data=options.data,
+                    simulated_brokers=options.brokers,
+                    settings=settings,
+                    hints=options.hints,
+                )
+            )
+        )
+    except (SettingsError, PolicyLoadError, LogError, OSError) as error:
+        print(f"topicwright: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

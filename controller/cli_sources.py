@@ -1,0 +1,134 @@
+"""Where the query commands get their answers: a running service over HTTP. `cli_folder` has the other source.
+
+Both give the structs of `controller.http.shapes`, so what is printed does not depend on where it came from.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from typing import Any, Protocol, Self, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from controller.http.shapes import (
+    CreatedShape,
+    ErrorShape,
+    EventShape,
+    EventsShape,
+    ExplanationShape,
+    TopicShape,
+    TopicsShape,
+)
+
+Ask = dict[str, Any]
+"""The body of `POST /topics`."""
+
+ANSWERED_WITHIN_S = 60.0
+"""The service gives a sign of life every 10 s while events are followed."""
+
+_T = TypeVar("_T")
+
+
+class SourceError(Exception):
+    """The source cannot be asked; the message says what to do."""
+
+
+class Refusal(Exception):
+    """The source's answer is an error, with the HTTP status that goes with it."""
+
+    def __init__(self, status: int, error: ErrorShape) -> None:
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+
+
+class Source(Protocol):
+    """What can be asked. Every method raises Refusal and SourceError."""
+
+    def topics(self, after: str | None, limit: int, at: str | None) -> TopicsShape: ...
+    def topic(self, name: str, at: str | None) -> TopicShape: ...
+    def dry_run(self, ask: Ask) -> CreatedShape: ...
+    def events(self, start: int, limit: int, topic: str | None, request_id: str | None) -> EventsShape: ...
+    def follow(self, start: int | None, topic: str | None, request_id: str | None) -> Iterator[EventShape]: ...
+    def explain(self, subject: str) -> ExplanationShape: ...
+
+
+class HttpSource:
+    """A running service."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = f"{host}:{port}"
+        self._connection = http.client.HTTPConnection(host, port, timeout=ANSWERED_WITHIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def topics(self, after: str | None, limit: int, at: str | None) -> TopicsShape:
+        return self._get(TopicsShape, "/topics", after=after, limit=limit, at=at)
+
+    def topic(self, name: str, at: str | None) -> TopicShape:
+        return self._get(TopicShape, f"/topics/{quote(name, safe='')}", at=at)
+
+    def dry_run(self, ask: Ask) -> CreatedShape:
+        answer = self._send("POST", "/topics?validate_only=true", msgspec.json.encode(ask))
+        return self._decoded(answer, CreatedShape)
+
+    def events(self, start: int, limit: int, topic: str | None, request_id: str | None) -> EventsShape:
+        parameters = {"from": start, "limit": limit, "topic": topic, "request": request_id}
+        return self._get(EventsShape, "/events", **parameters)
+
+    def follow(self, start: int | None, topic: str | None, request_id: str | None) -> Iterator[EventShape]:
+        path = _with_parameters("/events/follow", {"from": start, "topic": topic, "request": request_id})
+        answer = self._send("GET", path)
+        if answer.status != 200:
+            self._decoded(answer, EventShape)
+        decode = msgspec.json.Decoder(EventShape).decode
+        try:
+            while line := answer.readline():
+                if line.strip():
+                    yield decode(line)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        raise SourceError(f"the service at {self._address} has stopped")
+
+    def explain(self, subject: str) -> ExplanationShape:
+        return self._get(ExplanationShape, f"/explain/{quote(subject, safe='')}")
+
+    def _get(self, shape: type[_T], path: str, **parameters: object) -> _T:
+        return self._decoded(self._send("GET", _with_parameters(path, parameters)), shape)
+
+    def _send(self, method: str, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
+        headers = {"User-Agent": "topicwright", **({"Content-Type": "application/json"} if body else {})}
+        try:
+            self._connection.request(method, path, body, headers)
+            return self._connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _decoded(self, answer: http.client.HTTPResponse, shape: type[_T]) -> _T:
+        try:
+            body = answer.read()
+            if answer.status >= 400:
+                raise Refusal(answer.status, msgspec.json.decode(body, type=ErrorShape))
+            return msgspec.json.decode(body, type=shape)
+        except msgspec.DecodeError as error:
+            raise SourceError(f"what answers at {self._address} is not Topicwright's HTTP: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> SourceError:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return SourceError(
+            f"no answer from a service at {self._address} ({why}): name the address of a running one with "
+            "--http HOST:PORT, or the folder of a stopped one with --data DIR"
+        )
+
+
+def _with_parameters(path: str, parameters: dict[str, Any]) -> str:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path

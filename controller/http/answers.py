@@ -1,0 +1,62 @@
+"""Answers from the log alone, as they go out: for HTTP, and for the command line on the folder of a stopped service.
+
+They only read the log, so they may run in any thread.
+"""
+
+from __future__ import annotations
+
+from controller.http import shaping
+from controller.http.shapes import (
+    BrokersShape,
+    EventsShape,
+    ExplanationShape,
+    RequestShape,
+    TopicShape,
+    TopicsShape,
+)
+from projections.explain import explain
+from projections.query import NoTopic, Query
+
+
+def topics_at(query: Query, at: str, after: str | None, limit: int) -> TopicsShape:
+    """A page of the topics that there were at a moment. Raises BadMoment."""
+    end = query.end(at)
+    page, live = query.topics_at(end, after, limit), query.live_at(end)
+    summaries = tuple(shaping.topic_summary(row, live) for row in page.rows)
+    return TopicsShape(summaries, page.next_after, shaping.as_of(query.as_of(end)))
+
+
+def topic_at(query: Query, name: str, at: str | None) -> TopicShape:
+    """A topic as it was at a moment. Raises NoTopic, BadMoment."""
+    end = query.end(at)
+    return shaping.topic(query.topic_at(name, end), query.live_at(end), query.as_of(end))
+
+
+def brokers(query: Query, at: str | None) -> BrokersShape:
+    """The brokers and settings at a moment. Raises BadMoment."""
+    end = query.end(at)
+    return shaping.brokers(query.cluster_at(end), query.as_of(end))
+
+
+def events(query: Query, start: int, limit: int, topic: str | None, request_id: str | None) -> EventsShape:
+    """A page of events: all, or those of a topic, or of a request."""
+    end = query.end()
+    return shaping.events(query.events(start, limit, end, topic=topic, request_id=request_id), end)
+
+
+def topic_events(query: Query, name: str, start: int, limit: int) -> EventsShape:
+    """A page of the events of a name. Raises NoTopic where there never was one."""
+    page = events(query, start, limit, name, None)
+    if not page.events and next(query.topic_events(name), None) is None:
+        raise NoTopic(f"no event speaks of a topic {name!r}")
+    return page
+
+
+def request(query: Query, request_id: str) -> RequestShape:
+    """A request. Raises NotThere."""
+    return shaping.request(query.request(request_id))
+
+
+def explanation(query: Query, subject: str) -> ExplanationShape:
+    """The chain of events behind a topic or a request. Raises NotThere."""
+    return shaping.explanation(explain(query, subject))

@@ -1,0 +1,132 @@
+"""Every error that HTTP answers, in one form: Kafka's name and number for it, and what is wrong in words.
+
+What Kafka's error codes become over HTTP is the table below; `docs/queries.md` shows it to users. A create that timed
+out but did create its topic is no error here: it is answered 202, and a repeat would be a conflict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.params import QueryParameter
+
+from controller.brokers.simulated import UnknownBroker
+from controller.http.reading import TooBusy
+from controller.http.shapes import ErrorShape
+from controller.machine.errors import ErrorCode
+from events.log import LogError
+from projections.moments import BadMoment
+from projections.query import NoTopic, NotThere, QueryClosed
+
+RESOURCE_NOT_FOUND = 91
+"""Kafka's code for something that is not there (KIP-664)."""
+
+STATUS_OF = {
+    ErrorCode.NONE: 200,
+    ErrorCode.REQUEST_TIMED_OUT: 504,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    ErrorCode.UNKNOWN_TOPIC_ID: 404,
+    ErrorCode.BROKER_ID_NOT_REGISTERED: 404,
+    ErrorCode.TOPIC_ALREADY_EXISTS: 409,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: 400,
+    ErrorCode.INVALID_PARTITIONS: 400,
+    ErrorCode.INVALID_REPLICATION_FACTOR: 400,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: 400,
+    ErrorCode.INVALID_CONFIG: 400,
+    ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 403,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
+    ErrorCode.POLICY_VIOLATION: 403,
+    ErrorCode.TOPIC_DELETION_DISABLED: 403,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: 429,
+    ErrorCode.NOT_CONTROLLER: 503,
+    ErrorCode.KAFKA_STORAGE_ERROR: 503,
+    ErrorCode.UNKNOWN_SERVER_ERROR: 500,
+}
+
+_logger = structlog.get_logger("topicwright.http")
+
+
+class Refused(Exception):
+    """Ends a request with an error."""
+
+    def __init__(self, status: int, error: ErrorShape) -> None:
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+
+
+def refused(status: int, code: ErrorCode, message: str) -> Refused:
+    """A request ended with one of Kafka's errors."""
+    return Refused(status, ErrorShape(error=code.name, code=int(code), message=message))
+
+
+def status_of(code: int) -> int:
+    """The HTTP status that goes with one of Kafka's error codes."""
+    return STATUS_OF.get(code, 500)  # type: ignore[call-overload, no-any-return]
+
+
+def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[ErrorShape]:
+    """The answer to a request that ended with an exception. What nobody foresaw is logged, and not told to the
+    client."""
+    status, told = _classify(request, error)
+    if status == 500:
+        _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return Response(told, status_code=status, media_type="application/json", headers=headers)
+
+
+def _classify(request: Request[Any, Any, Any], error: Exception) -> tuple[int, ErrorShape]:
+    match error:
+        case Refused():
+            return error.status, error.error
+        case BadMoment():
+            return 400, _shape(ErrorCode.INVALID_REQUEST, f"at: {error}")
+        case NoTopic():
+            return 404, _shape(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
+        case NotThere():
+            return 404, ErrorShape(error="RESOURCE_NOT_FOUND", code=RESOURCE_NOT_FOUND, message=str(error))
+        case UnknownBroker():
+            return 404, _shape(ErrorCode.BROKER_ID_NOT_REGISTERED, str(error))
+        case TooBusy() | QueryClosed():
+            return 503, _shape(ErrorCode.REQUEST_TIMED_OUT, str(error))
+        case LogError():
+            return 503, _shape(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error}")
+        case ValidationException():
+            return 400, _shape(ErrorCode.INVALID_REQUEST, _what_is_invalid(request, error))
+        case HTTPException():
+            return _http_error(request, error)
+        case _:
+            return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
+
+
+def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> tuple[int, ErrorShape]:
+    status = error.status_code
+    if status == 404:
+        message = "there is nothing at this path; /openapi.json lists what there is"
+        return status, ErrorShape(error="RESOURCE_NOT_FOUND", code=RESOURCE_NOT_FOUND, message=message)
+    if status >= 500:
+        return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
+    if status == 405:
+        allowed = (error.headers or {}).get("allow", "")
+        return status, _shape(ErrorCode.INVALID_REQUEST, f"{request.method} is not possible here; allowed: {allowed}")
+    return status, _shape(ErrorCode.INVALID_REQUEST, error.detail)
+
+
+def _what_is_invalid(request: Request[Any, Any, Any], error: ValidationException) -> str:
+    """The parameters that are wrong, by the names that clients know them by, and what they may be."""
+    fields = request.route_handler.parsed_fn_signature.parameters
+    told = []
+    for one in error.extra if isinstance(error.extra, list) else ():
+        key = one.get("key", "")
+        known = fields[key].kwarg_definition if key in fields else None
+        name = known.name if isinstance(known, QueryParameter) and known.name else key
+        told.append(f"{name}: {one.get('message', '')}")
+    return "; ".join(told) or error.detail
+
+
+def _shape(code: ErrorCode, message: str) -> ErrorShape:
+    return ErrorShape(error=code.name, code=int(code), message=message)

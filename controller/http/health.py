@@ -1,0 +1,58 @@
+"""Whether the service lives, whether it is ready to decide, and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+
+from controller.http.metrics import CONTENT_TYPE, Metrics
+from controller.http.shapes import HealthShape
+from controller.runtime.front import Front
+
+
+@get("/health/live")
+async def live() -> HealthShape:
+    """200 for as long as the process answers at all."""
+    return HealthShape(status="live")
+
+
+@get("/health/ready")
+async def ready(front: NamedDependency[Front]) -> Response[HealthShape]:
+    """200 when asks are decided and recorded; 503, with the reason, when they cannot be."""
+    reason = why_not_ready(front)
+    if reason is None:
+        return Response(HealthShape(status="ready"))
+    return Response(HealthShape(status="not ready", reason=reason), status_code=503)
+
+
+@get("/metrics", media_type=CONTENT_TYPE)
+async def metrics(figures: NamedDependency[Metrics]) -> Response[bytes]:
+    """Figures for Prometheus, in its text format."""
+    return Response(figures.render(), media_type=CONTENT_TYPE)
+
+
+def why_not_ready(front: Front) -> str | None:
+    """Why asks cannot be decided now; None when they can."""
+    controller = front.controller
+    if controller.failure is not None:
+        return f"deciding has ended: {controller.failure}"
+    if controller.storage_error is not None:
+        return f"the log cannot be written: {controller.storage_error}"
+    if not front.cluster.release:
+        return "not started: the settings are not recorded yet"
+    return None
+
+
+def states(front: Front) -> Iterator[tuple[str, str, float]]:
+    """The states of the moment, as gauges: name, what it says, value."""
+    controller, cluster, counts = front.controller, front.cluster, front.store.durable_counts
+    yield "log_offset", "The offset that the next durable event will have.", controller.log.durable_offset
+    yield "topics", "Topics that exist.", counts.topics
+    yield "partitions", "Partitions that exist.", counts.partitions
+    yield "topics_pending", "Topics that were never complete yet.", len(controller.state.waiting)
+    yield "asks_in_flight", "Requests that are not answered yet.", len(controller.replies)
+    yield "brokers_registered", "Brokers that are known.", len(cluster.brokers)
+    yield "brokers_live", "Brokers that are not fenced.", len(cluster.live)
+    yield "ready", "1 when asks are decided and recorded.", float(why_not_ready(front) is None)

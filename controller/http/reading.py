@@ -1,0 +1,46 @@
+"""Reading the log for a query without holding up anybody who decides.
+
+Queries run in a few threads of their own, so that they neither keep the event loop nor the thread that syncs the log.
+How many may wait for a thread is bounded: past that a query is refused at once, rather than answered when nobody
+waits any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+THREADS = 4
+WAITING_MAX = 128
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class TooBusy(Exception):
+    """More queries wait than can be answered soon."""
+
+
+class Reading:
+    """Runs the reading parts of queries."""
+
+    def __init__(self, waiting_max: int = WAITING_MAX) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
+        self._waiting_max = waiting_max
+        self._waiting = 0
+
+    async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Do this in one of the threads. Raises TooBusy."""
+        if self._waiting >= self._waiting_max:
+            raise TooBusy(f"{self._waiting} queries are waiting already; ask again later")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Let the threads end with what they are at."""
+        self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,136 @@
+"""Questions over HTTP: topics, requests, brokers and events, now and at any moment of the past."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.response import Stream
+
+from controller.http import answers, shaping
+from controller.http.following import Followers
+from controller.http.reading import Reading
+from controller.http.shapes import (
+    BrokersShape,
+    EventsShape,
+    ExplanationShape,
+    RequestShape,
+    TopicShape,
+    TopicsShape,
+    TopicSummary,
+)
+from controller.runtime.front import Front
+from projections.moments import SYNTAX
+from projections.query import Query
+
+LIMIT_MAX = 1000
+TOPICS_PER_SLICE = 100
+"""How many topics are taken from the live store before others get their turn."""
+OFFSET_MAX = 2**63 - 1
+
+_Front = NamedDependency[Front]
+_Queries = NamedDependency[Query]
+_Reading = NamedDependency[Reading]
+_At = Annotated[str | None, QueryParameter(description=f"A moment of the past: {SYNTAX}")]
+_Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="How many at most")]
+_From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="The offset to begin at")]
+_After = Annotated[str | None, QueryParameter(description="Go on after this name: `next_after` of the page before")]
+
+
+@get("/topics")
+async def topics(
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    after: _After = None,
+    limit: _Limit = 100,
+    at: _At = None,
+) -> TopicsShape:
+    """Topics in the order of their names (with `.` as `_`), a page at a time."""
+    if at is not None:
+        return await reading.run(answers.topics_at, queries, at, after, limit)
+    summaries: list[TopicSummary] = []
+    name, end, live = after, queries.end(), front.cluster.live
+    while len(summaries) <= limit:
+        newest = queries.newest(name, min(TOPICS_PER_SLICE, limit + 1 - len(summaries)))
+        if not newest:
+            break
+        name = newest[-1].name
+        rows = await reading.run(queries.rows, newest)
+        summaries.extend(shaping.topic_summary(row, live) for row in rows)
+    next_after = summaries[limit - 1].name if len(summaries) > limit else None
+    moment = await reading.run(queries.as_of, end)
+    return TopicsShape(tuple(summaries[:limit]), next_after, shaping.as_of(moment))
+
+
+@get("/topics/{name:str}")
+async def topic(
+    name: FromPath[str],
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    at: _At = None,
+) -> TopicShape:
+    """One topic with its partitions."""
+    newest, end, live = queries.newest_named(name), queries.end(), front.cluster.live
+    if at is not None or newest is None:
+        return await reading.run(answers.topic_at, queries, name, at)
+    rows = await reading.run(queries.rows, (newest,))
+    return shaping.topic(rows[0], live, await reading.run(queries.as_of, end))
+
+
+@get("/topics/{name:str}/events")
+async def topic_events(
+    name: FromPath[str],
+    queries: _Queries,
+    reading: _Reading,
+    start: _From = 0,
+    limit: _Limit = 100,
+) -> EventsShape:
+    """The events of a name, of all topics that ever had it, refused asks among them."""
+    return await reading.run(answers.topic_events, queries, name, start, limit)
+
+
+@get("/requests/{request_id:str}")
+async def request_(request_id: FromPath[str], queries: _Queries, reading: _Reading) -> RequestShape:
+    """One request and how each of its topics fared."""
+    return await reading.run(answers.request, queries, request_id)
+
+
+@get("/brokers")
+async def brokers(queries: _Queries, reading: _Reading, at: _At = None) -> BrokersShape:
+    """The brokers, live and fenced, and the settings that decide."""
+    return await reading.run(answers.brokers, queries, at)
+
+
+@get("/events")
+async def events(
+    queries: _Queries,
+    reading: _Reading,
+    start: _From = 0,
+    limit: _Limit = 100,
+    topic: FromQuery[str | None] = None,
+    request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+) -> EventsShape:
+    """Events in order: all, or those of a topic, or of a request."""
+    return await reading.run(answers.events, queries, start, limit, topic, request_id)
+
+
+@get("/events/follow", media_type="application/x-ndjson")
+async def follow(
+    followers: NamedDependency[Followers],
+    start: Annotated[int | None, QueryParameter(name="from", ge=0, le=OFFSET_MAX)] = None,
+    topic: FromQuery[str | None] = None,
+    request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+) -> Stream:
+    """Events as they become durable, one JSON object a line, from an offset on or from now. An empty line every few
+    seconds says that the connection lives."""
+    return Stream(followers.follow(start, topic, request_id), media_type="application/x-ndjson")
+
+
+@get("/explain/{subject:str}")
+async def explanation(subject: FromPath[str], queries: _Queries, reading: _Reading) -> ExplanationShape:
+    """The chain of events behind a topic or a request, in words."""
+    return await reading.run(answers.explanation, queries, subject)

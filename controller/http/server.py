@@ -1,0 +1,133 @@
+"""Serves the HTTP application in the event loop that decides, beside Kafka's wire.
+
+uvicorn speaks HTTP. It is run as a part and not as the process: it installs no signal handlers, writes no access log,
+and its own warnings go where all log lines go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+import structlog
+import uvicorn
+
+from controller.brokers.fleet import Fleet
+from controller.http.app import Parts, build_app
+from controller.http.following import Followers
+from controller.http.health import states
+from controller.http.metrics import Metrics
+from controller.http.reading import Reading
+from controller.http.stopping import Stopping
+from controller.runtime.front import Front
+from projections.query import Query
+
+BACKLOG = 1024
+CONNECTIONS_MAX = 1000
+KEEP_ALIVE_S = 75
+STOP_WITHIN_S = 2
+
+
+class HttpServer:
+    """The HTTP side of one controller."""
+
+    def __init__(self, front: Front, fleet: Fleet, query: Query, metrics: Metrics) -> None:
+        self._query = query
+        self._reading = Reading()
+        self._stopping = Stopping()
+        followers = Followers(query, self._reading, self._stopping)
+        self._parts = Parts(front, fleet, query, metrics, self._reading, self._stopping, followers)
+        self._server: _Server | None = None
+        metrics.watch(lambda: states(front))
+        metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one where 0 is asked for. Raises OSError naming the address."""
+        listener = _listen(host, port)
+        _forward_log_lines()
+        config = uvicorn.Config(
+            build_app(self._parts, _release()),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            backlog=BACKLOG,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=STOP_WITHIN_S,
+        )
+        self._server = _Server(config)
+        self._task = asyncio.create_task(self._server.serve([listener]), name="http")
+        await self._server.listening.wait()
+        bound_port: int = listener.getsockname()[1]
+        return bound_port
+
+    async def stop(self) -> None:
+        """Stop accepting, let what is under way end, close the rest within a bounded time."""
+        if self._server is None:
+            return
+        self._stopping.event.set()
+        self._query.close()
+        self._server.should_exit = True
+        await self._task
+        self._reading.close()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process."""
+        yield
+
+
+def _release() -> str:
+    try:
+        return version("topicwright")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port} for HTTP: {error.strerror}") from None
+    return listener
+
+
+class _ToLogLines(logging.Handler):
+    """Hands uvicorn's warnings and errors to the log that everything else writes to."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger("topicwright.http")
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write("http server", why=record.getMessage(), exc_info=record.exc_info or None)
+
+
+def _forward_log_lines() -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.propagate = False
+    logger.setLevel(logging.WARNING)
+    if not any(isinstance(handler, _ToLogLines) for handler in logger.handlers):
+        logger.addHandler(_ToLogLines())

@@ -1,0 +1,62 @@
+"""Log lines: JSON on standard error, through structlog, and in bulk for decisions.
+
+What cannot be written is dropped: a full disk or a closed pipe behind standard error must not stop the controller,
+which may be about to say why it cannot write its own log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import msgspec
+import structlog
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def configure_logs(level: str) -> None:
+    """Write log lines of at least this level as JSON, one a line, to standard error."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(serializer=_to_json),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=_LineLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def _to_json(line: dict[str, object], **_: object) -> str:
+    return _encoder.encode(line).decode()
+
+
+def write_lines(lines: bytes) -> None:
+    """Write whole lines to standard error at once, or drop what it does not take."""
+    try:
+        descriptor = sys.stderr.fileno()
+        rest = memoryview(lines)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        return
+
+
+class _LineLogger:
+    """Where structlog's lines end: whatever their level, they have been filtered and rendered."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def msg(self, line: str) -> None:
+        """Write one line."""
+        write_lines(line.encode("utf-8", "replace") + b"\n")
+
+    log = debug = info = warn = warning = error = critical = fatal = exception = failure = msg

@@ -1,0 +1,251 @@
+"""`topicwright serve`: one process with an event log, a fleet of brokers, Kafka's wire and HTTP.
+
+Puts the parts together and ends them in order: stop accepting, answer what is decided, flush, close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from controller.brokers.simulated import SimulatedFleet
+from controller.http.metrics import Metrics
+from controller.http.server import HttpServer
+from controller.kafka.connection import Limits
+from controller.kafka.listeners import broker_listener, controller_listener
+from controller.kafka.messages import APIS
+from controller.kafka.server import KafkaServer
+from controller.policy.chain import PolicyChain, PolicyProbe
+from controller.policy.loading import load_policies
+from controller.policy.runner import PolicyRunner
+from controller.runtime.embedded import Controller
+from controller.runtime.front import Front, new_topic_ids
+from controller.runtime.logs import write_lines
+from controller.runtime.reports import Reports
+from controller.runtime.settings import ServeSettings
+from events.catalog import EVENT_VERSION, Endpoint
+from events.names import BrokerId
+from events.rocksdb_log import RocksDbLog
+from projections.query import Query
+
+RELEASE = "0.1.0"
+FAILED = 3
+"""The exit code of a service that a bug or a log beyond recovery has ended; its log lines have the cause."""
+DEFAULT_HTTP_PORT = 8080
+DRAIN_S = 3.0
+"""How long answers in flight may take once the service is told to stop; with the rest it ends within 5 s."""
+PARTITION_BYTES = 1000
+"""About what one decoded partition takes in the cache of topics, which keeps two generations."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `serve` was asked to do."""
+
+    kafka: Address
+    http: Address
+    data: Path
+    simulated_brokers: int
+    settings: ServeSettings
+    hints: bool = False
+    """Say what to type next, once ready."""
+
+
+class Service:
+    """Everything that one `serve` runs."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self.options = options
+        self._log = structlog.get_logger("topicwright")
+        self._servers: list[KafkaServer] = []
+        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
+
+    async def start(self) -> None:
+        """Open the log, start deciding, then listen. Raises LogError, PolicyLoadError, OSError."""
+        options, settings = self.options, self.options.settings
+        self.metrics = Metrics()
+        self._policies = self._load_policies()
+        self.log = RocksDbLog.open(
+            options.data,
+            cluster_id=settings.cluster_id,
+            event_version=EVENT_VERSION,
+            new_cluster_id=_new_cluster_id,
+            cache_bytes=settings.store_cache_bytes // 2,
+        )
+        if self.log.cut is not None:
+            self._log.warning("torn tail cut off: nobody was answered for it", offset=self.log.cut)
+        self.fleet = SimulatedFleet(options.simulated_brokers)
+        self.controller = Controller(
+            self.log,
+            self.fleet,
+            boot_id=os.urandom(5).hex(),
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            flush=self._flush,
+            reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
+            policies=PolicyRunner(self._policies, probe=self._probe()) if self._policies else None,
+            partitions_cached=settings.store_cache_bytes // 2 // PARTITION_BYTES,
+        )
+        await self._listen()
+        await self.controller.start(settings.decision_settings(), RELEASE)
+        await self.controller.decided()
+        self._open_doors()
+        self.http = HttpServer(self.front, self.fleet, Query(self.log, lambda: self.controller.store), self.metrics)
+        self.http_port = await self.http.start(options.http.host, options.http.port)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+
+    def _load_policies(self) -> PolicyChain | None:
+        names = self.options.settings.create_topic_policy_class_name
+        return load_policies(names, self.options.settings.as_mapping()) if names else None
+
+    def _probe(self) -> PolicyProbe:
+        def failed(policy: str, topic: str, error: BaseException) -> None:
+            self._log.error("policy failed", policy=policy, topic=topic, exc_info=error)
+
+        return PolicyProbe(
+            clock=time.perf_counter,
+            on_judged=self.metrics.policy_judged,
+            on_exception=failed,
+        )
+
+    async def _flush(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
+
+    async def _listen(self) -> None:
+        options, settings = self.options, self.options.settings
+        main = await self._start_server(options.kafka.port)
+        advertised = settings.advertised_endpoint or Endpoint("PLAINTEXT", _reachable(options.kafka.host), main.port)
+        self.kafka_port = main.port
+        self.front = Front(
+            self.controller,
+            node_id=settings.node_id,
+            advertised=advertised,
+            broker_listeners=settings.simulated_broker_listeners,
+            partitions_per_response_max=settings.max_request_partition_size_limit,
+        )
+        self.fleet.default_endpoint = advertised
+        if settings.simulated_broker_listeners:
+            await self._listen_for_brokers(advertised)
+
+    def _open_doors(self) -> None:
+        """Take requests: the brokers are registered, and the settings stand in the log."""
+        main, *brokers = self._servers
+        versions_max = self.options.settings.api_versions_max
+        main.handlers = controller_listener(self.front, versions_max)
+        for server in brokers:
+            server.handlers = broker_listener(self.front, versions_max)
+
+    async def _listen_for_brokers(self, advertised: Endpoint) -> None:
+        for number in range(1, self.options.simulated_brokers + 1):
+            server = await self._start_server(0)
+            self.fleet.endpoints[BrokerId(number)] = Endpoint(advertised.name, advertised.host, server.port)
+
+    async def _start_server(self, port: int) -> KafkaServer:
+        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
+        server = KafkaServer(
+            self.options.kafka.host,
+            port,
+            {},
+            limits=self._limits(),
+            on_request=self._requested,
+            clock=time.perf_counter,
+        )
+        await server.start()
+        self._servers.append(server)
+        return server
+
+    def _limits(self) -> Limits:
+        settings = self.options.settings
+        return Limits(
+            request_bytes_max=settings.socket_request_max_bytes,
+            connections_max=settings.max_connections,
+            idle_ms_max=settings.connections_max_idle_ms,
+            requests_in_flight_max=settings.max_in_flight_requests_per_connection,
+        )
+
+    def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
+        api = APIS.get(api_key)
+        self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
+
+    async def ends(self, stopping: asyncio.Event) -> None:
+        """Wait until it is told to stop, or the controller failed."""
+        ends = [asyncio.ensure_future(event.wait()) for event in (stopping, self.controller.failed)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is decided, flush, close."""
+        await asyncio.gather(*(server.stop(DRAIN_S) for server in self._servers))
+        await self.http.stop()
+        await self.controller.stop()
+        self.log.close()
+        self._flusher.shutdown()
+
+
+def _new_cluster_id() -> str:
+    """A random cluster id in Kafka's form: sixteen bytes in base64url."""
+    return base64.urlsafe_b64encode(new_topic_ids(1)[0]).rstrip(b"=").decode()
+
+
+def _reachable(host: str) -> str:
+    """The address by which clients on this machine reach a listener bound to every address."""
+    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
+
+
+async def serve(options: ServeOptions) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises what the controller failed of, once all is closed."""
+    service = Service(options)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await service.start()
+    kafka, http = Address(options.kafka.host, service.kafka_port), Address(options.http.host, service.http_port)
+    print(f"ready kafka={kafka} http={http}", flush=True)
+    if options.hints:
+        _say_what_next(kafka, http)
+    told = loop.create_task(stopping.wait())
+    failed = loop.create_task(service.controller.failed.wait())
+    await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+    code = FAILED if failed.done() else 0
+    told.cancel()
+    failed.cancel()
+    await service.stop()
+    return code
+
+
+def _say_what_next(kafka: Address, http: Address) -> None:
+    where = "" if http.port == DEFAULT_HTTP_PORT else f" --http {http}"
+    print(
+        f"""
+Topicwright answers Kafka clients on {kafka} and HTTP on {http}. In another terminal:
+
+  curl -s -X POST http://{http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'    create a topic
+  .venv/bin/topicwright topics pay.orders{where}        what is
+  .venv/bin/topicwright explain pay.orders{where}       why it is so
+  .venv/bin/topicwright demo                     a story in a minute, with a real Kafka client
+
+Any Kafka client will do: bootstrap.servers={kafka}. Ctrl-C stops; the log stays in the data folder.
+""",
+        flush=True,
+    )

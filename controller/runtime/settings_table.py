@@ -1,0 +1,197 @@
+"""The settings of `topicwright serve`, as a table. Keys are Kafka's own where Kafka has one.
+
+The broker-level settings that give topics their defaults (`log.retention.hours`, …) are settings too; they stand in
+`controller.machine.topic_configs_table` beside the topic configs that they serve.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.machine.config_values import Allowed, AtLeast, Between, ConfigType, OneOf, allowed_text
+
+_BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+MEBIBYTE = 1 << 20
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting. `default` is its text, None when it has no value until it is given.
+
+    `form` says what is allowed where the type and limits do not. `decides` marks a setting that decisions depend on:
+    it is recorded in the log.
+    """
+
+    key: str
+    kind: ConfigType
+    default: str | None
+    documentation: str
+    allowed: Allowed = None
+    form: str = ""
+    decides: bool = False
+
+    @property
+    def field(self) -> str:
+        """The attribute of ServeSettings that holds the value."""
+        return self.key.replace(".", "_")
+
+    @property
+    def allowed_text(self) -> str:
+        """What is allowed, in words."""
+        return self.form or allowed_text(self.kind, self.allowed)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("node.id", _INT, "0", "The id under which the controller shows itself as a node.", AtLeast(0)),
+    Setting(
+        "cluster.id",
+        _STRING,
+        None,
+        "The id of the cluster. Without one, the first start makes an id and keeps it in the data folder; with one, a "
+        "data folder of another cluster is refused.",
+        form="1 to 100 letters, digits, - and _",
+    ),
+    Setting(
+        "num.partitions",
+        _INT,
+        "1",
+        "Partitions of a topic whose creator leaves the count to the cluster, and of one created automatically.",
+        AtLeast(1),
+        decides=True,
+    ),
+    Setting(
+        "default.replication.factor",
+        _INT,
+        "1",
+        "Replication factor of a topic whose creator leaves it to the cluster, and of one created automatically.",
+        Between(1, 32767),
+        decides=True,
+    ),
+    Setting(
+        "auto.create.topics.enable",
+        _BOOLEAN,
+        "true",
+        "Whether asking for the metadata of a missing topic may create it; the client must allow it too (KIP-361).",
+        decides=True,
+    ),
+    Setting("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted.", decides=True),
+    Setting(
+        "create.topic.policy.class.name",
+        _STRING,
+        "",
+        "Python classes that judge each topic before it is created, asked in this order (KIP-108). They are found on "
+        "PYTHONPATH and in the working folder, and are given all settings.",
+        form="a comma-separated list of module.Class",
+        decides=True,
+    ),
+    Setting(
+        "enable.under.replicated.topic.creation",
+        _BOOLEAN,
+        "false",
+        "Whether a topic can be created while fewer brokers live than its replication factor, if as many live as "
+        "min.insync.replicas asks for; the missing replicas are filled as brokers join (KIP-409).",
+        decides=True,
+    ),
+    Setting(
+        "topic.rules.file",
+        _STRING,
+        None,
+        "The file of rules for the policy controller.policy.rules.TopicRules.",
+        form="the path of a file",
+    ),
+    Setting(
+        "topic.rules.mode",
+        _STRING,
+        "enforce",
+        "Whether that policy refuses what breaks a rule, or only records it.",
+        OneOf(("enforce", "observe")),
+    ),
+    Setting(
+        "super.users",
+        _STRING,
+        "",
+        "Principals that may do everything, whatever an authorizer says.",
+        form="TYPE:NAME, several separated by semicolons",
+    ),
+    Setting(
+        "advertised.listeners",
+        _STRING,
+        None,
+        "The address under which clients are told to come back. Without one, it is the address that is listened on.",
+        form="PLAINTEXT://HOST:PORT",
+    ),
+    Setting(
+        "broker.session.timeout.ms",
+        _INT,
+        "9000",
+        "How long a broker may be silent before it is fenced.",
+        AtLeast(1),
+    ),
+    Setting(
+        "simulated.broker.listeners",
+        _BOOLEAN,
+        "false",
+        "Whether each simulated broker listens on a port of its own, answers what a broker knows, and sends admin "
+        "requests to the controller (KIP-4).",
+    ),
+    Setting(
+        "api.versions.max",
+        _STRING,
+        "",
+        "The newest versions offered of some APIs: for tests, and for clients that must see an older broker.",
+        form="API:VERSION, several separated by commas, such as Metadata:3,CreateTopics:1",
+    ),
+    Setting(
+        "socket.request.max.bytes",
+        _INT,
+        str(100 * MEBIBYTE),
+        "Largest request; a larger one closes its connection.",
+        AtLeast(1),
+    ),
+    Setting(
+        "max.connections",
+        _INT,
+        str((1 << 31) - 1),
+        "How many clients may be connected to one listener.",
+        AtLeast(0),
+    ),
+    Setting(
+        "connections.max.idle.ms",
+        _LONG,
+        "600000",
+        "A connection without a request for this long is closed.",
+        AtLeast(1),
+    ),
+    Setting(
+        "max.in.flight.requests.per.connection",
+        _INT,
+        "1000",
+        "How many requests of one connection are worked on together; further ones are read when these are answered.",
+        AtLeast(1),
+    ),
+    Setting(
+        "max.request.partition.size.limit",
+        _INT,
+        "2000",
+        "Most partitions in one answer of DescribeTopicPartitions (KIP-966).",
+        AtLeast(1),
+    ),
+    Setting(
+        "store.cache.bytes",
+        _LONG,
+        str(128 * MEBIBYTE),
+        "Memory for state read from the log: half for RocksDB's blocks, half for decoded topics.",
+        AtLeast(MEBIBYTE),
+    ),
+    Setting(
+        "log.level",
+        _STRING,
+        "info",
+        "From which level on something is logged; info has one line a decision.",
+        OneOf(("debug", "info", "warning", "error")),
+    ),
+)
+
+BY_KEY: dict[str, Setting] = {setting.key: setting for setting in SETTINGS}
+
+POLICY_PREFIXES = ("policy.", "topic.rules.")
+"""Keys that begin so are given to policies as they are, whatever they say."""

@@ -1,0 +1,169 @@
+"""Why is it so? The chain of events behind a topic or a request, in words, each with its time and its cause.
+
+A topic's chain holds every event of its name, through all its lives, with the asks that were refused. A request's chain
+holds its own events, and beside them what happened to its topics until each was answered. Where an event follows from a
+change of brokers, the step names that change.
+
+What it does not do: it judges nothing and adds nothing that is not in the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from typing import Literal
+
+import msgspec
+
+from events.catalog import (
+    BrokerFenced,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    Recorded,
+    TopicDeleted,
+    TopicReady,
+)
+from projections.moments import iso
+from projections.names import error_name
+from projections.query import NotThere, Query
+from projections.requests import RequestRow, RequestTopicRow
+from projections.topics import TopicPast, fold_topic, status
+from projections.wording import in_words, many
+
+STEPS_FIRST, STEPS_LAST = 100, 400
+"""Of a longer chain only this many steps at its beginning and at its end are told."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One event of a chain. `after_ms` counts from the chain's first event; `because` names the change of brokers that
+    it follows from, "" where there is none; `command` and `request_id` are its cause."""
+
+    offset: int
+    at_ms: int
+    after_ms: int
+    event: str
+    text: str
+    command: str
+    request_id: str
+    because: str = ""
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The chain behind a topic or a request. `omitted` steps are left out after the first STEPS_FIRST of a long one."""
+
+    subject: str
+    kind: Literal["topic", "request"]
+    summary: str
+    steps: tuple[Step, ...]
+    omitted: int = 0
+
+
+def explain(query: Query, subject: str) -> Explanation:
+    """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id.
+
+    Raises NotThere.
+    """
+    end = query.end()
+    if next(query.topic_events(subject, 0, end), None) is not None:
+        return _explain_topic(query, subject, end)
+    try:
+        request = query.request(subject)
+    except NotThere:
+        raise NotThere(f"no topic and no request {subject!r} is in the log") from None
+    return _explain_request(query, request)
+
+
+def _explain_topic(query: Query, name: str, end: int) -> Explanation:
+    past = TopicPast()
+    chain = _Chain(query.broker_events(end))
+    for record in query.topic_events(name, 0, end):
+        past = fold_topic(past, record)
+        chain.add(record)
+    return chain.explanation(name, "topic", _topic_summary(query, name, past, end))
+
+
+def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
+    row = past.row
+    if row is not None:
+        by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
+        now = status(row, query.live_at(end))
+        return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+    if past.deletion is not None:
+        return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
+    return f"topic {name}: never created, only asked for"
+
+
+def _explain_request(query: Query, request: RequestRow) -> Explanation:
+    end = query.end()
+    chain = _Chain(query.broker_events(end))
+    topics = [_while_asked(query, request, topic, end) for topic in request.topics]
+    for record in merge(*topics, key=lambda record: record.offset):
+        chain.add(record)
+    fared = ", ".join(
+        f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
+    )
+    more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
+    who = request.principal + (f" ({request.client_id})" if request.client_id else "")
+    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.asked_at_ms)}: {fared}{more}"
+    return chain.explanation(request.request_id, "request", summary)
+
+
+def _while_asked(query: Query, request: RequestRow, topic: RequestTopicRow, end: int) -> Iterator[Recorded]:
+    """What happened to a topic from the first event of a request to its last, or until the topic was complete where the
+    request did not live to see that; without what others asked for."""
+    unfinished = topic.status in ("waiting", "timed-out")
+    last = end if unfinished else topic.offset + 1
+    for record in query.topic_events(topic.topic, request.asked_offset, last):
+        asked_by = getattr(record.event, "request_id", "")
+        if asked_by in ("", request.request_id) or isinstance(record.event, TopicDeleted):
+            yield record
+        if record.offset > topic.offset and isinstance(record.event, TopicReady | TopicDeleted):
+            return
+
+
+_BROKER_CHANGES = (BrokerFenced, BrokerUnfenced, BrokerUnregistered)
+_FOLLOW_BROKERS = frozenset(("ReviewTopics", "AlterPartition"))
+"""The commands that come of a change of brokers."""
+
+
+class _Chain:
+    """Collects the steps of an explanation, and no more of them than are told."""
+
+    def __init__(self, broker_events: Iterable[Recorded]) -> None:
+        self._brokers = [record for record in broker_events if isinstance(record.event, _BROKER_CHANGES)]
+        self._offsets = [record.offset for record in self._brokers]
+        self._first: list[Step] = []
+        self._last: deque[Step] = deque(maxlen=STEPS_LAST)
+        self._count = 0
+        self._started_ms = 0
+
+    def add(self, record: Recorded) -> None:
+        if self._count == 0:
+            self._started_ms = record.at_ms
+        step = Step(
+            record.offset,
+            record.at_ms,
+            record.at_ms - self._started_ms,
+            type(record.event).__name__,
+            in_words(record.event),
+            record.cause.command,
+            record.cause.request_id,
+            self._because(record),
+        )
+        (self._first if self._count < STEPS_FIRST else self._last).append(step)
+        self._count += 1
+
+    def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> Explanation:
+        told = (*self._first, *self._last)
+        return Explanation(subject, kind, summary, told, self._count - len(told))
+
+    def _because(self, record: Recorded) -> str:
+        if record.cause.command not in _FOLLOW_BROKERS:
+            return ""
+        before = bisect_left(self._offsets, record.offset)
+        if before == 0:
+            return ""
+        change = self._brokers[before - 1]
+        return f"{in_words(change.event)} at offset {change.offset}"

@@ -1,0 +1,25 @@
+"""How things are called where people read them: Kafka's names of error codes, topic ids as text."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+
+from controller.machine.errors import ErrorCode
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code with its number, as `TOPIC_ALREADY_EXISTS (36)`."""
+    return f"{error_word(code)} ({code})" if code else "NONE"
+
+
+def error_word(code: int) -> str:
+    """Kafka's name of an error code alone; `ERROR_n` for one that this release does not know."""
+    return ErrorCode(code).name if code in _KNOWN else f"ERROR_{code}"
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka's tools write it: base64url without padding (KIP-516)."""
+    return urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+_KNOWN = frozenset(int(code) for code in ErrorCode)

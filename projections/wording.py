@@ -1,0 +1,212 @@
+"""Events in words, for people who ask why a topic is as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from events.catalog import (
+    Assignment,
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ChangeRejected,
+    ConfigOp,
+    ConfigsWanted,
+    CreateAnswered,
+    CreateRejected,
+    CreateRequested,
+    DeletionWanted,
+    Event,
+    IsrChanged,
+    LeaderElected,
+    MetadataPropagated,
+    Partition,
+    PartitionsAdded,
+    PartitionsWanted,
+    PlaceholderFilled,
+    SettingsChanged,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicReady,
+    Verdict,
+)
+from events.names import is_placeholder
+from projections.names import error_name
+
+_KEEPS = {True: "keeps a place", False: "keep places"}
+PARTITIONS_TOLD = 6
+"""How many partitions are told one by one."""
+
+
+def in_words(event: Event) -> str:
+    """What an event says, in one sentence."""
+    match event:
+        case CreateRequested():
+            return _requested(event)
+        case CreateRejected() as e:
+            return f"{e.topic} is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
+        case TopicCreated():
+            return _created(event)
+        case CreateAnswered() as e:
+            said = f": {e.message}" if e.message else ""
+            return f"the client is answered {error_name(e.error_code)} for {e.topic} after {e.waited_ms} ms{said}"
+        case TopicReady() as e:
+            return f"{e.topic} is complete: every partition has a leader and every live broker knows it"
+        case MetadataPropagated() as e:
+            return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
+        case LeaderElected() | IsrChanged():
+            return _leadership(event)
+        case PlaceholderFilled() as e:
+            return f"partition {e.partition}: broker {e.broker_id} takes the place that {e.placeholder} kept"
+        case PartitionsAdded() | TopicDeleted() | TopicConfigsChanged() | ChangeRejected():
+            return _changed(event)
+        case _:
+            return _cluster(event)
+
+
+def _requested(e: CreateRequested) -> str:
+    how = e.api if e.api == "HTTP" else f"{e.api} v{e.api_version}"
+    if e.api == "Metadata":
+        how += " (auto-creation)"
+    waits = f"waiting up to {e.timeout_ms} ms" if e.timeout_ms > 0 else "not waiting"
+    noted = ", named twice in the request" if e.duplicate else ""
+    who = _who(e.principal, e.client_id)
+    return f"{who} asks over {how} to create {e.topic} with {create_in_words(e)}, {waits}{noted}"
+
+
+class Wanted(Protocol):
+    """What a create asks for."""
+
+    @property
+    def num_partitions(self) -> int: ...
+    @property
+    def replication_factor(self) -> int: ...
+    @property
+    def assignments(self) -> tuple[Assignment, ...]: ...
+    @property
+    def configs(self) -> tuple[tuple[str, str | None], ...]: ...
+
+
+def create_in_words(wanted: Wanted) -> str:
+    """What a create asks for."""
+    count, factor = wanted.num_partitions, wanted.replication_factor
+    if wanted.assignments:
+        words = [f"{many(len(wanted.assignments), 'partition')} on replicas of its own choice"]
+    else:
+        partitions = "the default partitions" if count == -1 else many(count, "partition")
+        words = [partitions, "the default factor" if factor == -1 else f"factor {factor}"]
+    return ", ".join([*words, *(f"{name}={value}" for name, value in wanted.configs)])
+
+
+def _created(e: TopicCreated) -> str:
+    placed = f"placed on live {_brokers(e.live_brokers)}" if e.live_brokers else "no broker being live"
+    said = [
+        f"{e.topic} is created, {many(len(e.partitions), 'partition')} with factor {e.replication_factor}, {placed}"
+    ]
+    said.append(_replicas(e.partitions))
+    kept = sorted(
+        {replica for one in e.partitions for replica in one.replicas if is_placeholder(replica)}, reverse=True
+    )
+    if kept:
+        said.append(f"{', '.join(map(str, kept))} {_KEEPS[len(kept) == 1]} for want of live brokers (KIP-409)")
+    if e.verdict is not None:
+        said.append(_policy(e.verdict))
+    return "; ".join(said)
+
+
+def _policy(verdict: Verdict) -> str:
+    if not verdict.observed:
+        return "the policy allows it"
+    seen = "; ".join(f"{one.rule}: {one.message}" for one in verdict.observed)
+    return f"the policy allows it, and notes {seen}"
+
+
+def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
+    told = [f"{number}: {_ids(one.replicas)}" for number, one in enumerate(partitions[:PARTITIONS_TOLD], first)]
+    more = f" and {len(partitions) - PARTITIONS_TOLD} more" if len(partitions) > PARTITIONS_TOLD else ""
+    return "replicas " + ", ".join(told) + more
+
+
+def _leadership(e: LeaderElected | IsrChanged) -> str:
+    why = f" ({e.reason})" if e.reason else ""
+    if isinstance(e, IsrChanged):
+        return f"partition {e.partition}: in sync are now {_ids(e.isr)} under leader {e.leader}{why}"
+    if e.leader < 0:
+        return f"partition {e.partition} has no leader{why}"
+    return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, in sync are {_ids(e.isr)}{why}"
+
+
+def _changed(e: PartitionsAdded | TopicDeleted | TopicConfigsChanged | ChangeRejected) -> str:
+    who = _who(e.principal, e.client_id)
+    match e:
+        case PartitionsAdded():
+            last = e.first + len(e.partitions)
+            return f"{who} raises {e.topic} from {e.first} to {last} partitions; {_replicas(e.partitions, e.first)}"
+        case TopicDeleted():
+            return f"{who} deletes {e.topic}"
+        case TopicConfigsChanged():
+            configs = ", ".join(f"{name}={value}" for name, value in e.configs) or "none"
+            return f"{who} changes the configs of {e.topic}; set are now: {configs}"
+        case ChangeRejected():
+            refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
+            return f"{who} asks of {e.topic} {change_in_words(e.asked.wanted)}, {refusal}"
+
+
+def change_in_words(wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> str:
+    """What a change of a topic asks for."""
+    match wanted:
+        case PartitionsWanted():
+            by_hand = "" if wanted.assignments is None else " on replicas of its own choice"
+            return f"to have {many(wanted.count, 'partition')}{by_hand}"
+        case DeletionWanted():
+            return "to be deleted"
+        case ConfigsWanted():
+            steps = ", ".join(_step(op) for op in wanted.ops) or "nothing"
+            return f"to change configs: {steps}" if wanted.incremental else f"to have the configs {steps}"
+
+
+def _step(op: ConfigOp) -> str:
+    if op.op == 1:
+        return f"without {op.name}"
+    return f"{op.name}{_SIGNS.get(op.op, '?')}{op.value}"
+
+
+_SIGNS = {0: "=", 2: "+=", 3: "-="}
+"""SET, APPEND and SUBTRACT (KIP-339)."""
+
+
+def _cluster(event: Event) -> str:
+    match event:
+        case BrokerRegistered() as e:
+            rack = f" in {e.rack}" if e.rack else ""
+            return f"broker {e.broker_id} registers{rack}, with epoch {e.broker_epoch}"
+        case BrokerFenced() as e:
+            return f"broker {e.broker_id} is fenced ({e.reason})"
+        case BrokerUnfenced() as e:
+            return f"broker {e.broker_id} is live ({e.reason})"
+        case BrokerUnregistered() as e:
+            return f"broker {e.broker_id} is forgotten ({e.reason})"
+        case SettingsChanged() as e:
+            return f"{many(len(e.settings), 'setting')} of release {e.release} decide from here on"
+        case _:
+            raise AssertionError(f"no words for {type(event).__name__}")
+
+
+def _who(principal: str, client_id: str | None) -> str:
+    return f"{principal} ({client_id})" if client_id else principal
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, sorted(ids)))}"
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return "[" + ",".join(map(str, ids)) + "]"
+
+
+def many(count: int, thing: str) -> str:
+    """A count of things: `1 partition`, `3 partitions`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

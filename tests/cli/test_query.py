@@ -1,0 +1,338 @@
+"""`topicwright topics`, `events` and `explain` against a running service, and on the folder of a stopped one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from controller import cli_query
+from events.catalog import EVENT_VERSION
+from events.rocksdb_log import RocksDbLog
+from projections.explain import STEPS_FIRST
+from tests.http.service import POLICY, Judge, Service, owned, service
+
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class Outcome(NamedTuple):
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process, as `topicwright` would."""
+
+    def run_it(*arguments: object) -> Outcome:
+        parser = argparse.ArgumentParser(prog="topicwright")
+        cli_query.register(parser.add_subparsers(required=True))
+        try:
+            options = parser.parse_args([str(one) for one in arguments])
+            code = options.func(options)
+        except SystemExit as end:
+            code = end.code
+        return Outcome(code, *capsys.readouterr())
+
+    return run_it
+
+
+def _open(folder: Path) -> RocksDbLog:
+    return RocksDbLog.open(
+        folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID
+    )
+
+
+@asynccontextmanager
+async def _running() -> AsyncIterator[tuple[Service, str]]:
+    async with service() as one:
+        yield one, f"127.0.0.1:{one.port}"
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused."""
+
+    async def live() -> None:
+        log = _open(tmp_path / "data")
+        async with service(log=log) as one:
+            await one.create("a.t", num_partitions=1, configs={"retention.ms": "5"})
+            await one.create("v", num_partitions=1)
+            await one.create("u", num_partitions=2)
+            await one.create("u", 409)
+            await one.ask("DELETE", "/topics/v")
+        log.close()
+
+    asyncio.run(live())
+    return tmp_path / "data"
+
+
+def _columns(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_topics_are_listed_in_columns(run: Run, stopped: Path) -> None:
+    outcome = run("topics", "--data", stopped)
+    assert (outcome.code, outcome.err) == (0, "")
+    header, first, second = _columns(outcome.out)
+    assert header == ["TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY"]
+    assert first[:4] == ["a.t", "1", "3", "ready"]
+    assert second[:4] == ["u", "2", "3", "ready"]
+    assert second[5] == "User:ANONYMOUS"
+    starts = {line.index("ready") for line in outcome.out.splitlines()[1:]}
+    assert starts == {outcome.out.index("STATUS")}, "in one column with its heading"
+
+
+def test_one_topic_is_shown_in_full(run: Run, stopped: Path) -> None:
+    outcome = run("topics", "a.t", "--data", stopped)
+    assert outcome.code == 0
+    assert outcome.out.startswith("a.t: ready, as of offset ")
+    for words in (
+        "partitions  1, factor 3",
+        "by User:ANONYMOUS (python-httpx",
+        "over HTTP, in request boot-",
+        "later\n",
+    ):
+        assert words in outcome.out
+    assert "configs     retention.ms=5" in outcome.out
+    assert _columns(outcome.out)[-2:] == [
+        ["PARTITION", "LEADER", "REPLICAS", "IN", "SYNC", "OFFLINE"],
+        ["0", *_replicas(outcome.out), "-"],
+    ]
+
+
+def _replicas(text: str) -> list[str]:
+    last = text.splitlines()[-1].split()
+    assert last[1] == last[2].partition(",")[0] == last[3].partition(",")[0], "led by its first replica"
+    return last[1:4]
+
+
+def test_the_past_is_shown_by_offset_and_by_time(run: Run, stopped: Path) -> None:
+    events = [json.loads(line) for line in run("events", "--data", stopped, "--json").out.splitlines()]
+    born = next(event for event in events if event["type"] == "TopicCreated" and event["fields"]["topic"] == "v")
+    for at in (born["offset"], born["at"], f"{born['at_ms']}ms"):
+        outcome = run("topics", "v", "--at", at, "--data", stopped)
+        assert outcome.code == 0, outcome.err
+        assert outcome.out.startswith("v: ")
+    gone = run("topics", "v", "--data", stopped)
+    assert gone.code == 1
+    assert "it was deleted at offset" in gone.err
+    assert gone.out == ""
+    listed = json.loads(run("topics", "--at", born["offset"], "--data", stopped, "--json").out)
+    assert [topic["name"] for topic in listed["topics"]] == ["a.t", "v"]
+    before = run("topics", "--at", "2001-01-01", "--data", stopped)
+    assert (before.code, before.out) == (0, "There are no topics before the first event.\n")
+    beyond = run("topics", "--at", 9999, "--data", stopped)
+    assert (beyond.code, beyond.out) == (2, "")
+    assert "at: offset 9999 is not reached yet: the newest event is at offset" in beyond.err
+
+
+def test_events_are_shown_one_a_line_and_chosen_by_topic_request_and_offset(run: Run, stopped: Path) -> None:
+    lines = run("events", "--data", stopped).out.splitlines()
+    assert [int(line.split()[0]) for line in lines] == list(range(len(lines)))
+    assert "BrokerRegistered     broker 1 registers in rack-a, with epoch 1" in lines[1]
+    assert all(" u " in line for line in run("events", "--topic", "u", "--data", stopped).out.splitlines())
+    assert run("events", "--from", 3, "--data", stopped).out.splitlines() == lines[3:]
+    request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
+    kinds = [line.split()[2] for line in run("events", "--request", request, "--data", stopped).out.splitlines()]
+    assert kinds == ["CreateRequested", "TopicCreated", "CreateAnswered"]
+
+
+def test_pages_are_put_together(run: Run, stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = [("topics",), ("topics", "--at", 20), ("events",)]
+    whole = [run(*one, "--data", stopped) for one in commands]
+    monkeypatch.setattr(cli_query, "PAGE", 1)
+    assert [run(*one, "--data", stopped) for one in commands] == whole
+
+
+def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
+    outcome = run("explain", "u", "--data", stopped)
+    assert outcome.code == 0
+    first, blank, header, *steps = outcome.out.splitlines()
+    assert first.startswith("topic u: ready, 2 partitions, created 20")
+    assert (blank, header.split()) == ("", ["OFFSET", "TIME", "AFTER", "WHAT"])
+    assert "asks over HTTP to create u with 2 partitions, the default factor" in steps[0]
+    assert "is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
+    request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
+    assert run("explain", request, "--data", stopped).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")
+    assert json.loads(run("explain", request, "--data", stopped, "--json").out)["kind"] == "request"
+    unknown = run("explain", "nonesuch", "--data", stopped)
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err == "topicwright: no topic and no request 'nonesuch' is in the log (RESOURCE_NOT_FOUND)\n"
+
+
+def test_what_is_left_out_of_a_long_chain_is_said_and_a_cause_is_told_once(run: Run, stopped: Path) -> None:
+    from controller.cli_tables import explanation
+    from controller.http.shapes import CauseShape, ExplanationShape, StepShape
+
+    steps = tuple(
+        StepShape(
+            offset=number,
+            at="2026-07-17T10:00:00.000Z",
+            at_ms=0,
+            after_ms=number * 60_000,
+            event="IsrChanged",
+            text=f"step {number}",
+            because="broker 3 is fenced" if number < 2 else "",
+            cause=CauseShape("ReviewTopics", "r"),
+        )
+        for number in range(STEPS_FIRST + 2)
+    )
+    told = ExplanationShape(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
+    lines = [line.strip() for line in explanation(told)]
+    assert [line for line in lines if line.startswith("…")] == [
+        "… 7 steps are left out; `topicwright events` shows all …"
+    ]
+    gap = lines.index("… 7 steps are left out; `topicwright events` shows all …")
+    assert lines[gap - 1].endswith(f"step {STEPS_FIRST - 1}")
+    assert lines[gap + 1].endswith(f"step {STEPS_FIRST}")
+    assert sum(line.startswith("because") for line in lines) == 1
+    assert any("1.0 min  step 1" in line for line in lines)
+
+
+def test_a_dry_run_shows_what_a_create_would_get_and_says_when_it_would_be_refused(run: Run, stopped: Path) -> None:
+    outcome = run("topics", "new", "--dry-run", "--partitions", 2, "--config", "retention.ms=9", "--data", stopped)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("new would be created: 2 partitions, factor 3\n  retention.ms=9\n\nPARTITION  LEADER")
+    assert len(outcome.out.splitlines()) == 6
+    again = json.loads(run("topics", "new", "--dry-run", "--partitions", 2, "--data", stopped, "--json").out)
+    assert [part["partition"] for part in again["partitions"]] == [0, 1]
+    refused = run("topics", "u", "--dry-run", "--replication-factor", 2, "--data", stopped)
+    assert refused.code == 1
+    assert refused.out.startswith("u would be refused: Topic 'u' already exists.")
+    assert refused.out.endswith("(TOPIC_ALREADY_EXISTS, by validation:exists)\n")
+    odd = run("topics", "new", "--dry-run", "--partitions", -7, "--data", stopped)
+    assert odd.code == 1
+    assert "num_partitions" in odd.out
+
+
+async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> None:
+    log = _open(tmp_path / "data")
+    commands: list[tuple[object, ...]] = [
+        ("topics",),
+        ("topics", "--json"),
+        ("topics", "--at", 9),
+        ("topics", "a.t"),
+        ("topics", "a.t", "--at", 10, "--json"),
+        ("topics", "none"),
+        ("topics", "x", "--dry-run", "--partitions", 3),
+        ("topics", "x", "--dry-run", "--partitions", 0),
+        ("topics", "--at", 9999),
+        ("events",),
+        ("events", "--topic", "a.t", "--json"),
+        ("explain", "a.t"),
+        ("explain", "none"),
+    ]
+    async with service(log=log) as one:
+        await one.create("a.t", num_partitions=2)
+        await one.ask("DELETE", "/topics/a.t")
+        await one.create("a.t", num_partitions=2)
+        address = f"127.0.0.1:{one.port}"
+        online = [await asyncio.to_thread(run, *command, "--http", address) for command in commands]
+        locked = await asyncio.to_thread(run, "topics", "--data", tmp_path / "data")
+    log.close()
+    assert locked.code == 2
+    assert "one process writes a log" in locked.err
+    assert "--http HOST:PORT" in locked.err
+    assert [one.code for one in online] == [0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 0, 1]
+    for command, seen in zip(commands, online, strict=True):
+        assert run(*command, "--data", tmp_path / "data") == seen, command
+
+
+async def test_events_are_followed_until_the_service_stops(run: Run) -> None:
+    async with _running() as (one, address):
+        following = asyncio.create_task(
+            asyncio.to_thread(run, "events", "--follow", "--topic", "t", "--json", "--http", address)
+        )
+        await one.until(lambda: len(one.http._parts.followers) == 1)
+        await one.create("t", num_partitions=1)
+        end = one.log.durable_offset
+        await one.create("u", num_partitions=1)
+        await asyncio.sleep(0.2)
+        await one.http.stop()
+        outcome = await following
+    assert outcome.code == 2
+    assert outcome.err == f"topicwright: the service at {address} has stopped\n"
+    offsets = [json.loads(line)["offset"] for line in outcome.out.splitlines()]
+    assert offsets == list(range(end - 5, end))
+
+
+async def test_a_policy_that_refuses_is_named_by_a_dry_run_and_one_that_cannot_be_asked_is_too(
+    run: Run, tmp_path: Path
+) -> None:
+    log = _open(tmp_path / "data")
+    async with service(log=log, settings=POLICY, judge=Judge(owned)) as one:
+        refused = await asyncio.to_thread(run, "topics", "t", "--dry-run", "--http", f"127.0.0.1:{one.port}")
+    log.close()
+    assert refused.code == 1
+    assert refused.out == "t would be refused: t has no owner (POLICY_VIOLATION, by policy:tests.Owned/owner)\n"
+    unasked = run("topics", "t", "--dry-run", "--data", tmp_path / "data")
+    assert unasked.code == 0
+    assert "no policy was asked: a stopped service has none running" in unasked.out
+
+
+# arguments | what standard error says
+MISUSE = """
+topics --dry-run                        | --dry-run needs the NAME of the topic
+topics t --partitions 3                 | --partitions, --replication-factor and --config go with --dry-run
+topics t --dry-run --at 3               | --dry-run shows what would be created now: it goes without --at
+topics t --dry-run --config retention   | argument --config: 'retention' is not KEY=VALUE
+topics t --dry-run --partitions many    | argument --partitions: invalid int value: 'many'
+topics --at yesterday                   | argument --at: 'yesterday' is no moment: say an offset (1234), an ISO-8601
+topics --http here                      | argument --http: 'here' is not HOST:PORT with a port from 1 to 65535
+topics --http h:0                       | argument --http: 'h:0' is not HOST:PORT with a port from 1 to 65535
+topics --http h:1 --data x              | argument --data: not allowed with argument --http
+topics --data nowhere                   | nowhere holds no log: name the folder that `topicwright serve --data` was given
+events --from -1                        | argument --from: '-1' is not an offset: a whole number, 0 or more
+events --from x                         | argument --from: 'x' is not an offset: a whole number, 0 or more
+explain                                 | the following arguments are required: TOPIC|REQUEST
+"""
+
+
+@pytest.mark.parametrize("line", MISUSE.strip().splitlines())
+def test_misuse_is_told_with_what_is_allowed(
+    line: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, message = (column.strip() for column in line.split("|", 1))
+    outcome = run(*arguments.split())
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+    assert not list(tmp_path.iterdir()), "nothing is made of it"
+
+
+def test_following_needs_a_running_service(run: Run, stopped: Path) -> None:
+    outcome = run("events", "--follow", "--data", stopped)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--follow needs a running service" in outcome.err
+
+
+async def test_nobody_there_and_somebody_else_there_are_told_apart(run: Run) -> None:
+    async def not_ours(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(not_ours, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    other = await asyncio.to_thread(run, "topics", "--http", address)
+    server.close()
+    await server.wait_closed()
+    nobody = await asyncio.to_thread(run, "topics", "--http", address)
+    assert other.code == nobody.code == 2
+    assert f"what answers at {address} is not Topicwright's HTTP" in other.err
+    assert f"no answer from a service at {address} (Connection refused)" in nobody.err
+    assert "--data DIR" in nobody.err
