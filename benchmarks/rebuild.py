@@ -1,0 +1,60 @@
+"""Rebuilding state from the log in plain Python on one core: read, decode, apply."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.creates import in_requests
+from benchmarks.figures import Figure, show
+from benchmarks.servers import topicwright
+from controller.machine.apply import apply
+from controller.machine.state import DictTopics, State
+from events.catalog import EVENT_VERSION
+from events.codec import decode_event
+from events.rocksdb_log import RocksDbLog
+
+REQUESTS = 340
+TOPICS = 300
+
+
+def rebuild(data: Path) -> tuple[int, int, float]:
+    """Events, topics and seconds of folding a whole log."""
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    topics = DictTopics()
+    state = State(topics)
+    gc.disable()
+    started = time.perf_counter()
+    events = 0
+    for offset, value in log.read():
+        apply(state, decode_event(offset, value))
+        events += 1
+    elapsed = time.perf_counter() - started
+    gc.enable()
+    log.close()
+    return events, len(topics.by_key), elapsed
+
+
+def run() -> list[Figure]:
+    """Fill a log through the front door, then fold it."""
+    with TemporaryDirectory(prefix="topicwright-bench-") as folder:
+        data = Path(folder) / "data"
+        with topicwright(data) as running:
+            in_requests(running.kafka, REQUESTS, TOPICS, False)
+        events, topics, elapsed = rebuild(data)
+    note = f"{events:,} events, {topics:,} topics"
+    return [Figure("rebuild: read, decode, apply on one core", "events/s", events / elapsed, None, "300,000", note)]
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    show(run(), parser.parse_args().json)
+
+
+if __name__ == "__main__":
+    main()

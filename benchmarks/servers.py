@@ -1,0 +1,50 @@
+"""Starts what is measured: Topicwright as a process, and a real Kafka from the jars that `make tools` fetched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.support.processes import Process
+from tests.support.reference_kafka import reference_kafka
+
+TOPICWRIGHT = Path(sys.executable).parent / "topicwright"
+
+
+class Running:
+    """A Topicwright that serves."""
+
+    def __init__(self, process: Process, kafka: str, http: str) -> None:
+        self.process = process
+        self.kafka = kafka
+        self.http = http
+
+    def resident_mib(self) -> float:
+        """Resident memory of the process in MiB."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise AssertionError("no VmRSS in /proc")
+
+
+@contextmanager
+def topicwright(data: Path, *settings: str) -> Iterator[Running]:
+    """Serve on free ports with the log in `data`."""
+    argv: list[str | Path] = [
+        TOPICWRIGHT, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data,
+    ]  # fmt: skip
+    for setting in ("log.level=warning", *settings):
+        argv += ["--set", setting]
+    with Process(argv, cwd=data.parent) as process:
+        found = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)", within_s=120)
+        yield Running(process, found[1], found[2])
+
+
+@contextmanager
+def kafka() -> Iterator[str]:
+    """One combined node of a real Kafka; its address."""
+    with TemporaryDirectory(prefix="topicwright-bench-") as folder, reference_kafka(Path(folder), nodes=1) as running:
+        yield running.bootstrap
