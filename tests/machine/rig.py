@@ -76,12 +76,6 @@ class Rig:
         )
         return self.put(command)
 
-    def join(self, *broker_ids: int, rack: str | None = None) -> None:
-        """Brokers register and become live."""
-        for broker_id in broker_ids:
-            self.register(broker_id, rack)
-            self.unfence(broker_id)
-
     def review(self, *names: str) -> Decision:
         """Look at these topics, or all."""
         topics = names or tuple(topic.name for topic in topics_of(self.state))
