@@ -1,0 +1,37 @@
+"""Compiled Java programs, one folder of classes for each client version."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from tests.support import tools
+
+JAVA = tools.ROOT / "tests/clients/java"
+
+
+@pytest.fixture(scope="session")
+def java_client(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The classpath of the client programs, compiled against a version of Kafka's client."""
+
+    @cache
+    def compiled(version: str) -> str:
+        classes = tmp_path_factory.mktemp(f"java-{version}")
+        return tools.compile_java(JAVA / "client", tools.client_classpath(version), classes)
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def java_tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The classpath of the program that runs Kafka's command line tools."""
+    return tools.compile_java(JAVA / "tools", tools.server_classpath(), tmp_path_factory.mktemp("java-tools"))
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test has."""
+    return f"client-{uuid.uuid4().hex[:12]}"

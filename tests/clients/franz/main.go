@@ -1,0 +1,94 @@
+// What every client's scenario does, with franz-go's kadm. Usage: scenario BOOTSTRAP TOPIC; prints one line of JSON.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+type seen struct {
+	Listed      bool   `json:"listed"`
+	Partitions  int    `json:"partitions"`
+	Factor      int    `json:"factor"`
+	RetentionMs string `json:"retention_ms"`
+	Again       int16  `json:"again"`
+	Bad         int16  `json:"bad"`
+	BadMessage  string `json:"bad_message"`
+	Grown       int    `json:"grown"`
+	Gone        bool   `json:"gone"`
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return value
+}
+
+func code(err error) int16 {
+	var of *kerr.Error
+	if errors.As(err, &of) {
+		return of.Code
+	}
+	if err != nil {
+		return -1
+	}
+	return 0
+}
+
+// A real cluster's brokers may learn of a change a little after its answer.
+func eventually(seen func() bool) bool {
+	for range 200 {
+		if seen() {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
+}
+
+func main() {
+	bootstrap, topic := os.Args[1], os.Args[2]
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client := must(kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.MetadataMinAge(10*time.Millisecond)))
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	retention, soon := "7200000", "soon"
+	configs := map[string]*string{"retention.ms": &retention}
+
+	created := must(admin.CreateTopic(ctx, 3, 2, configs, topic))
+	must(created, created.Err)
+	var told seen
+	told.Listed = eventually(func() bool { return must(admin.ListTopics(ctx)).Has(topic) })
+	details := must(admin.ListTopics(ctx, topic))
+	told.Partitions = len(details[topic].Partitions)
+	told.Factor = details[topic].Partitions.NumReplicas()
+	described := must(admin.DescribeTopicConfigs(ctx, topic))
+	for _, config := range must(described.On(topic, nil)).Configs {
+		if config.Key == "retention.ms" {
+			told.RetentionMs = config.MaybeValue()
+		}
+	}
+	_, err := admin.CreateTopic(ctx, 3, 2, configs, topic)
+	told.Again = code(err)
+	bad, err := admin.CreateTopic(ctx, 3, 2, map[string]*string{"retention.ms": &soon}, topic+"-bad")
+	told.Bad, told.BadMessage = code(err), bad.ErrMessage
+	must(0, must(admin.UpdatePartitions(ctx, 5, topic)).Error())
+	eventually(func() bool {
+		told.Grown = len(must(admin.ListTopics(ctx, topic))[topic].Partitions)
+		return told.Grown == 5
+	})
+	must(0, must(admin.DeleteTopics(ctx, topic)).Error())
+	told.Gone = eventually(func() bool { return !must(admin.ListTopics(ctx)).Has(topic) })
+	fmt.Println(string(must(json.Marshal(told))))
+}

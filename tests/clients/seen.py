@@ -1,0 +1,51 @@
+"""What each real client does and must see: the same scenario, whatever the client and whatever the server.
+
+Create a topic of three partitions with factor 2 and retention.ms=7200000; list; describe; describe its configs; create
+it again; create another with retention.ms=soon; grow it to five partitions; delete it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+PARTITIONS, FACTOR, GROWN = 3, 2, 5
+RETENTION_MS = "7200000"
+TOPIC_ALREADY_EXISTS, INVALID_CONFIG = 36, 40
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the client was told; `again` and `bad` are the error codes of the two refused creates."""
+
+    listed: bool
+    partitions: int
+    factor: int
+    retention_ms: str
+    again: int
+    bad: int
+    bad_message: str | None
+    grown: int
+    gone: bool
+
+
+def check(seen: Seen, *, message: bool = True) -> None:
+    """All of it as it must be; `message` says whether the client shows the server's own words."""
+    assert seen == Seen(
+        listed=True,
+        partitions=PARTITIONS,
+        factor=FACTOR,
+        retention_ms=RETENTION_MS,
+        again=TOPIC_ALREADY_EXISTS,
+        bad=INVALID_CONFIG,
+        bad_message=seen.bad_message,
+        grown=GROWN,
+        gone=True,
+    )
+    if message:
+        words = "Invalid value soon for configuration retention.ms: Not a number of type LONG"
+        assert seen.bad_message is not None
+        assert words in seen.bad_message
+
+
+def told(stdout: str) -> Seen:
+    """What a client program in another language printed."""
+    return msgspec.json.decode(stdout.strip().rpartition("\n")[2], type=Seen)

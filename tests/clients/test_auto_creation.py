@@ -1,0 +1,120 @@
+"""KIP-361 with real consumers: a missing topic is created only where both the cluster and the consumer allow it.
+
+The truth table for every version of Metadata is in the differential table; here are the consumers themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support import tools
+from tests.support.topicwright import Topicwright, topicwright
+from tests.support.wire import Wire
+
+JAVA_VERSIONS = [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER]
+POLL_S = 2
+POLL_S_MAX = 20
+"""How long a consumer polls where poll must throw, and thereby end it."""
+
+
+def exists(address: str, topic: str) -> bool:
+    """Whether the topic is there, asked in a way that does not create it."""
+    with Wire(address) as wire:
+        body = wire.call("Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False)
+    code: int = body["topics"][0]["error_code"]
+    return code == 0
+
+
+def poll(classpath: str, address: str, topic: str, allow: bool, seconds: int = POLL_S) -> str:
+    """What a Java consumer says after polling a while: `polled`, or what poll threw."""
+    words = ["Poll", address, topic, str(allow).lower(), str(seconds)]
+    done = tools.run_quietly(tools.java_command(classpath, *words))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("allow", [True, False], ids=["allows", "forbids"])
+@pytest.mark.parametrize("version", JAVA_VERSIONS)
+def test_java_consumer(
+    version: str, allow: bool, bootstrap: str, topic: str, java_client: Callable[[str], str]
+) -> None:
+    poll(java_client(version), bootstrap, topic, allow)
+    assert exists(bootstrap, topic) is allow
+
+
+@pytest.mark.parametrize("version", JAVA_VERSIONS)
+def test_java_consumer_where_the_cluster_forbids(
+    version: str, topicwright_without_auto: Topicwright, topic: str, java_client: Callable[[str], str]
+) -> None:
+    poll(java_client(version), topicwright_without_auto.kafka, topic, allow=True)
+    assert not exists(topicwright_without_auto.kafka, topic)
+
+
+@pytest.mark.parametrize("allow", [True, False], ids=["allows", "forbids"])
+def test_librdkafka_consumer(allow: bool, bootstrap: str, topic: str) -> None:
+    _consume(bootstrap, topic, allow)
+    assert exists(bootstrap, topic) is allow
+
+
+def test_librdkafka_consumer_where_the_cluster_forbids(topicwright_without_auto: Topicwright, topic: str) -> None:
+    _consume(topicwright_without_auto.kafka, topic, allow=True)
+    assert not exists(topicwright_without_auto.kafka, topic)
+
+
+@pytest.fixture(scope="module")
+def old_metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """A server that creates topics by itself and offers Metadata only to version 3, as brokers before 0.11 did."""
+    settings = {"auto.create.topics.enable": "true", "api.versions.max": "Metadata:3"}
+    with topicwright(tmp_path_factory.mktemp("old") / "server", settings) as server:
+        yield server
+
+
+@pytest.mark.parametrize("version", JAVA_VERSIONS)
+def test_java_consumer_that_forbids_fails_at_an_old_server(
+    version: str, old_metadata: Topicwright, topic: str, java_client: Callable[[str], str]
+) -> None:
+    """It cannot say no in Metadata v3, and says so instead of having the topic created."""
+    outcome = poll(java_client(version), old_metadata.kafka, topic, allow=False, seconds=POLL_S_MAX)
+    assert outcome.startswith("UnsupportedVersionException: "), outcome
+    assert "allowAutoTopicCreation" in outcome
+    assert not exists_by_old_metadata(old_metadata.kafka, topic)
+
+
+@pytest.mark.parametrize("version", JAVA_VERSIONS)
+def test_java_consumer_that_allows_works_at_an_old_server(
+    version: str, old_metadata: Topicwright, topic: str, java_client: Callable[[str], str]
+) -> None:
+    poll(java_client(version), old_metadata.kafka, topic, allow=True)
+    assert exists_by_old_metadata(old_metadata.kafka, topic)
+
+
+def exists_by_old_metadata(address: str, topic: str) -> bool:
+    """Whether a listing of all topics has it: asking for it by name in an old version would create it."""
+    with Wire(address) as wire:
+        return topic in {each["name"] for each in wire.call("Metadata", 3, topics=None)["topics"]}
+
+
+def _consume(address: str, topic: str, allow: bool) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "auto-creation",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "allow.auto.create.topics": allow,
+            "topic.metadata.refresh.interval.ms": 200,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        until = time.monotonic() + POLL_S
+        while time.monotonic() < until:
+            consumer.poll(0.1)
+    finally:
+        consumer.close()

@@ -1,0 +1,112 @@
+"""Clients in Java (4.3, 3.9 and 2.0), JavaScript (kafkajs) and Go (franz-go), each as a program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pytest
+
+from tests.clients.seen import check, told
+from tests.support import tools
+
+
+@pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER, tools.KAFKA_CLIENT_OLD])
+def test_java(version: str, bootstrap: str, topic: str, java_client: Callable[[str], str]) -> None:
+    done = tools.run_quietly(tools.java_command(java_client(version), "Scenario", bootstrap, topic))
+    assert done.returncode == 0, done.stderr
+    check(told(done.stdout))
+
+
+def test_kafkajs(bootstrap: str, topic: str) -> None:
+    node = tools.program("node")
+    modules = tools.cached("kafkajs/node_modules")
+    script = tools.ROOT / "tests/clients/kafkajs/scenario.js"
+    done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
+    assert done.returncode == 0, done.stderr
+    check(told(done.stdout), message=False)
+
+
+def test_franz_go(bootstrap: str, topic: str) -> None:
+    done = tools.run_quietly([tools.cached("franz/scenario"), bootstrap, topic])
+    assert done.returncode == 0, done.stderr
+    check(told(done.stdout))
+
+
+def test_kafka_topics(bootstrap: str, topic: str, java_tools: str) -> None:
+    name = ["--topic", topic]
+    created, again, refused, forbidden, listed, described, altered, fewer, configured, configs, grown, deleted, gone = (
+        _run_tools(
+            java_tools,
+            bootstrap,
+            ["topics", "--create", *name, "--partitions", "3", "--replication-factor", "2"],
+            ["topics", "--create", *name],
+            ["topics", "--create", "--topic", f"{topic}-bad", "--config", "retention.ms=soon"],
+            ["topics", "--create", "--topic", f"refused-{topic}"],
+            ["topics", "--list"],
+            ["topics", "--describe", *name],
+            ["topics", "--alter", *name, "--partitions", "5"],
+            ["topics", "--alter", *name, "--partitions", "4"],
+            [
+                "configs",
+                "--alter",
+                "--entity-type",
+                "topics",
+                "--entity-name",
+                topic,
+                "--add-config",
+                "retention.ms=7200000",
+            ],
+            ["configs", "--describe", "--entity-type", "topics", "--entity-name", topic],
+            ["topics", "--describe", *name],
+            ["topics", "--delete", *name],
+            ["topics", "--describe", *name],
+        )
+    )
+    assert (created.code, created.lines[-1]) == (0, f"Created topic {topic}.")
+    assert again.code == 1
+    assert again.lines[0].startswith(f"Error while executing topic command : Topic '{topic}' already exists.")
+    assert refused.code == 1
+    assert "Invalid value soon for configuration retention.ms" in refused.lines[0]
+    assert forbidden.code == 1
+    assert forbidden.lines[0] == f"Error while executing topic command : no topic may be called refused-{topic}"
+    assert topic in listed.lines
+    assert "PartitionCount: 3\tReplicationFactor: 2" in described.lines[0]
+    assert [_replicas(line) for line in described.lines[1:]] == [2, 2, 2]
+    assert altered.code == 0, altered
+    assert fewer.code == 1
+    assert "would not be an increase" in fewer.lines[0]
+    assert configured.lines[-1] == f"Completed updating config for topic {topic}."
+    assert any(line.strip().startswith("retention.ms=7200000") for line in configs.lines)
+    assert "PartitionCount: 5\tReplicationFactor: 2" in grown.lines[0]
+    assert "retention.ms=7200000" in grown.lines[0]
+    assert deleted.code == 0, deleted
+    assert gone.lines[0] == f"Error while executing topic command : Topic '{topic}' does not exist as expected"
+
+
+class _Ran(NamedTuple):
+    """What one command printed, without empty lines, and its exit code."""
+
+    lines: Sequence[str]
+    code: int
+
+
+def _replicas(line: str) -> int:
+    """How many replicas a line of `--describe` shows: ... Replicas: 1,2 Isr: 1,2."""
+    words = line.split()
+    return len(words[words.index("Replicas:") + 1].split(","))
+
+
+def _run_tools(classpath: str, bootstrap: str, *commands: Sequence[str]) -> list[_Ran]:
+    words = [word for command in commands for word in (*command, ";")]
+    done = tools.run_quietly(tools.java_command(classpath, "Topics", bootstrap, *words))
+    assert done.returncode == 0, done.stderr
+    ran: list[_Ran] = []
+    lines: list[str] = []
+    for line in done.stdout.splitlines():
+        if line.startswith("== "):
+            ran.append(_Ran(lines, int(line.removeprefix("== "))))
+            lines = []
+        elif line.strip():
+            lines.append(line)
+    return ran

@@ -1,0 +1,326 @@
+"""Where Topicwright answers otherwise than Kafka 4.3, and why: all of it, in one place.
+
+A difference names the rows of the table that it touches and turns Kafka's answer into the one that Topicwright must
+give, so that a difference is tested as strictly as an agreement. A difference that touches no row is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tests.reference.cases import Case, Row, in_version
+
+Rows = tuple[Row, ...]
+Change = Callable[[Rows, Case, int], Rows]
+
+OLDEST_OF_KAFKA = {"CreateTopics": 2, "DeleteTopics": 1, "DescribeConfigs": 1}
+"""The oldest versions that Kafka 4 kept; Topicwright speaks the ones before too, for clients of Kafka 0.10 to 1.x."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One wish to be different: which cases (a pattern on `API: name`) in which versions, and what changes."""
+
+    reason: str
+    cases: str
+    change: Change
+    versions: range = range(100)
+
+    def touches(self, case: Case, version: int) -> bool:
+        return version in self.versions and re.fullmatch(self.cases, case.id) is not None
+
+
+def expected(kafka: Rows, case: Case, version: int) -> Rows:
+    """What Topicwright must answer, given what Kafka did."""
+    for each in DIFFERENCES:
+        if each.touches(case, version):
+            kafka = each.change(kafka, case, version)
+    return kafka
+
+
+def agrees(got: Rows, wanted: Rows) -> bool:
+    """Whether an answer is as wanted; an error's message may go on after Kafka's words, or speak where it has none."""
+
+    def says(got: Row, wanted: Row) -> bool:
+        if wanted.code == "NONE" or got.message is None:
+            return got.message == wanted.message
+        return got.message.startswith(wanted.message or "")
+
+    def same(got: Row, wanted: Row) -> bool:
+        return (got.subject, got.code, got.facts) == (wanted.subject, wanted.code, wanted.facts) and says(got, wanted)
+
+    return len(got) == len(wanted) and all(map(same, got, wanted))
+
+
+def versions_asked(case: Case) -> tuple[int, ...]:
+    """The case's versions, and the older ones in which it can be put; a dry run cannot be asked for in v0."""
+    oldest = OLDEST_OF_KAFKA.get(case.api)
+    dry = case.body.get("validate_only") is True
+    older = range(int(dry), oldest) if oldest == case.versions[0] else ()
+    return (*older, *case.versions)
+
+
+# --- changes
+
+
+def _is_after(row: Row) -> bool:
+    return row.subject.startswith("after ")
+
+
+def _answered(change: Callable[[Row, int], Row]) -> Change:
+    """A change of each row of the answer; what is there afterwards stays."""
+    return lambda rows, case, version: tuple(row if _is_after(row) else change(row, version) for row in rows)
+
+
+def _refused(code: str, message: str | None = None) -> Change:
+    """Each topic or resource gets this error, and nothing is there afterwards that was not before."""
+
+    def change(rows: Rows, case: Case, version: int) -> Rows:
+        refused = _answered(lambda row, version: Row(row.subject, code, message))(rows, case, version)
+        return _unmade(refused, case)
+
+    return change
+
+
+def _unmade(rows: Rows, case: Case) -> Rows:
+    """Of what is there afterwards, only what was there before."""
+    before = {f"after {each['name']}" for each in case.before}
+    return tuple(
+        replace(row, code="UNKNOWN_TOPIC_OR_PARTITION", facts=())
+        if _is_after(row) and row.subject not in before
+        else row
+        for row in rows
+    )
+
+
+def _closed(rows: Rows, case: Case, version: int) -> Rows:
+    """The connection is closed, and nothing was done."""
+    return (Row("connection", "CLOSED"), *(row for row in _unmade(rows, case) if _is_after(row)))
+
+
+def _becomes(*told: Row) -> Change:
+    """These rows, with what a version does not tell left out."""
+    return lambda rows, case, version: tuple(in_version(row, version) for row in told)
+
+
+def _shorter_message(end: str) -> Change:
+    """Kafka's message up to these words."""
+    return _answered(lambda row, version: replace(row, message=row.message and row.message.partition(end)[0]))
+
+
+def _without_messages(rows: Rows, case: Case, version: int) -> Rows:
+    return tuple(replace(row, message=None) for row in rows)
+
+
+def _own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
+    """min.insync.replicas like any other setting that nobody set; in CreateTopics' rows only the others are told."""
+    noted = "min.insync.replicas='1' default-broker"
+
+    def plain(row: Row, version: int) -> Row:
+        if case.api == "CreateTopics":
+            return replace(row, facts=tuple(fact for fact in row.facts if fact != noted))
+        facts = (fact.replace(f" <- {noted}", "").replace("default-broker", "default") for fact in row.facts)
+        return replace(row, facts=tuple(facts))
+
+    return _answered(plain)(rows, case, version)
+
+
+def _default_or_not(rows: Rows, case: Case, version: int) -> Rows:
+    """Sources of configs as version 0 tells them: the default, or not."""
+
+    def plain(fact: str) -> str:
+        setting = fact.partition(" <- ")[0]
+        return re.sub(r" (topic|static|default-broker)\b", "", setting)
+
+    return tuple(replace(row, facts=tuple(map(plain, row.facts))) for row in rows)
+
+
+def _created(name: str = "{t}", partitions: int = 1) -> tuple[Row, Row]:
+    """The rows of a topic that was created, and is there afterwards."""
+    facts = (f"v5+ partitions={partitions}", "v5+ factor=1", "v5+ configs=33", "v7+ id=some")
+    there = (f"partitions={partitions}", f"replicas={[1] * partitions}", "all led", "configs=[]")
+    return Row(name, "NONE", None, facts), Row(f"after {name}", "NONE", None, there)
+
+
+_FACTOR = "Replication factor must be larger than 0, or -1 to use the default value."
+_PARTITIONS = "Number of partitions was set to an invalid non-positive value."
+_MISSING = "UNKNOWN_TOPIC_OR_PARTITION"
+
+def _without_racks(rows: Rows, case: Case, version: int) -> Rows:
+    def plain(fact: str) -> str:
+        return re.sub(r"(\d):[\w-]+", r"\1:None", fact) if fact.startswith("brokers ") else fact
+
+    return tuple(replace(row, facts=tuple(map(plain, row.facts))) for row in rows)
+
+
+# --- the list; later entries see what earlier ones made of Kafka's answer
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "brokers that share the controller's address have no rack in Metadata, or kafkajs disconnects at each look",
+        "Metadata: .*",
+        _without_racks,
+        range(1, 100),
+    ),
+    # versions that Kafka 4 has given up: Topicwright answers as in the oldest that it kept, less what they cannot tell
+    Difference(
+        "KIP-4: a v0 request with a topic twice, or with an assignment beside counts, is logged and disconnected",
+        "CreateTopics: (same .*|policy after existence|assigned with (partitions|factor|both|wrong|counts).*)",
+        _closed,
+        range(1),
+    ),
+    # counts
+    Difference(
+        "KIP-464: only since version 4 does -1 stand for the cluster's default",
+        "CreateTopics: partitions -1",
+        _refused("INVALID_PARTITIONS", _PARTITIONS),
+        range(4),
+    ),
+    Difference(
+        "KIP-464: only since version 4 does -1 stand for the cluster's default (factor)",
+        "CreateTopics: (factor -1|defaults for both.*|policy is told of defaults)",
+        _refused("INVALID_REPLICATION_FACTOR", _FACTOR),
+        range(4),
+    ),
+    Difference(
+        "there are no log directories to cordon",
+        "CreateTopics: (factor (4|32767)|policy after placement)",
+        _shorter_message(" or some brokers have all"),
+    ),
+    Difference(
+        "topics of a request are independent: each is held to the limit of partitions alone",
+        "CreateTopics: partitions of two together over the limit, dry run",
+        _becomes(
+            *(replace(_created(f"{{t}}{each}", 6000)[0]) for each in "ab"),
+            *(Row(f"after {{t}}{each}", _MISSING) for each in "ab"),
+        ),
+    ),
+    Difference(
+        "too many partitions are the client's mistake, as in CreateTopics, and not the server's",
+        "CreatePartitions: (10001 more|int max), dry run",
+        _refused("POLICY_VIOLATION", "Excessively large number of partitions per request."),
+    ),
+    # names
+    Difference(
+        "names that collide are refused even when one request brings both",
+        "CreateTopics: collision in one request",
+        lambda rows, case, version: (
+            rows[0],
+            Row("{t}_a", "INVALID_TOPIC_EXCEPTION", "Topic '{t}_a' collides with existing topic: {t}.a"),
+            rows[2],
+            Row("after {t}_a", _MISSING),
+        ),
+    ),
+    # order of checks
+    Difference(
+        "counts are looked at before configs",
+        "CreateTopics: config bad and partitions bad",
+        _refused("INVALID_PARTITIONS", _PARTITIONS),
+    ),
+    Difference(
+        "assignments are looked at before configs",
+        "CreateTopics: assigned badly and bad config",
+        _refused("INVALID_REPLICA_ASSIGNMENT", "The manual partition assignment includes broker 9"),
+    ),
+    # settings
+    Difference(
+        "NaN is no ratio from 0 to 1",
+        "CreateTopics: config min.cleanable.dirty.ratio=NaN",
+        _refused("INVALID_CONFIG", "Invalid value NaN for configuration min.cleanable.dirty.ratio"),
+    ),
+    Difference(
+        "Kafka 4 keeps min.insync.replicas of the cluster as a dynamic setting, for eligible leader replicas (KIP-966)",
+        "(CreateTopics|DescribeConfigs): .*",
+        _own_min_insync,
+    ),
+    # timeouts of 0 and less: KIP-4 says that the work is begun and not waited for; Kafka does nothing at all
+    Difference(
+        "KIP-4: without a timeout a valid topic is created, and the answer is that it was not waited for",
+        "CreateTopics: timeout (0|-1)",
+        _becomes(Row("{t}", "REQUEST_TIMED_OUT"), _created()[1]),
+    ),
+    Difference(
+        "KIP-4: without a timeout an invalid topic gets its own error",
+        "CreateTopics: timeout 0 with errors",
+        _becomes(
+            Row("{t}*", "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: '{t}*' contains one or more characters"),
+            Row("{t}a", "REQUEST_TIMED_OUT"),
+            Row("{t}b", "INVALID_PARTITIONS", _PARTITIONS),
+            _created("{t}a")[1],
+            Row("after {t}b", _MISSING),
+        ),
+    ),
+    Difference(
+        "KIP-4: without a timeout a topic that exists is told so",
+        "CreateTopics: timeout 0, exists",
+        lambda rows, case, version: (Row("{t}", "TOPIC_ALREADY_EXISTS", "Topic '{t}' already exists."), rows[1]),
+    ),
+    Difference(
+        "a dry run has nothing to wait for",
+        "CreateTopics: timeout 0, dry run",
+        _becomes(_created()[0], Row("after {t}", _MISSING)),
+    ),
+    Difference(
+        "a deletion is done when it is decided: without a timeout too",
+        "DeleteTopics: timeout 0",
+        _becomes(Row("{t}", "NONE"), Row("after {t}", _MISSING)),
+    ),
+    Difference(
+        "an unknown topic is told so without a timeout too",
+        "DeleteTopics: timeout -1, unknown",
+        _refused(_MISSING),
+    ),
+    Difference(
+        "partitions are added when that is decided: without a timeout too",
+        "CreatePartitions: timeout 0",
+        _becomes(
+            Row("{t}", "NONE"),
+            Row("after {t}", "NONE", None, ("partitions=3", "replicas=[2, 2, 2]", "all led", "configs=[]")),
+        ),
+    ),
+    Difference(
+        "topics that cannot grow are told why without a timeout too",
+        "CreatePartitions: timeout 0 with errors",
+        lambda rows, case, version: (
+            Row("{t}", "INVALID_PARTITIONS", "The topic {t} currently has 2 partition(s); 1 would not be an increase."),
+            Row("{t}b", _MISSING),
+            rows[2],
+        ),
+    ),
+    # resources that a controller of topics does not have
+    Difference(
+        "brokers' own settings are theirs to tell, and to change",
+        "(Describe|Alter|IncrementalAlter)Configs: (broker|all brokers).*",
+        _refused("INVALID_REQUEST"),
+    ),
+    Difference(
+        "there are no client metrics, groups or types unknown to Kafka to describe",
+        "DescribeConfigs: (client metrics|group|type .*)",
+        _refused("INVALID_REQUEST"),
+    ),
+    # Kafka's own slips
+    Difference(
+        "a resource twice in AlterConfigs is refused as in IncrementalAlterConfigs, where Kafka falls silent",
+        "AlterConfigs: same topic twice",
+        lambda rows, case, version: (
+            *[Row("topic {t}", "INVALID_REQUEST", "Each resource must appear at most once.")] * 2,
+            rows[1],
+        ),
+    ),
+    Difference(
+        "an unknown operation is the client's mistake",
+        "IncrementalAlterConfigs: operation strange",
+        _answered(lambda row, version: Row(row.subject, "INVALID_REQUEST")),
+    ),
+    Difference(
+        "a topic asked for by neither name nor id is the client's mistake",
+        "Metadata: by neither",
+        lambda rows, case, version: tuple(
+            row if row.code == "NONE" else replace(row, code="INVALID_REQUEST") for row in rows
+        ),
+    ),
+    Difference("version 0 of DescribeConfigs tells no sources", "DescribeConfigs: .*", _default_or_not, range(1)),
+    Difference("version 0 of CreateTopics has no messages", "CreateTopics: .*", _without_messages, range(1)),
+)

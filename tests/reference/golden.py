@@ -1,0 +1,128 @@
+"""What a real Kafka answered, as a text that people read and tests compare with.
+
+`python -m tests.reference.golden` asks a real Kafka again and rewrites `tests/golden/kafka-4.3-answers.txt`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tests.reference.cases import Case, Row, in_version
+from tests.reference.table import CASES, Answers, ask_all
+from tests.support.reference_kafka import reference_kafka
+from tests.support.tools import ROOT
+
+FILE = ROOT / "tests/golden/kafka-4.3-answers.txt"
+_TITLE = """\
+What Apache Kafka 4.3.1 answered to the differential table (tests/reference). Written by tests/reference/golden.py.
+Three nodes with racks rack-a to rack-c, num.partitions=2, default.replication.factor=1, auto.create.topics.enable=true
+(false on node 3), and the policy of tests/reference/policies.py. {t} is a name of the case's own.
+
+API: case [versions]
+  ask  the request's body
+  subject | error | message | facts; a fact may stand on a line of its own; `after` tells the topic afterwards;
+  `v5+` stands before a fact that only these versions of the API can tell
+"""
+_LINE_MAX = 150
+
+
+def render(answers: Answers, cases: Iterable[Case] = CASES) -> str:
+    """The text of the golden file."""
+    return _TITLE + "".join(line + "\n" for case in cases for line in _case_lines(case, answers))
+
+
+def parse(text: str) -> Answers:
+    """The answers that a golden file holds; the inverse of `render`."""
+    answers: dict[tuple[str, int], tuple[Row, ...]] = {}
+    for block in text.split("\n\n")[2:]:
+        head, _, *rest = block.strip("\n").split("\n")
+        found = re.fullmatch(r"(.*) \[v(\d+)(?:-(\d+))?\]", head)
+        assert found, head
+        rows = tuple(_parse_rows(rest))
+        for version in range(int(found[2]), int(found[3] or found[2]) + 1):
+            answers[found[1], version] = tuple(in_version(row, version) for row in rows)
+    return answers
+
+
+def _case_lines(case: Case, answers: Answers) -> Iterator[str]:
+    pending = [(version, answers[case.id, version]) for version in case.versions]
+    while pending:
+        size = max(size for size in range(1, len(pending) + 1) if _merge(pending[:size]) is not None)
+        first, last = pending[0][0], pending[size - 1][0]
+        yield ""
+        yield f"{case.id} [v{first}]" if first == last else f"{case.id} [v{first}-{last}]"
+        yield f"  ask  {_request(case)}"
+        yield from (line for row in _merge(pending[:size]) or () for line in _row_lines(row))
+        pending = pending[size:]
+
+
+def _merge(answers: list[tuple[int, tuple[Row, ...]]]) -> tuple[Row, ...] | None:
+    """The rows that tell the answers of several versions at once, or None where they differ by more than added facts.
+
+    A fact that only newer versions of the API can tell is marked with the first that does: `v5+ partitions=1`.
+    """
+    last = answers[-1][1]
+    heads = {tuple((row.subject, row.code, row.message) for row in rows) for _, rows in answers}
+    if len(heads) > 1:
+        return None
+    merged = []
+    for index, row in enumerate(last):
+        facts = []
+        for fact in row.facts:
+            since = next(version for version, rows in answers if fact in rows[index].facts)
+            facts.append(fact if since == answers[0][0] else f"v{since}+ {fact}")
+        merged.append(Row(row.subject, row.code, row.message, tuple(facts)))
+    faithful = all(tuple(in_version(row, version) for row in merged) == rows for version, rows in answers)
+    return tuple(merged) if faithful else None
+
+
+def _request(case: Case) -> str:
+    asked = json.dumps(case.body, ensure_ascii=True)
+    before = f"  given {', '.join(each['name'] for each in case.before)}" if case.before else ""
+    return asked + before + ("" if case.node == 1 else f"  of node {case.node}")
+
+
+def _row_lines(row: Row) -> Iterator[str]:
+    line = f"  {json.dumps(row.subject)} | {row.code} | {json.dumps(row.message)}"
+    joined = "; ".join(row.facts)
+    if len(line) + len(joined) <= _LINE_MAX:
+        yield f"{line} | {joined}".rstrip(" |") if not joined else f"{line} | {joined}"
+        return
+    yield line
+    yield from (f"      {fact}" for fact in row.facts)
+
+
+def _parse_rows(lines: Iterable[str]) -> Iterator[Row]:
+    pending: list[str] = []
+    for line in [*lines, "  "]:
+        if line.startswith("      "):
+            pending.append(line)
+            continue
+        if pending:
+            yield _parse_row(pending[0], tuple(each[6:] for each in pending[1:]))
+        pending = [line]
+
+
+def _parse_row(line: str, facts: tuple[str, ...]) -> Row:
+    found = re.fullmatch(r'  ("(?:[^"\\]|\\.)*") \| (\w+) \| (null|"(?:[^"\\]|\\.)*")(?: \| (.*))?', line)
+    assert found, line
+    inline = tuple(found[4].split("; ")) if found[4] else ()
+    return Row(json.loads(found[1]), found[2], json.loads(found[3]), inline + facts)
+
+
+def main() -> int:
+    """Ask a real Kafka and rewrite the file."""
+    with tempfile.TemporaryDirectory() as folder, reference_kafka(Path(folder) / "kafka") as kafka:
+        text = render(ask_all(kafka.brokers))
+    FILE.write_text(text, encoding="utf-8")
+    print(f"wrote {FILE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

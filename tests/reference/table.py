@@ -1,0 +1,183 @@
+"""The differential table, and how a server is taken through it.
+
+All cases share one server. First everything that cases need is created; then every request is sent, in the table's
+order, one at a time; then the topics that cases watch are described. Between these steps a barrier waits until each
+broker knows what was done, because Kafka answers before they do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from tests.reference import table_configs, table_create_topics, table_metadata, table_other
+from tests.reference.answers import code_name, rows_of
+from tests.reference.cases import NO_ID, Body, Case, Row, fill, slug, unfill
+from tests.support.wire import ConnectionClosed, Wire
+
+CASES: tuple[Case, ...] = (
+    *table_create_topics.CASES,
+    *table_other.CASES,
+    *table_configs.CASES,
+    *table_metadata.CASES,
+)
+
+T = TypeVar("T")
+
+_SILENCE_S = 5
+"""After so many seconds without an answer a server is taken to give none; all asks of the table take far less."""
+
+Answers = Mapping[tuple[str, int], tuple[Row, ...]]
+"""The rows of every case (by its id) in every version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One case in one version, with its own topic name."""
+
+    case: Case
+    version: int
+
+    @property
+    def own(self) -> str:
+        return slug(self.case, self.version)
+
+
+def ask_all(
+    brokers: Mapping[int, str], cases: Iterable[Case] = CASES, *, prepared: Callable[[], None] = lambda: None
+) -> Answers:
+    """Take a server through the table; `brokers` says whom to ask, by node id.
+
+    `prepared` is called when all that the cases need is there, before the first of them is asked.
+    """
+    askings = [Asking(case, version) for case in cases for version in case.versions]
+    ids = _create_before(brokers, askings)
+    _barrier(brokers, "before")
+    prepared()
+    answers = {(each.case.id, each.version): rows for each, rows in _ask_each(brokers, askings, ids)}
+    _barrier(brokers, "after")
+    watched = _watch(brokers, askings)
+    return {key: rows + watched[key] for key, rows in answers.items()}
+
+
+def _create_before(brokers: Mapping[int, str], askings: Iterable[Asking]) -> dict[str, str]:
+    """Create what cases need; the topic ids by name."""
+    filled = (fill(each, asking.own) for asking in askings for each in asking.case.before)
+    wanted = list({each["name"]: each for each in filled}.values())
+    ids = {}
+    with Wire(brokers[1]) as wire:
+        for some in _batches(wanted, 200):
+            body = wire.call("CreateTopics", 7, topics=some, timeout_ms=60_000, validate_only=False)
+            for each in body["topics"]:
+                assert each["error_code"] == 0, f"cannot prepare the table: {each}"
+                ids[each["name"]] = each["topic_id"]
+    return ids
+
+
+def _ask_each(
+    brokers: Mapping[int, str], askings: Iterable[Asking], ids: Mapping[str, str]
+) -> Iterator[tuple[Asking, tuple[Row, ...]]]:
+    wires = {node: Wire(address, timeout_s=_SILENCE_S) for node, address in brokers.items()}
+    try:
+        for each in askings:
+            body = fill(each.case.body, each.own, ids.get(each.own, NO_ID))
+            node = each.case.node
+            try:
+                answer = wires[node].call(each.case.api, each.version, **body)
+                yield each, _plain(_own_rows(each, answer), each.own)
+            except (ConnectionClosed, TimeoutError) as error:
+                yield each, (Row("connection", "CLOSED" if isinstance(error, ConnectionClosed) else "SILENT"),)
+                wires[node].close()
+                wires[node] = Wire(brokers[node], timeout_s=_SILENCE_S)
+    finally:
+        for wire in wires.values():
+            wire.close()
+
+
+def _own_rows(asking: Asking, answer: Body) -> Iterator[Row]:
+    """The rows of an answer; of a listing of all topics only those of the case's own topics."""
+    lists_all = asking.case.api == "Metadata" and (
+        asking.case.body["topics"] is None or (asking.case.body["topics"] == [] and asking.version == 0)
+    )
+    for row in rows_of(asking.case.api, answer, asking.version):
+        if not lists_all or row.subject == "cluster" or asking.own in row.subject:
+            yield row
+
+
+def _plain(rows: Iterable[Row], own: str) -> tuple[Row, ...]:
+    return tuple(
+        replace(
+            row,
+            subject=unfill(row.subject, own),
+            message=None if row.message is None else unfill(row.message, own),
+            facts=tuple(unfill(fact, own) for fact in row.facts),
+        )
+        for row in rows
+    )
+
+
+def _barrier(brokers: Mapping[int, str], name: str) -> None:
+    """Wait until every broker knows a topic that was created after all else."""
+    topic = {"name": f"barrier-{name}", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    for node, address in brokers.items():
+        with Wire(address) as wire:
+            own = {**topic, "name": f"barrier-{name}-{node}"}
+            wire.call("CreateTopics", 7, topics=[own], timeout_ms=60_000, validate_only=False)
+    for address in brokers.values():
+        for node in brokers:
+            _await_topic(address, f"barrier-{name}-{node}")
+
+
+def _await_topic(address: str, name: str) -> None:
+    deadline = time.monotonic() + 60
+    with Wire(address) as wire:
+        while True:
+            body = wire.call("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+            if body["topics"][0]["error_code"] == 0:
+                return
+            assert time.monotonic() < deadline, f"{address} never learned of {name}"
+            time.sleep(0.02)
+
+
+def _watch(brokers: Mapping[int, str], askings: Iterable[Asking]) -> dict[tuple[str, int], tuple[Row, ...]]:
+    """The state of watched topics, as Metadata and DescribeConfigs tell it."""
+    askings = list(askings)
+    names = {fill(each, asking.own) for asking in askings for each in asking.case.watch}
+    topics: dict[str, Body] = {}
+    configs: dict[str, Body] = {}
+    with Wire(brokers[1]) as wire:
+        for some in _batches(sorted(names), 200):
+            wanted: list[Body] = [{"name": each} for each in some]
+            body = wire.call("Metadata", 12, topics=wanted, allow_auto_topic_creation=False)
+            topics |= {each["name"]: each for each in body["topics"]}
+            resources = [{"resource_type": 2, "resource_name": each, "configuration_keys": None} for each in some]
+            body = wire.call("DescribeConfigs", 4, resources=resources, include_synonyms=False)
+            configs |= {each["resource_name"]: each for each in body["results"]}
+    return {
+        (each.case.id, each.version): _plain(
+            [
+                _after(topics[name], configs[name], each.case.replicas)
+                for name in (fill(watched, each.own) for watched in each.case.watch)
+            ],
+            each.own,
+        )
+        for each in askings
+    }
+
+
+def _after(topic: Body, configs: Body, replicas: bool) -> Row:
+    code = code_name(topic["error_code"])
+    if topic["error_code"]:
+        return Row(f"after {topic['name']}", code)
+    partitions = sorted(topic["partitions"], key=lambda each: int(each["partition_index"]))
+    told = [each["replica_nodes"] if replicas else len(each["replica_nodes"]) for each in partitions]
+    explicit = sorted(f"{each['name']}={each['value']}" for each in configs["configs"] if each["config_source"] == 1)
+    leaders = "all led" if all(each["leader_id"] >= 0 for each in partitions) else "leaders missing"
+    facts = (f"partitions={len(partitions)}", f"replicas={told}", leaders, f"configs={explicit}")
+    return Row(f"after {topic['name']}", code, None, facts)
+
+
+def _batches(items: list[T], size: int) -> Iterator[list[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,162 @@
+"""Topicwright takes odd frames as Kafka 4.3 does: what is answered, and what closes the connection.
+
+Each frame is written out by hand, because no client library sends it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+import pytest
+
+from tests.reference.cases import VERSIONS
+from tests.reference.differences import OLDEST_OF_KAFKA
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import Topicwright
+from tests.support.wire import ConnectionClosed, Wire
+
+PRODUCE, METADATA, API_VERSIONS, CREATE_TOPICS, VOTE = 0, 3, 18, 19, 52
+CORRELATION_ID = 7
+NO_TAGS = b"\0"
+EMPTY_COMPACT = b"\x01"
+
+
+def header(
+    key: int, version: int, client_id: bytes | None = b"x", *, flexible: bool = False, tags: bytes = NO_TAGS
+) -> bytes:
+    size = -1 if client_id is None else len(client_id)
+    fixed = struct.pack(">hhih", key, version, CORRELATION_ID, size)
+    return fixed + (client_id or b"") + (tags if flexible else b"")
+
+
+def create(count: int, *topics: bytes) -> bytes:
+    """The body of CreateTopics v2: validate only."""
+    return struct.pack(">i", count) + b"".join(topics) + struct.pack(">ib", 1000, 1)
+
+
+def named(name: bytes) -> bytes:
+    """A topic of CreateTopics v2."""
+    return struct.pack(">h", len(name)) + name + struct.pack(">ihii", 1, 1, 0, 0)
+
+
+UNKNOWN_TAG = b"\x01\x63\x03abc"
+FRAMES: Mapping[str, bytes] = {
+    "ApiVersions v0": header(API_VERSIONS, 0),
+    "ApiVersions v0 without client id": header(API_VERSIONS, 0, None),
+    "ApiVersions v0 with more behind": header(API_VERSIONS, 0) + b"xyz",
+    "ApiVersions v3": header(API_VERSIONS, 3, flexible=True) + b"\x02a\x02b" + NO_TAGS,
+    "ApiVersions v3 with an unknown tag": header(API_VERSIONS, 3, flexible=True) + b"\x02a\x02b" + UNKNOWN_TAG,
+    "ApiVersions v3 with an unknown tag in the header": header(API_VERSIONS, 3, flexible=True, tags=UNKNOWN_TAG)
+    + b"\x02a\x02b"
+    + NO_TAGS,
+    "ApiVersions v3 without a name": header(API_VERSIONS, 3, flexible=True) + EMPTY_COMPACT * 2 + NO_TAGS,
+    "ApiVersions v3 with a space in its name": header(API_VERSIONS, 3, flexible=True) + b"\x04a b\x02b" + NO_TAGS,
+    "ApiVersions v3 cut short": header(API_VERSIONS, 3, flexible=True),
+    "ApiVersions v5": header(API_VERSIONS, 5, flexible=True) + b"\x02a\x02b" + NO_TAGS,
+    "ApiVersions v99": header(API_VERSIONS, 99, flexible=True) + b"\x02a\x02b" + NO_TAGS,
+    "ApiVersions v-1": header(API_VERSIONS, -1),
+    "CreateTopics v8": header(CREATE_TOPICS, 8, flexible=True) + EMPTY_COMPACT + struct.pack(">ib", 1000, 0) + NO_TAGS,
+    "CreateTopics v-1": header(CREATE_TOPICS, -1) + create(0),
+    "CreateTopics v2 empty": header(CREATE_TOPICS, 2) + create(0),
+    "CreateTopics v2 without client id": header(CREATE_TOPICS, 2, None) + create(0),
+    "CreateTopics v2 of null topics": header(CREATE_TOPICS, 2) + create(-1),
+    "CreateTopics v2 of -2 topics": header(CREATE_TOPICS, 2) + create(-2),
+    "CreateTopics v2 of 2^31-1 topics": header(CREATE_TOPICS, 2) + create(2**31 - 1),
+    "CreateTopics v2 of more topics than there are": header(CREATE_TOPICS, 2) + create(2, named(b"frame-two")),
+    "CreateTopics v2 with more behind": header(CREATE_TOPICS, 2) + create(1, named(b"frame-behind")) + b"xyz",
+    "CreateTopics v2 named in bad UTF-8": header(CREATE_TOPICS, 2) + create(1, named(b"\xff\xfea")),
+    "CreateTopics v2 with a null name": header(CREATE_TOPICS, 2)
+    + create(1, struct.pack(">h", -1) + struct.pack(">ihii", 1, 1, 0, 0)),
+    "CreateTopics v2 with a boolean of 2": header(CREATE_TOPICS, 2) + struct.pack(">iib", 0, 1000, 2),
+    "CreateTopics v2 without a body": header(CREATE_TOPICS, 2),
+    "CreateTopics v7 of null topics": header(CREATE_TOPICS, 7, flexible=True)
+    + b"\0"
+    + struct.pack(">ib", 1000, 0)
+    + NO_TAGS,
+    "CreateTopics v7 with unknown tags": header(CREATE_TOPICS, 7, flexible=True, tags=UNKNOWN_TAG)
+    + EMPTY_COMPACT
+    + struct.pack(">ib", 1000, 0)
+    + UNKNOWN_TAG,
+    "Metadata v13 as librdkafka sends it": header(METADATA, 13, flexible=True) + EMPTY_COMPACT + b"\0\0\0\0\0\0",
+    "an unknown API": header(999, 0),
+    "a controller's API": header(VOTE, 0, flexible=True) + b"\0\x01\0",
+    "a frame of nothing": b"",
+    "a frame of one byte": b"\0",
+    "a header cut short": header(CREATE_TOPICS, 2)[:7],
+    "a header whose client id is longer than the frame": struct.pack(">hhih", CREATE_TOPICS, 2, CORRELATION_ID, 500),
+}
+"""By what they are; a frame's length is put before it."""
+
+
+def outcome(address: str, name: str) -> str:
+    """`closed`, or as much of the answer as does not depend on the server."""
+    with Wire(address, timeout_s=20) as wire:
+        wire.send_frame(FRAMES[name])
+        try:
+            answer = wire.receive_frame()
+        except ConnectionClosed:
+            return "closed"
+        (correlation_id,) = struct.unpack_from(">i", answer)
+        assert correlation_id == CORRELATION_ID
+        if name.startswith("ApiVersions"):
+            return f"answered, error {struct.unpack_from('>h', answer, 4)[0]}"
+        return "answered" if name.startswith("Metadata") else f"answered {answer.hex()}"
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_is_taken_as_kafka_takes_it(
+    name: str, kafka43: ReferenceKafka, topicwright_server: Topicwright
+) -> None:
+    assert outcome(topicwright_server.kafka, name) == outcome(kafka43.bootstrap, name)
+    with Wire(topicwright_server.kafka) as wire:
+        assert wire.call("Metadata", 0, topics=[])["brokers"], "the server answers others as before"
+
+
+def test_a_frame_of_negative_length_closes_the_connection(
+    kafka43: ReferenceKafka, topicwright_server: Topicwright
+) -> None:
+    for address in (kafka43.bootstrap, topicwright_server.kafka):
+        with Wire(address, timeout_s=20) as wire:
+            wire.send_bytes(struct.pack(">i", -1))
+            with pytest.raises(ConnectionClosed):
+                wire.receive_frame()
+
+
+def test_the_versions_offered_are_kafkas_and_older_ones(
+    kafka43: ReferenceKafka, topicwright_server: Topicwright
+) -> None:
+    kafka, ours = offered(kafka43.bootstrap), offered(topicwright_server.kafka)
+    assert set(ours) <= set(kafka), "no API but Kafka's"
+    assert PRODUCE in ours, "without it clients of 2.x hang"
+    newer = {key: span for key, span in ours.items() if span[1] > kafka[key][1]}
+    assert not newer, "versions that no Kafka speaks"
+
+
+def test_every_api_of_the_table_is_offered_as_by_kafka(
+    kafka43: ReferenceKafka, topicwright_server: Topicwright
+) -> None:
+    keys = {
+        "CreateTopics": 19,
+        "DeleteTopics": 20,
+        "CreatePartitions": 37,
+        "DescribeConfigs": 32,
+        "AlterConfigs": 33,
+        "IncrementalAlterConfigs": 44,
+        "Metadata": 3,
+        "DescribeCluster": 60,
+        "DescribeTopicPartitions": 75,
+        "ListPartitionReassignments": 46,
+    }
+    kafka, ours = offered(kafka43.bootstrap), offered(topicwright_server.kafka)
+    for api, versions in VERSIONS.items():
+        assert kafka[keys[api]] == (versions[0], versions[-1]), api
+        oldest = 0 if api in OLDEST_OF_KAFKA else versions[0]
+        assert ours[keys[api]] == (oldest, versions[-1]), api
+
+
+def offered(address: str) -> dict[int, tuple[int, int]]:
+    """Oldest and newest version by API key."""
+    with Wire(address) as wire:
+        body = wire.call("ApiVersions", 3, client_software_name="table", client_software_version="1")
+    return {each["api_key"]: (each["min_version"], each["max_version"]) for each in body["api_keys"]}
