@@ -63,10 +63,9 @@ class FolderSource:
         with _Refusing():
             if at is not None:
                 return answers.topics_at(self._query, at, after, limit)
-            rows, live = self._query.rows(self._query.newest(after, limit)), self._store.durable_cluster.live
-            as_of = shaping.as_of(self._query.as_of(self._query.end()))
-            summaries = tuple(shaping.topic_summary(row, live) for row in rows)
-            return TopicsShape(summaries, summaries[-1].name if summaries else None, as_of)
+            live = self._store.durable_cluster.live
+            page = answers.summaries(self._query, self._query.newest(after, limit), live)
+            return answers.topics(self._query, page, page[-1].name if page else None, self._query.end())
 
     def topic(self, name: str, at: str | None) -> TopicShape:
         with _Refusing():

@@ -5,6 +5,8 @@ They only read the log, so they may run in any thread.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from controller.http import shaping
 from controller.http.shapes import (
     BrokersShape,
@@ -13,17 +15,34 @@ from controller.http.shapes import (
     RequestShape,
     TopicShape,
     TopicsShape,
+    TopicSummary,
 )
+from controller.http.shaping import Live
+from controller.machine.state import Topic
 from projections.explain import explain
 from projections.query import NoTopic, Query
+
+
+def summaries(query: Query, newest: Iterable[Topic], live: Live) -> list[TopicSummary]:
+    """Topics of the live store for a list."""
+    return [shaping.topic_summary(row, live) for row in query.rows(newest)]
+
+
+def topics(query: Query, page: Sequence[TopicSummary], next_after: str | None, end: int) -> TopicsShape:
+    """A page of the topics that there are."""
+    return TopicsShape(tuple(page), next_after, shaping.as_of(query.as_of(end)))
+
+
+def topic(query: Query, newest: Topic, live: Live, end: int) -> TopicShape:
+    """A topic of the live store in full."""
+    return shaping.topic(query.rows((newest,))[0], live, query.as_of(end))
 
 
 def topics_at(query: Query, at: str, after: str | None, limit: int) -> TopicsShape:
     """A page of the topics that there were at a moment. Raises BadMoment."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit), query.live_at(end)
-    summaries = tuple(shaping.topic_summary(row, live) for row in page.rows)
-    return TopicsShape(summaries, page.next_after, shaping.as_of(query.as_of(end)))
+    return topics(query, [shaping.topic_summary(row, live) for row in page.rows], page.next_after, end)
 
 
 def topic_at(query: Query, name: str, at: str | None) -> TopicShape:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+from litestar import Response
 
 THREADS = 4
 WAITING_MAX = 128
 
+_encode = msgspec.json.Encoder().encode
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -40,6 +44,11 @@ class Reading:
             return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
         finally:
             self._waiting -= 1
+
+    async def answer(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> Response[Any]:
+        """Do this in one of the threads, write what it gives as JSON there too, and answer with it. Raises TooBusy."""
+        body = await self.run(lambda: _encode(work(*args, **kwargs)))
+        return Response(body, media_type="application/json")
 
     def close(self) -> None:
         """Let the threads end with what they are at."""

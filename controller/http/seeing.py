@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import get
+from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
-from controller.http import answers, shaping
+from controller.http import answers
 from controller.http.following import Followers
 from controller.http.reading import Reading
 from controller.http.shapes import (
@@ -47,10 +47,10 @@ async def topics(
     after: _After = None,
     limit: _Limit = 100,
     at: _At = None,
-) -> TopicsShape:
+) -> Response[TopicsShape]:
     """Topics in the order of their names (with `.` as `_`), a page at a time."""
     if at is not None:
-        return await reading.run(answers.topics_at, queries, at, after, limit)
+        return await reading.answer(answers.topics_at, queries, at, after, limit)
     summaries: list[TopicSummary] = []
     name, end, live = after, queries.end(), front.cluster.live
     while len(summaries) <= limit:
@@ -58,11 +58,9 @@ async def topics(
         if not newest:
             break
         name = newest[-1].name
-        rows = await reading.run(queries.rows, newest)
-        summaries.extend(shaping.topic_summary(row, live) for row in rows)
+        summaries += await reading.run(answers.summaries, queries, newest, live)
     next_after = summaries[limit - 1].name if len(summaries) > limit else None
-    moment = await reading.run(queries.as_of, end)
-    return TopicsShape(tuple(summaries[:limit]), next_after, shaping.as_of(moment))
+    return await reading.answer(answers.topics, queries, summaries[:limit], next_after, end)
 
 
 @get("/topics/{name:str}")
@@ -72,13 +70,12 @@ async def topic(
     queries: _Queries,
     reading: _Reading,
     at: _At = None,
-) -> TopicShape:
+) -> Response[TopicShape]:
     """One topic with its partitions."""
     newest, end, live = queries.newest_named(name), queries.end(), front.cluster.live
     if at is not None or newest is None:
-        return await reading.run(answers.topic_at, queries, name, at)
-    rows = await reading.run(queries.rows, (newest,))
-    return shaping.topic(rows[0], live, await reading.run(queries.as_of, end))
+        return await reading.answer(answers.topic_at, queries, name, at)
+    return await reading.answer(answers.topic, queries, newest, live, end)
 
 
 @get("/topics/{name:str}/events")
@@ -88,21 +85,21 @@ async def topic_events(
     reading: _Reading,
     start: _From = 0,
     limit: _Limit = 100,
-) -> EventsShape:
+) -> Response[EventsShape]:
     """The events of a name, of all topics that ever had it, refused asks among them."""
-    return await reading.run(answers.topic_events, queries, name, start, limit)
+    return await reading.answer(answers.topic_events, queries, name, start, limit)
 
 
 @get("/requests/{request_id:str}")
-async def request_(request_id: FromPath[str], queries: _Queries, reading: _Reading) -> RequestShape:
+async def request_(request_id: FromPath[str], queries: _Queries, reading: _Reading) -> Response[RequestShape]:
     """One request and how each of its topics fared."""
-    return await reading.run(answers.request, queries, request_id)
+    return await reading.answer(answers.request, queries, request_id)
 
 
 @get("/brokers")
-async def brokers(queries: _Queries, reading: _Reading, at: _At = None) -> BrokersShape:
+async def brokers(queries: _Queries, reading: _Reading, at: _At = None) -> Response[BrokersShape]:
     """The brokers, live and fenced, and the settings that decide."""
-    return await reading.run(answers.brokers, queries, at)
+    return await reading.answer(answers.brokers, queries, at)
 
 
 @get("/events")
@@ -113,9 +110,9 @@ async def events(
     limit: _Limit = 100,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
-) -> EventsShape:
+) -> Response[EventsShape]:
     """Events in order: all, or those of a topic, or of a request."""
-    return await reading.run(answers.events, queries, start, limit, topic, request_id)
+    return await reading.answer(answers.events, queries, start, limit, topic, request_id)
 
 
 @get("/events/follow", media_type="application/x-ndjson")
@@ -131,6 +128,6 @@ async def follow(
 
 
 @get("/explain/{subject:str}")
-async def explanation(subject: FromPath[str], queries: _Queries, reading: _Reading) -> ExplanationShape:
+async def explanation(subject: FromPath[str], queries: _Queries, reading: _Reading) -> Response[ExplanationShape]:
     """The chain of events behind a topic or a request, in words."""
-    return await reading.run(answers.explanation, queries, subject)
+    return await reading.answer(answers.explanation, queries, subject)

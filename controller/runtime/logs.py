@@ -6,6 +6,7 @@ which may be about to say why it cannot write its own log.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -35,7 +36,10 @@ def configure_logs(level: str) -> None:
 
 
 def _to_json(line: dict[str, object], **_: object) -> str:
-    return _encoder.encode(line).decode()
+    try:
+        return _encoder.encode(line).decode()
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a key that is no text: some exceptions hold those
+        return json.dumps(line, default=str, skipkeys=True)
 
 
 def write_lines(lines: bytes) -> None:

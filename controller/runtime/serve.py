@@ -10,6 +10,7 @@ import base64
 import gc
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,6 +44,8 @@ FAILED = 3
 DEFAULT_HTTP_PORT = 8080
 DRAIN_S = 3.0
 """How long answers in flight may take once the service is told to stop; with the rest it ends within 5 s."""
+SWITCH_S = 0.001
+"""How long a thread keeps the interpreter while others want it."""
 PARTITION_BYTES = 1000
 """About what one decoded partition takes in the cache of topics, which keeps two generations."""
 
@@ -104,11 +107,14 @@ class Service:
             partitions_cached=settings.store_cache_bytes // 2 // PARTITION_BYTES,
         )
         await self._listen()
+        self.metrics.watch(self._gauges)
         await self.controller.start(settings.decision_settings(), RELEASE)
         await self.controller.decided()
         self._open_doors()
         self.http = HttpServer(self.front, self.fleet, Query(self.log, lambda: self.controller.store), self.metrics)
         self.http_port = await self.http.start(options.http.host, options.http.port)
+        # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
+        sys.setswitchinterval(SWITCH_S)
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
@@ -181,6 +187,10 @@ class Service:
             idle_ms_max=settings.connections_max_idle_ms,
             requests_in_flight_max=settings.max_in_flight_requests_per_connection,
         )
+
+    def _gauges(self) -> list[tuple[str, str, float]]:
+        open_now = sum(server.connections for server in self._servers)
+        return [("connections", "Kafka connections that are open.", open_now)]
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
         api = APIS.get(api_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -62,7 +62,7 @@ async def _running() -> AsyncIterator[tuple[Service, str]]:
 
 
 @pytest.fixture
-def stopped(tmp_path: Path) -> Iterator[Path]:
+def stopped(tmp_path: Path) -> Path:
     """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused."""
 
     async def live() -> None:
@@ -143,7 +143,10 @@ def test_events_are_shown_one_a_line_and_chosen_by_topic_request_and_offset(run:
     lines = run("events", "--data", stopped).out.splitlines()
     assert [int(line.split()[0]) for line in lines] == list(range(len(lines)))
     assert "BrokerRegistered     broker 1 registers in rack-a, with epoch 1" in lines[1]
-    assert all(" u " in line for line in run("events", "--topic", "u", "--data", stopped).out.splitlines())
+    of_topic = [
+        json.loads(line) for line in run("events", "--topic", "u", "--data", stopped, "--json").out.splitlines()
+    ]
+    assert {event["fields"]["topic"] for event in of_topic} == {"u"}
     assert run("events", "--from", 3, "--data", stopped).out.splitlines() == lines[3:]
     request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
     kinds = [line.split()[2] for line in run("events", "--request", request, "--data", stopped).out.splitlines()]
@@ -294,7 +297,7 @@ topics --at yesterday                   | argument --at: 'yesterday' is no momen
 topics --http here                      | argument --http: 'here' is not HOST:PORT with a port from 1 to 65535
 topics --http h:0                       | argument --http: 'h:0' is not HOST:PORT with a port from 1 to 65535
 topics --http h:1 --data x              | argument --data: not allowed with argument --http
-topics --data nowhere                   | nowhere holds no log: name the folder that `topicwright serve --data` was given
+topics --data nowhere                   | nowhere holds no log: name the folder that `topicwright serve --data`
 events --from -1                        | argument --from: '-1' is not an offset: a whole number, 0 or more
 events --from x                         | argument --from: 'x' is not an offset: a whole number, 0 or more
 explain                                 | the following arguments are required: TOPIC|REQUEST

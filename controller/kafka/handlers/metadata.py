@@ -26,7 +26,7 @@ from controller.machine import validation
 from controller.machine.commands import CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
-from controller.runtime.front import Front, is_internal, new_topic_ids, offline_replicas
+from controller.runtime.front import Front, Node, is_internal, new_topic_ids, offline_replicas
 from events.names import BrokerId, TopicName, shard_key
 
 TOPICS_PER_SLICE = 200
@@ -127,14 +127,20 @@ class MetadataHandler:
         operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_OMITTED
         return MetadataResponse(
             brokers=tuple(
-                MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-                for node in nodes
+                MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=rack)
+                for node, rack in zip(nodes, self._racks(nodes), strict=True)
             ),
             cluster_id=front.cluster_id,
             controller_id=front.controller_id(),
             topics=Encoded(topics),
             cluster_authorized_operations=operations,
         )
+
+    def _racks(self, nodes: Sequence[Node]) -> Sequence[str | None]:
+        """The racks of the nodes, unless nodes share an address: kafkajs takes these for one broker, and would find its
+        rack changed at each look, and disconnect. DescribeCluster tells racks in any case."""
+        distinct = len({(node.host, node.port) for node in nodes}) == len(nodes)
+        return [node.rack if distinct else None for node in nodes]
 
     def _creates(self, request: MetadataRequest) -> bool:
         return request.allow_auto_topic_creation and self._front.cluster.settings.auto_create_topics_enable

@@ -1,0 +1,136 @@
+"""A whole controller with its HTTP side in the test's own event loop, reached through real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from controller.brokers.simulated import SimulatedFleet
+from controller.http.metrics import Metrics
+from controller.http.server import HttpServer
+from controller.policy import RequestMetadata
+from controller.runtime.authorizer import Authorizer
+from controller.runtime.embedded import Controller
+from controller.runtime.front import Front
+from controller.runtime.reports import Reports
+from events.catalog import Endpoint, Observation, Verdict
+from events.log import EventLog, InMemoryLog
+from projections.query import Query
+
+SETTINGS = {"default.replication.factor": "3", "num.partitions": "2"}
+POLICY = {"create.topic.policy.class.name": "tests.Owned"}
+REACHED_WITHIN_S = 30.0
+Judgement = Callable[[RequestMetadata], Verdict]
+
+
+class Lines:
+    """Log lines that the controller wrote, kept."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, level: str) -> Callable[..., None]:
+        return lambda event, **fields: self.said.append((event, {"level": level, **fields}))
+
+
+class Judge:
+    """Policies that are a function, and that take as long as they are told to."""
+
+    def __init__(self, judge: Judgement) -> None:
+        self._judge = judge
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
+        await self.may_answer.wait()
+        return tuple(map(self._judge, requests))
+
+    async def close(self, timeout_s: float) -> tuple[str, ...]:
+        return ()
+
+
+def owned(request: RequestMetadata) -> Verdict:
+    """Names need an owner; a single partition is noted."""
+    if "." not in request.topic:
+        return Verdict("refused", "tests.Owned", "policy:tests.Owned/owner", f"{request.topic} has no owner")
+    noted = (Observation("policy:tests.Owned/size", "one partition is few"),) if request.num_partitions == 1 else ()
+    return Verdict("allowed", observed=noted)
+
+
+class Service:
+    """What a test has at hand: the controller's parts, and a client of its HTTP side."""
+
+    def __init__(
+        self, log: EventLog, settings: dict[str, str], judge: Judge | None, authorizer: Authorizer | None
+    ) -> None:
+        self.log = log
+        self.settings = tuple(sorted({**SETTINGS, **settings}.items()))
+        self.fleet = SimulatedFleet(3)
+        self.metrics = Metrics()
+        self.lines = Lines()
+        self.judge = judge
+        self.controller = Controller(
+            log,
+            self.fleet,
+            boot_id="boot",
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            flush=lambda: asyncio.to_thread(log.flush),
+            reports=Reports(self.lines, lambda _: None, self.metrics),
+            policies=judge,
+        )
+        endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
+        self.front = Front(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
+        self.query = Query(log, lambda: self.controller.store)
+        self.http = HttpServer(self.front, self.fleet, self.query, self.metrics)
+        self.port = 0
+        self.client: httpx.AsyncClient
+
+    async def ask(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
+        """Send a request, check its status, and return its JSON."""
+        answer = await self.client.request(method, path, **more)
+        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
+        assert answer.headers["content-type"].startswith("application/"), answer.headers
+        return answer.json()
+
+    async def get(self, path: str, expect: int = 200, **parameters: Any) -> Any:
+        """GET something."""
+        return await self.ask("GET", path, expect, params=parameters or None)
+
+    async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
+        """POST a topic."""
+        return await self.ask("POST", "/topics", expect, json={"name": name, **body})
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until something is so, as far as the controller knows."""
+        async with asyncio.timeout(REACHED_WITHIN_S):
+            while not reached():  # noqa: ASYNC110 - what is waited for is in the controller's state
+                await asyncio.sleep(0.005)
+
+    async def live(self, *broker_ids: int) -> None:
+        """Wait until just these brokers are live and all topics have been looked at."""
+        await self.until(lambda: tuple(self.front.cluster.live) == broker_ids)
+
+
+@asynccontextmanager
+async def service(
+    log: EventLog | None = None,
+    settings: dict[str, str] | None = None,
+    judge: Judge | None = None,
+    authorizer: Authorizer | None = None,
+) -> AsyncIterator[Service]:
+    """A started service with three live brokers; everything is stopped at the end."""
+    one = Service(log or InMemoryLog("http-tests"), settings or {}, judge, authorizer)
+    await one.controller.start(one.settings, "9.9")
+    one.port = await one.http.start("127.0.0.1", 0)
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{one.port}", timeout=REACHED_WITHIN_S) as one.client:
+            await one.live(1, 2, 3)
+            yield one
+    finally:
+        await one.http.stop()
+        await one.controller.stop()

@@ -1,0 +1,114 @@
+"""Figures for Prometheus: what is told comes out, and what is there is read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller.http.metrics import SECONDS, Distribution, Metrics
+from controller.runtime.reports import Figures
+from tests.http.service import POLICY, Judge, owned, service
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def _samples(text: str) -> Samples:
+    return {
+        (sample.name.removeprefix("topicwright_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def _of(metrics: Metrics) -> Samples:
+    return _samples(metrics.render().decode())
+
+
+def test_it_takes_all_that_the_controller_tells() -> None:
+    figures: Figures = Metrics()
+    figures.committed(3, 9, 0.002)
+    figures.answered("CreateTopics", 36, 0)
+    figures.policy_judged("my.Policy", "refused", 0.1)
+    figures.request("CreateTopics", 7, "ok", 0.01)
+
+
+def test_commits_are_counted_and_their_sizes_and_times_spread() -> None:
+    metrics = Metrics()
+    metrics.committed(3, 9, 0.002)
+    metrics.committed(500, 1500, 0.02)
+    told = _of(metrics)
+    assert told["commit_seconds_count", ()] == 2
+    assert told["commit_seconds_sum", ()] == pytest.approx(0.022)
+    assert told["commit_seconds_bucket", (("le", "0.0025"),)] == 1
+    assert told["commit_commands_bucket", (("le", "5.0"),)] == 1
+    assert told["commit_commands_bucket", (("le", "500.0"),)] == 2
+    assert told["commit_events_sum", ()] == 1509
+
+
+def test_answers_are_counted_by_api_and_error_and_waits_by_api() -> None:
+    metrics = Metrics()
+    for code, waited_ms in ((0, 3), (0, 400), (36, 0), (7, 30_000)):
+        metrics.answered("CreateTopics", code, waited_ms)
+    metrics.answered("HTTP", 44, 0)
+    metrics.answered("HTTP", 1234, 0)
+    told = _of(metrics)
+    assert told["answers_total", (("api", "CreateTopics"), ("error", "NONE"))] == 2
+    assert told["answers_total", (("api", "CreateTopics"), ("error", "TOPIC_ALREADY_EXISTS"))] == 1
+    assert told["answers_total", (("api", "HTTP"), ("error", "POLICY_VIOLATION"))] == 1
+    assert told["answers_total", (("api", "HTTP"), ("error", "ERROR_1234"))] == 1
+    assert told["answer_wait_seconds_count", (("api", "CreateTopics"),)] == 4
+    assert told["answer_wait_seconds_bucket", (("api", "CreateTopics"), ("le", "0.005"))] == 2
+    assert told["answer_wait_seconds_sum", (("api", "CreateTopics"),)] == pytest.approx(30.403)
+
+
+def test_requests_and_policies_are_spread_by_what_they_were() -> None:
+    metrics = Metrics()
+    metrics.request("CreateTopics", 7, "ok", 0.001)
+    metrics.request("CreateTopics", 5, "ok", 0.001)
+    metrics.policy_judged("my.Policy", "refused", 0.3)
+    told = _of(metrics)
+    for version in ("5", "7"):
+        assert told["request_seconds_count", (("api", "CreateTopics"), ("outcome", "ok"), ("version", version))] == 1
+    assert told["policy_seconds_bucket", (("le", "0.5"), ("outcome", "refused"), ("policy", "my.Policy"))] == 1
+    assert told["policy_seconds_bucket", (("le", "0.25"), ("outcome", "refused"), ("policy", "my.Policy"))] == 0
+
+
+@given(st.lists(st.one_of(st.sampled_from(SECONDS), st.floats(0, 20))))
+def test_a_distribution_counts_what_is_at_most_its_bound(values: list[float]) -> None:
+    spread = Distribution(SECONDS)
+    for value in values:
+        spread.add(value)
+    for bound, count in spread.buckets():
+        assert count == sum(1 for value in values if value <= float(bound)), f"{values} up to {bound}"
+    assert spread.total == pytest.approx(sum(values)), "the sum"
+
+
+async def test_a_service_tells_its_states_and_its_work() -> None:
+    async with service(settings=POLICY, judge=Judge(owned)) as one:
+        await one.create("pay.t", num_partitions=3)
+        await one.create("t", 403)
+        await one.get("/topics/nope", 404)
+        await one.ask("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.create("pay.u", 202, num_partitions=2, timeout_ms=0)
+        await one.ask("POST", "/simulated/brokers/2/stop")
+        await one.live(1, 3)
+        answer = await one.client.get("/metrics")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        told = _samples(answer.text)
+        assert told["log_offset", ()] == one.log.durable_offset
+        assert (told["topics", ()], told["partitions", ()], told["topics_pending", ()]) == (2, 5, 1)
+        assert (told["brokers_registered", ()], told["brokers_live", ()], told["ready", ()]) == (3, 2, 1)
+        assert told["asks_in_flight", ()] == 0
+        assert told["commit_seconds_count", ()] > 0
+        errors = {dict(labels)["error"]: count for (name, labels), count in told.items() if name == "answers_total"}
+        assert errors == {"NONE": 1, "POLICY_VIOLATION": 1, "REQUEST_TIMED_OUT": 1}
+        routes = {
+            (labels["method"], labels["route"], labels["status"]): count
+            for (name, pairs), count in told.items()
+            if name == "http_request_seconds_count" and (labels := dict(pairs))
+        }
+        assert routes["POST", "/topics", "201"] == 1
+        assert routes["POST", "/topics", "403"] == 1
+        assert routes["GET", "/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"

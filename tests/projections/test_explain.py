@@ -1,0 +1,144 @@
+"""Why is it so: the chain of events behind a topic or a request, in words."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given as drawn
+
+from events.catalog import Event
+from projections import explain as module
+from projections.explain import Explanation, explain
+from projections.query import NotThere
+from projections.wording import in_words
+from tests.machine.tables import command
+from tests.machine.walks import Walk, walked, walks
+from tests.projections.logs import query_of, story
+
+LIFE = """
+1 2 3 fewer
+create t 1x4 id=ask conf=retention.ms=5
+confirm 1 2 3
+create t 1x1 id=again timeout=0
+register 4 rack=x
+unfence 4
+review t
+sync t
+fence 3
+review t
+partitions t to=3 id=more
+alter t set:retention.ms=7 append:cleanup.policy=compact delete:x id=conf
+partitions t to=1 id=less
+delete t id=end as=User:bob
+unregister 4
+"""
+
+TOLD = """
+topic t: deleted 2023-11-14T22:13:20.020Z by User:bob
+7 +0 CreateTopic ask: User:alice (table) asks over CreateTopics v7 to create t with 1 partition, factor 4, \
+retention.ms=5, waiting up to 1000 ms
+8 +0 CreateTopic ask: t is created, 1 partition with factor 4, placed on live brokers 1, 2, 3; replicas 0: [3,1,2,-1]; \
+-1 keeps a place for want of live brokers (KIP-409)
+9 +1 ConfirmMetadata q: brokers 1, 2, 3 applied the creation of t
+10 +1 ConfirmMetadata q: t is complete: every partition has a leader and every live broker knows it
+11 +1 ConfirmMetadata q: the client is answered NONE for t after 1 ms
+12 +2 CreateTopic again: User:alice (table) asks over CreateTopics v7 to create t with 1 partition, factor 1, \
+not waiting
+13 +2 CreateTopic again: t is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists: Topic 't' already exists. \
+It was created at 2023-11-14T22:13:20.008Z and is ready.
+14 +2 CreateTopic again: the client is answered TOPIC_ALREADY_EXISTS (36) for t after 0 ms: Topic 't' already exists. \
+It was created at 2023-11-14T22:13:20.008Z and is ready.
+17 +5 ReviewTopics q: partition 0: broker 4 takes the place that -1 kept <= broker 4 is live (why) at offset 16
+18 +6 AlterPartition q: partition 0: in sync are now [3,1,2,4] under leader 3 (reported by the leader) \
+<= broker 4 is live (why) at offset 16
+20 +8 ReviewTopics q: partition 0: broker 1 leads in epoch 1, in sync are [1,2,4] (live brokers changed) \
+<= broker 3 is fenced (why) at offset 19
+21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
+22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; set are now: \
+cleanup.policy=delete,compact, retention.ms=7
+23 +11 CreatePartitions less: User:alice (table) asks of t to have 1 partition, but is refused with \
+INVALID_PARTITIONS (37) by validation:partitions: The topic t currently has 3 partition(s); 1 would not be an increase.
+24 +12 DeleteTopic end: User:bob (table) deletes t
+"""
+
+
+def _shown(told: Explanation) -> str:
+    lines = [told.summary]
+    for step in told.steps:
+        because = f" <= {step.because}" if step.because else ""
+        lines.append(f"{step.offset} +{step.after_ms} {step.command} {step.request_id}: {step.text}{because}")
+    return "\n".join(lines)
+
+
+def test_a_topic_is_explained_from_the_first_ask_to_its_end() -> None:
+    told = explain(query_of(story(LIFE).log), "t")
+    assert told.kind == "topic"
+    assert _shown(told) == TOLD.strip()
+
+
+# steps | what of the request is told: its summary behind the time, and the types of its events
+REQUESTS = """
+create t 1x1                                 | t waiting                            | CreateRequested TopicCreated
+create t 1x1; confirm 1 2                    | t waiting                            | CreateRequested TopicCreated MetadataPropagated
+create t 1x1; confirm 1 2 3                  | t created                            | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
+create t 1x1 timeout=0; confirm 1 2 3; sync t| t timed-out REQUEST_TIMED_OUT (7)    | CreateRequested TopicCreated CreateAnswered MetadataPropagated TopicReady
+create t 1x1; delete t id=other              | t failed UNKNOWN_TOPIC_OR_PARTITION (3) | CreateRequested TopicCreated TopicDeleted CreateAnswered
+create t 1x1; create t 1x1 id=other; confirm 1 2 3 | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
+create t 0x1                                 | t rejected INVALID_PARTITIONS (37) | CreateRequested CreateRejected CreateAnswered
+create t 1x1; confirm 1 2 3; fence 3; review t | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
+create t 1x1; create u 0x1                   | t waiting, u rejected INVALID_PARTITIONS (37) | CreateRequested TopicCreated CreateRequested CreateRejected CreateAnswered
+delete t                                     | t rejected UNKNOWN_TOPIC_OR_PARTITION (3) | ChangeRejected
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("line", REQUESTS.strip().splitlines())
+def test_a_request_is_explained_until_its_topics_are_complete(line: str) -> None:
+    steps, fared, events = (column.strip() for column in line.split("|"))
+    told = explain(query_of(story("1 2 3\n" + steps.replace(";", "\n")).log), "q")
+    assert told.kind == "request"
+    assert told.summary.partition("Z: ")[2] == fared
+    assert " ".join(step.event for step in told.steps) == events
+
+
+def test_a_name_that_is_both_is_taken_for_the_topic() -> None:
+    told = explain(query_of(story("1 2 3\ncreate both 1x1 id=both").log), "both")
+    assert told.kind == "topic"
+    assert told.summary.startswith("topic both: pending, 1 partition, created 2023-11-14T22:13:20.008Z by User:alice")
+
+
+def test_a_name_that_was_only_asked_for_is_explained_too() -> None:
+    told = explain(query_of(story("1 2 3\ncreate t 0x1").log), "t")
+    assert told.summary == "topic t: never created, only asked for"
+    assert len(told.steps) == 3
+
+
+def test_what_no_event_speaks_of_is_not_there() -> None:
+    with pytest.raises(NotThere, match="no topic and no request 'u' is in the log"):
+        explain(query_of(story("1 2 3\ncreate t 1x1 dry").log), "u")
+
+
+def test_of_a_long_chain_the_beginning_and_the_end_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STEPS_FIRST", 3)
+    monkeypatch.setattr(module, "STEPS_LAST", 4)
+    rig = story("1 2 3\ncreate t 1x1")
+    for number in range(20):
+        rig.put(command(rig, f"alter t set:retention.ms={number}"))
+    told = explain(query_of(rig.log), "t")
+    first = rig.log[-1].offset - 19
+    assert [step.offset for step in told.steps] == [first - 2, first - 1, first, *range(first + 16, first + 20)]
+    assert told.omitted == 15
+
+
+@drawn(walks())
+def test_every_event_can_be_told(walk: Walk) -> None:
+    for record in walked(walk).log:
+        text = in_words(record.event)
+        assert text, f"words for {record}"
+        assert text == text.strip(), f"no blanks around the words for {record}"
+
+
+def test_every_type_of_event_has_words() -> None:
+    told = {type(record.event): in_words(record.event) for record in story(LIFE).log}
+    assert told.keys() == set(get_args(Event))
+    assert len(set(told.values())) == len(told), "each says something of its own"

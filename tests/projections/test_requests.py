@@ -1,0 +1,82 @@
+"""Requests as rows: how each topic of a request fared, step by step."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.catalog import Cause, CreateAnswered, Recorded, TopicReady
+from events.names import Offset, RequestId, TopicName
+from projections.requests import RequestRow, fold_request_topic, request_row
+from projections.topics import CannotFold
+from tests.machine.tables import command, given
+
+# given | steps, separated by `;` | request q: its API and version, then each topic: status, code, rule, wait
+TABLE = """
+1 2 3        | create t 1x1                         | CreateTopics v7: t waiting
+1 2 3        | create t 1x1; confirm 1 2 3          | CreateTopics v7: t created 0 1ms
+1 2 3        | create t 1x1 api=HTTP; confirm 1 2 3 | HTTP v7: t created 0 1ms
+1 2 3        | create t 1x1 timeout=0               | CreateTopics v7: t timed-out 7 0ms
+1 2 3        | create t 1x1; expire t id=q at=1000  | CreateTopics v7: t timed-out 7 1000ms
+1 2 3        | create t 1x1; delete t id=d          | CreateTopics v7: t failed 3 1ms
+1 2 3        | create t 0x1                         | CreateTopics v7: t rejected 37 validation:partitions 0ms
+1 2 3 policy | create t 1x1 verdict=refused         | CreateTopics v7: t rejected 44 policy:names 0ms
+1 2 3        | create t 1x1; create u 1x9           | CreateTopics v7: t waiting, u rejected 38 validation:live-brokers 0ms
+1 2 3 has:t  | create t 1x1                         | CreateTopics v7: t rejected 36 validation:exists 0ms
+1 2 3 has:t  | delete t                             | DeleteTopics v6: t deleted 0 0ms
+1 2 3 has:t  | partitions t to=3                    | CreatePartitions v3: t partitions-added 0 0ms
+1 2 3 has:t  | partitions t to=1                    | CreatePartitions v3: t rejected 37 validation:partitions 0ms
+1 2 3 has:t  | alter t set:retention.ms=5           | IncrementalAlterConfigs v1: t configs-changed 0 0ms
+1 2 3        | delete t                             | DeleteTopics v6: t rejected 3 validation:unknown-topic 0ms
+1 2 3        | create t 1x1 dry                     | nothing
+"""  # noqa: E501
+
+
+def _shown(row: RequestRow | None) -> str:
+    if row is None:
+        return "nothing"
+    told = []
+    for one in row.topics:
+        words = [one.topic, one.status, *([str(one.code)] if one.code is not None else [])]
+        words += [one.rule] if one.rule else []
+        words += [f"{one.waited_ms}ms"] if one.waited_ms is not None else []
+        told.append(" ".join(words))
+    return f"{row.api} v{row.api_version}: {', '.join(told)}"
+
+
+def _row(begin: str, steps: str) -> RequestRow | None:
+    rig = given(begin)
+    for step in steps.split(";"):
+        rig.put(command(rig, step.strip()))
+    return request_row(one for one in rig.log if getattr(one.event, "request_id", "") == "q")
+
+
+@pytest.mark.parametrize("line", TABLE.strip().splitlines())
+def test_a_request_is_what_its_events_say(line: str) -> None:
+    begin, steps, expected = (column.strip() for column in line.split("|"))
+    assert _shown(_row(begin, steps)) == expected
+
+
+def test_a_row_tells_who_asked_and_until_when_the_answer_is_due() -> None:
+    row = _row("1 2 3", "create t 2x1 as=User:bob conf=retention.ms=5 timeout=700")
+    assert row is not None
+    assert (row.principal, row.client_id, row.timeout_ms) == ("User:bob", "table", 700)
+    assert row.deadline_ms == row.asked_at_ms + 700
+    asked = row.topics[0].asked
+    assert asked is not None
+    assert (asked.num_partitions, asked.replication_factor, asked.configs) == (2, 1, (("retention.ms", "5"),))
+    unwaited = _row("1 2 3", "create t 2x1 timeout=0")
+    assert unwaited is not None
+    assert unwaited.deadline_ms is None, "nothing is waited for"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [TopicReady(TopicName("t")), CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 1)],
+    ids=["ready", "answered"],
+)
+def test_an_event_that_does_not_fit_stops_the_fold(event: TopicReady | CreateAnswered) -> None:
+    record = Recorded(Offset(9), 0, Cause("X", RequestId("q")), event)
+    with pytest.raises(CannotFold, match="at offset 9 does not fit"):
+        fold_request_topic(None, record)
+    with pytest.raises(CannotFold, match="no request begins so"):
+        request_row([record])
