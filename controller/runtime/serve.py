@@ -196,17 +196,9 @@ class Service:
         api = APIS.get(api_key)
         self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
 
-    async def ends(self, stopping: asyncio.Event) -> None:
-        """Wait until it is told to stop, or the controller failed."""
-        ends = [asyncio.ensure_future(event.wait()) for event in (stopping, self.controller.failed)]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-
     async def stop(self) -> None:
         """Stop accepting, answer what is decided, flush, close."""
-        await asyncio.gather(*(server.stop(DRAIN_S) for server in self._servers))
-        await self.http.stop()
+        await asyncio.gather(*(server.stop(DRAIN_S) for server in self._servers), self.http.stop())
         await self.controller.stop()
         self.log.close()
         self._flusher.shutdown()

@@ -1,0 +1,163 @@
+"""Clients that ask for anything at any moment, and check that what they are told is true."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from controller.kafka.codec import decode_response, encode_response
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import create_partitions as partitions
+from controller.kafka.messages import create_topics as creates
+from controller.kafka.messages import delete_topics as deletes
+from controller.kafka.messages import incremental_alter_configs as configs
+from controller.kafka.messages import metadata as metadatas
+from tests.simulation.witness import Witness
+from tests.simulation.world import ConnectionLost, World
+
+POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "no/name")
+TIMEOUTS_MS = (-1, 0, 1, 20, 300, 2_000, 30_000)
+LATE_S = 3.0
+"""How late REQUEST_TIMED_OUT may come: after two syncs of the slowest disk."""
+IMPATIENT = 0.06
+"""How often a client goes away before it is answered."""
+
+
+class Client:
+    """One client that asks, thinks, and asks again. `told` counts what clients were told, by API and code."""
+
+    def __init__(self, name: str, world: World, witness: Witness, told: Counter[tuple[str, int]]) -> None:
+        self.name = name
+        self._world = world
+        self._witness = witness
+        self._told = told
+        self._rng = random.Random(world.rng.getrandbits(64))
+        self._made = 0
+
+    async def live(self, until: float, think_s: float) -> None:
+        """Ask until the end."""
+        loop = asyncio.get_running_loop()
+        habits: tuple[Callable[[], Awaitable[None]], ...] = (
+            *[self._create] * 8,
+            *[self._delete] * 3,
+            self._add_partitions,
+            self._alter_configs,
+            self._list_all,
+            self._look_up,
+        )
+        while loop.time() < until:
+            await asyncio.sleep(self._rng.expovariate(1 / think_s))
+            wish = asyncio.ensure_future(self._rng.choice(habits)())
+            try:
+                patience = self._rng.uniform(0, 0.05) if self._rng.random() < IMPATIENT else None
+                await asyncio.wait_for(wish, patience)
+            except TimeoutError:
+                self._told["gave up", 0] += 1
+            except ConnectionLost:
+                self._told["connection lost", 0] += 1
+
+    async def _call(self, api: ApiKey, version: int, request: Message) -> Any:
+        return await self._world.process.call(self.name, api, version, request)
+
+    def _name(self) -> str:
+        if self._rng.random() < 0.5:
+            return self._rng.choice(POOL)
+        self._made += 1
+        return f"{self.name}.{self._made}"
+
+    async def _create(self) -> None:
+        rng = self._rng
+        request = creates.CreateTopicsRequest(
+            topics=tuple(self._topic() for _ in range(rng.choice((1, 1, 1, 2, 5)))),
+            timeout_ms=rng.choice(TIMEOUTS_MS),
+            validate_only=rng.random() < 0.1,
+        )
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        answer: creates.CreateTopicsResponse = await self._call(ApiKey.CREATE_TOPICS, 7, request)
+        waited_s = loop.time() - begun - max(request.timeout_ms, 0) / 1000
+        assert request.timeout_ms <= 0 or request.validate_only or waited_s < LATE_S, f"answered {waited_s} s late"
+        asked = dict.fromkeys(topic.name for topic in request.topics)
+        assert [topic.name for topic in answer.topics] == list(asked), "an answer for each topic, in the order asked"
+        for topic in answer.topics:
+            self._told["CreateTopics", topic.error_code] += 1
+            if topic.error_code == 0 and not request.validate_only:
+                self._witness.check_created(topic.name, topic.topic_id)
+
+    def _topic(self) -> creates.CreatableTopic:
+        rng = self._rng
+        if rng.random() < 0.1:
+            replicas = [tuple(rng.sample(range(1, 5), 2)) for _ in range(rng.randint(1, 3))]
+            by_hand = tuple(
+                creates.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+                for index, brokers in enumerate(replicas)
+            )
+            return creates.CreatableTopic(
+                name=self._name(), num_partitions=-1, replication_factor=-1, assignments=by_hand
+            )
+        return creates.CreatableTopic(
+            name=self._name(),
+            num_partitions=rng.choice((-1, 1, 2, 4)),
+            replication_factor=rng.choice((-1, 1, 2, 3, 4)),
+        )
+
+    async def _delete(self) -> None:
+        rng, name = self._rng, self._name()
+        topic_id = self._witness.alive.get(name)
+        if topic_id is not None and rng.random() < 0.5:
+            state = deletes.DeleteTopicState(topic_id=topic_id)
+        else:
+            state = deletes.DeleteTopicState(name=name)
+        answer: deletes.DeleteTopicsResponse = await self._call(
+            ApiKey.DELETE_TOPICS, 6, deletes.DeleteTopicsRequest(topics=(state,), timeout_ms=1000)
+        )
+        for result in answer.responses:
+            self._told["DeleteTopics", result.error_code] += 1
+            if result.error_code == 0:
+                self._witness.check_deleted(name, result.topic_id)
+
+    async def _add_partitions(self) -> None:
+        topic = partitions.CreatePartitionsTopic(name=self._name(), count=self._rng.randint(2, 6))
+        request = partitions.CreatePartitionsRequest(topics=(topic,), validate_only=self._rng.random() < 0.2)
+        answer: partitions.CreatePartitionsResponse = await self._call(ApiKey.CREATE_PARTITIONS, 3, request)
+        for result in answer.results:
+            self._told["CreatePartitions", result.error_code] += 1
+
+    async def _alter_configs(self) -> None:
+        change = configs.AlterableConfig(name="retention.ms", value=str(self._rng.randint(1, 10**6)))
+        resource = configs.AlterConfigsResource(resource_type=2, resource_name=self._name(), configs=(change,))
+        request = configs.IncrementalAlterConfigsRequest(resources=(resource,))
+        answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        for result in answer.responses:
+            self._told["IncrementalAlterConfigs", result.error_code] += 1
+
+    async def _list_all(self) -> None:
+        self._witness.look()
+        before = dict(self._witness.alive)
+        await asyncio.sleep(0.001)  # until the controller knows too
+        shown = await self._metadata(metadatas.MetadataRequest(topics=None))
+        self._witness.look()
+        there = {name: topic_id for name, topic_id in before.items() if self._witness.alive.get(name) == topic_id}
+        missing = sorted(there.keys() - shown.keys())
+        assert not missing, f"{missing} were there all the time, but the list of all topics does not have them"
+
+    async def _look_up(self) -> None:
+        names = tuple(metadatas.MetadataRequestTopic(name=self._name()) for _ in range(2))
+        await self._metadata(
+            metadatas.MetadataRequest(topics=names, allow_auto_topic_creation=self._rng.random() < 0.3)
+        )
+
+    async def _metadata(self, request: metadatas.MetadataRequest) -> dict[str, bytes]:
+        answer = await self._call(ApiKey.METADATA, 12, request)
+        _, read = decode_response(ApiKey.METADATA, 12, encode_response(ApiKey.METADATA, 12, 1, answer)[4:])
+        assert isinstance(read, metadatas.MetadataResponse), "what was encoded is read"
+        shown: dict[str, bytes] = {}
+        for topic in read.topics:
+            self._told["Metadata", topic.error_code] += 1
+            if topic.error_code == 0 and topic.name is not None:
+                self._witness.check_shown(topic.name, topic.topic_id)
+                shown[topic.name] = topic.topic_id
+        return shown

@@ -1,0 +1,118 @@
+"""What goes wrong, and what operators do: brokers, disk, policies, clock, and the end of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from tests.simulation.world import POLICY, World
+
+BROKERS_MAX = 5
+DELAYS_MS = (0, 0, 10, 300, 4_000)
+POLICY_S = ((0.0, 0.0), (0.0, 0.01), (0.3, 2.0))
+
+
+class Faults:
+    """Does one thing after another to a world until told to heal it. `done` counts what was done."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = random.Random(world.rng.getrandbits(64))
+        self.done: Counter[str] = Counter()
+
+    async def go_on(self, until: float, pause_s: float) -> None:
+        """Do things until the end."""
+        loop = asyncio.get_running_loop()
+        deeds: tuple[Callable[[], Awaitable[None]], ...] = (
+            self.stop_broker, self.stop_broker, self.start_broker, self.start_broker, self.start_broker,
+            self.add_broker, self.delay_broker, self.delay_broker,
+            self.fill_disk, self.fail_syncs, self.slow_syncs, self.slow_policies, self.set_clock,
+            self.kill, self.cut_power, self.restart,
+        )  # fmt: skip
+        while loop.time() < until:
+            await asyncio.sleep(self._rng.expovariate(1 / pause_s))
+            deed = self._rng.choice(deeds)
+            self.done[deed.__name__] += 1
+            await deed()
+
+    def heal_all_but_brokers(self) -> None:
+        """All is well again, and brokers are prompt; but those that are down stay down."""
+        disk, process = self._world.disk, self._world.process
+        disk.full, disk.failing_writes, disk.failing_syncs, disk.sync_s = False, 0.0, 0.0, (0.0, 0.001)
+        self._world.policy_s = (0.0, 0.0)
+        if process.policies is not None:
+            process.policies.seconds = (0.0, 0.0)
+        for broker_id in process.fleet.brokers:
+            process.run(process.fleet.set_delay, broker_id, 0)
+
+    def heal_brokers(self) -> None:
+        """Every broker runs."""
+        process = self._world.process
+        for broker_id, broker in process.fleet.brokers.items():
+            if not broker.running:
+                process.run(process.fleet.start_broker, broker_id)
+
+    def _any_broker(self) -> int:
+        return self._rng.choice(sorted(self._world.process.fleet.brokers))
+
+    async def stop_broker(self) -> None:
+        self._world.process.run(self._world.process.fleet.stop_broker, self._any_broker())
+
+    async def start_broker(self) -> None:
+        self._world.process.run(self._world.process.fleet.start_broker, self._any_broker())
+
+    async def add_broker(self) -> None:
+        process = self._world.process
+        for _ in range(self._rng.choice((1, 1, 2))):
+            if len(process.fleet.brokers) < BROKERS_MAX:
+                process.run(process.fleet.add)
+
+    async def delay_broker(self) -> None:
+        process = self._world.process
+        process.run(process.fleet.set_delay, self._any_broker(), self._rng.choice(DELAYS_MS))
+
+    async def fill_disk(self) -> None:
+        disk = self._world.disk
+        disk.full, disk.dark = True, self._rng.random() < 0.5
+        await asyncio.sleep(self._rng.uniform(0, 1.5))
+        disk.full = False
+
+    async def fail_syncs(self) -> None:
+        disk = self._world.disk
+        disk.failing_syncs, disk.failing_writes = self._rng.choice((0.01, 0.2)), self._rng.choice((0, 0.02))
+        await asyncio.sleep(self._rng.uniform(0, 1))
+        disk.failing_syncs = disk.failing_writes = 0.0
+
+    async def slow_syncs(self) -> None:
+        disk = self._world.disk
+        disk.sync_s = self._rng.choice(((0.0, 0.0), (0.0, 0.002), (0.01, 0.1), (0.3, 0.6)))
+
+    async def slow_policies(self) -> None:
+        self._world.policy_s = self._rng.choice(POLICY_S)
+        policies = self._world.process.policies
+        if policies is not None:
+            policies.seconds = self._world.policy_s
+
+    async def set_clock(self) -> None:
+        self._world.skew_ms += self._rng.choice((-3_600_000, -5_000, -3, 3, 5_000))
+
+    async def kill(self) -> None:
+        self._world.process.kill(power=False)
+        await self._boot()
+
+    async def cut_power(self) -> None:
+        self._world.process.kill(power=True)
+        await self._boot()
+
+    async def restart(self) -> None:
+        await self._world.process.stop()
+        await self._boot()
+
+    async def _boot(self) -> None:
+        settings = self._world.settings
+        if self._rng.random() < 0.3:
+            settings[POLICY] = "" if settings.get(POLICY) else "slow.Policy"
+        await asyncio.sleep(self._rng.uniform(0, 0.5))
+        await self._world.boot()

@@ -1,0 +1,129 @@
+"""An event log in memory whose disk can be slow, be full, fail a write or a sync, and lose what was not synced."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+
+from events.log import Commit, InMemoryLog, LogClosed, LogDiskFull, LogWriteError
+
+
+class Disk:
+    """What is kept while processes come and go, and how it behaves.
+
+    `full` refuses writes and recovery. `failing_*` are the chances that one write, or one sync, fails; `sync_s` is how
+    long a sync takes, from and to. `dark` closes the log to readers too while it cannot recover.
+    """
+
+    def __init__(self, rng: random.Random, cluster_id: str = "simulated") -> None:
+        self.rng = rng
+        self.kept = InMemoryLog(cluster_id)
+        self.full = False
+        self.dark = False
+        self.failing_writes = 0.0
+        self.failing_syncs = 0.0
+        self.sync_s = (0.0, 0.002)
+        self.failures = 0
+
+    def crash(self, *, power: bool) -> None:
+        """The process that has the log open dies; with `power` gone, an unsynced commit may be lost."""
+        self.kept.drop_unflushed(self.rng.choice((0, 1)) if power else 1 << 30)
+
+
+class FaultyLog:
+    """One process's view of the disk; see `EventLog` for what each method promises."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._log = disk.kept
+        self._log.flush()  # what an opening finds is durable from then on
+        self._failed = False
+        self._dark = False
+
+    @property
+    def cluster_id(self) -> str:
+        return self._log.cluster_id
+
+    @property
+    def next_offset(self) -> int:
+        return self._log.next_offset
+
+    @property
+    def durable_offset(self) -> int:
+        return self._log.durable_offset
+
+    def write(self, commit: Commit) -> int:
+        self._check_writable()
+        if self._disk.full:
+            raise self._fail(LogDiskFull("no room left"))
+        if self._disk.rng.random() < self._disk.failing_writes:
+            raise self._fail(LogWriteError("the write failed"))
+        return self._log.write(commit)
+
+    def flush(self) -> int:
+        self._check_writable()
+        if self._disk.rng.random() < self._disk.failing_syncs:
+            raise self._fail(LogWriteError("the sync failed"))
+        return self._log.flush()
+
+    async def flushed(self) -> int:
+        """Flush as a thread does it: the loop is free meanwhile."""
+        await asyncio.sleep(self._disk.rng.uniform(*self._disk.sync_s))
+        end = self.flush()
+        # The thread's result reaches the loop a moment after the log knows of it.
+        await asyncio.sleep(self._disk.rng.choice((0, 0.0002)))
+        return end
+
+    def recover(self) -> int:
+        if self._disk.full:
+            self._dark = self._disk.dark
+            raise LogDiskFull("still no room left")
+        self._log.drop_unflushed(self._disk.rng.choice((0, 1)))
+        self._failed = self._dark = False
+        return self._log.next_offset
+
+    def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+        self._check_readable()
+        return self._log.read(start, end)
+
+    def read_one(self, offset: int) -> bytes:
+        self._check_readable()
+        return self._log.read_one(offset)
+
+    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+        self._check_readable()
+        return self._log.shard_offsets(shard_key, start, end)
+
+    def request_offsets(self, request_id: str) -> Iterator[int]:
+        self._check_readable()
+        return self._log.request_offsets(request_id)
+
+    def get(self, key: bytes) -> bytes | None:
+        self._check_readable()
+        return self._log.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        self._check_readable()
+        return self._log.get_many(keys)
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        self._check_readable()
+        return self._log.scan(prefix, start_after)
+
+    def close(self) -> None:
+        if not self._failed:
+            self._log.flush()
+
+    def _fail(self, error: LogWriteError) -> LogWriteError:
+        self._failed = True
+        self._disk.failures += 1
+        return error
+
+    def _check_writable(self) -> None:
+        if self._failed:
+            raise LogWriteError("takes no writes until it has recovered")
+
+    def _check_readable(self) -> None:
+        if self._dark:
+            raise LogClosed("closed until it has recovered")

@@ -1,0 +1,83 @@
+"""One simulated life of a controller, from a seed to its checks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+import msgspec
+
+from tests.simulation import virtual_time
+from tests.simulation.checks import check_at_rest, check_with_brokers_down
+from tests.simulation.clients import Client
+from tests.simulation.faults import POLICY_S, Faults
+from tests.simulation.witness import Witness
+from tests.simulation.world import BORN_MS, POLICY, World, chance_from
+
+LIFE_S = 8.0
+REST_S = 120.0
+"""Longer than any timeout that a client asks for, with the slowest policies before it."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a seed: the hash of the log's bytes, its length, and what clients were told."""
+
+    seed: int
+    digest: str
+    events: int
+    told: dict[tuple[str, int], int]
+    faults: dict[str, int]
+
+
+def simulate(seed: int, life_s: float = LIFE_S, show: str | None = None) -> Outcome:
+    """Live through a seed and check. Raises AssertionError, which names the seed. `show` prints a topic's events."""
+    rng = random.Random(seed)
+    try:
+        with chance_from(rng):
+            return virtual_time.run(_live(seed, rng, life_s, show))
+    except BaseException as error:
+        error.add_note(f"to see it again: python -m tests.simulation {seed}")
+        raise
+
+
+async def _live(seed: int, rng: random.Random, life_s: float, show: str | None) -> Outcome:
+    world = World(rng, _settings(rng), brokers=rng.choice((1, 3, 3, 4)))
+    world.policy_s = rng.choice(POLICY_S)
+    world.partitions_cached = rng.choice((3, 20, 10_000))
+    witness, told = Witness(world.disk.kept), Counter[tuple[str, int]]()
+    await world.boot()
+    faults = Faults(world)
+    clients = [Client(f"c{number}", world, witness, told) for number in range(rng.randint(1, 5))]
+    think_s = rng.choice((0.02, 0.05, 0.3))
+    async with asyncio.TaskGroup() as group:
+        for client in clients:
+            group.create_task(client.live(life_s, think_s))
+        group.create_task(_go_wrong(faults, life_s, rng.choice((0.2, 0.5, 1.5))))
+    await asyncio.sleep(REST_S)
+    check_with_brokers_down(world, witness)
+    faults.heal_brokers()
+    await asyncio.sleep(REST_S)
+    for record in world.records() if show is not None else ():
+        if getattr(record.event, "topic", show) == show:
+            print(f"{record.offset:6} {record.at_ms - BORN_MS:7} {record.cause.command}: {record.event}")
+    check_at_rest(world, witness)
+    digest, events = world.digest(), len(witness.seen)
+    await world.process.stop()
+    return Outcome(seed, digest, events, dict(told), dict(faults.done))
+
+
+async def _go_wrong(faults: Faults, life_s: float, pause_s: float) -> None:
+    """And come right at last: clients that still wait at the end of their life are answered only then."""
+    await faults.go_on(life_s, pause_s)
+    faults.heal_all_but_brokers()
+
+
+def _settings(rng: random.Random) -> dict[str, str]:
+    return {
+        "num.partitions": "2",
+        "default.replication.factor": "1",
+        "auto.create.topics.enable": "true",
+        "enable.under.replicated.topic.creation": rng.choice(("true", "false")),
+        POLICY: rng.choice(("", "slow.Policy")),
+    }

@@ -1,0 +1,50 @@
+"""The real controller through many seeds of faults, and the simulator itself.
+
+More seeds: `SIMULATION_SEEDS=1000 pytest tests/simulation`, or `python -m tests.simulation FIRST COUNT`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.simulation import simulate
+from tests.support.tools import ROOT
+
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_everything_told_is_true_and_all_ends_well(seed: int) -> None:
+    outcome = simulate(seed)
+    assert outcome.events > 0, f"seed {seed} did nothing"
+
+
+def test_the_seeds_reach_what_matters() -> None:
+    """The simulator would find nothing if its clients were never answered, or nothing ever failed."""
+    outcomes = [simulate(seed, life_s=4.0) for seed in range(1000, 1012)]
+    told = {what for outcome in outcomes for what in outcome.told}
+    wanted = {("CreateTopics", code) for code in (0, 7, 36, 38, 42, 44, 56)}
+    wanted |= {("DeleteTopics", 0), ("CreatePartitions", 0), ("IncrementalAlterConfigs", 0), ("connection lost", 0)}
+    assert wanted <= told, f"never told: {sorted(wanted - told)}"
+    faults = {fault for outcome in outcomes for fault in outcome.faults}
+    assert {"kill", "cut_power", "restart", "fill_disk", "fail_syncs", "slow_policies"} <= faults, sorted(faults)
+
+
+def test_a_seed_gives_the_same_log_byte_for_byte_in_any_process() -> None:
+    seed = 1
+    here, again = simulate(seed), simulate(seed)
+    assert here == again, "the same seed in the same process"
+    program = f"from tests.simulation.simulation import simulate; print(simulate({seed}).digest)"
+    there = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert there.stdout.strip() == here.digest, "the same seed in another process, with other hashes"

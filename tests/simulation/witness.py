@@ -1,0 +1,72 @@
+"""What the disk has promised: the durable events as they became so, watched from outside.
+
+Whatever a client is told, or shown, must rest on events that were durable at that moment and are there for good.
+"""
+
+from __future__ import annotations
+
+from events.catalog import CreateAnswered, TopicCreated, TopicDeleted, TopicReady
+from events.codec import decode_event
+from events.log import InMemoryLog
+
+
+class Witness:
+    """Follows one log up to its durable end."""
+
+    def __init__(self, log: InMemoryLog) -> None:
+        self._log = log
+        self.seen: list[bytes] = []
+        self.created: dict[bytes, str] = {}
+        """The name of every topic that ever was, by id."""
+        self.alive: dict[str, bytes] = {}
+        self.deleted: set[bytes] = set()
+        self.ready: set[bytes] = set()
+        self.answered: set[tuple[bytes, int]] = set()
+        """Answers to creates by the id of the topic that they led to."""
+        self._ids: dict[tuple[str, str], bytes] = {}
+
+    def look(self) -> None:
+        """Take in what has become durable since."""
+        for offset, value in self._log.read(len(self.seen), self._log.durable_offset):
+            self.seen.append(value)
+            event = decode_event(offset, value).event
+            match event:
+                case TopicCreated():
+                    self.created[event.topic_id] = event.topic
+                    self.alive[event.topic] = event.topic_id
+                    self._ids[event.request_id, event.topic] = event.topic_id
+                case TopicDeleted():
+                    del self.alive[event.topic]
+                    self.deleted.add(event.topic_id)
+                case TopicReady():
+                    self.ready.add(self.alive[event.topic])
+                case CreateAnswered() if (event.request_id, event.topic) in self._ids:
+                    self.answered.add((self._ids[event.request_id, event.topic], event.error_code))
+                case _:
+                    pass
+
+    def check_created(self, name: str, topic_id: bytes) -> None:
+        """A client was told NONE for a create."""
+        self.look()
+        assert self.created.get(topic_id) == name, f"{name} was answered NONE, but its creation is not durable"
+        assert topic_id in self.ready, f"{name} was answered NONE, but that it is ready is not durable"
+        assert (topic_id, 0) in self.answered, f"{name} was answered NONE, but the answer is not in the log"
+
+    def check_deleted(self, name: str, topic_id: bytes) -> None:
+        """A client was told NONE for a delete."""
+        self.look()
+        assert topic_id in self.deleted, f"the deletion of {name} was answered NONE, but it is not durable"
+
+    def check_shown(self, name: str, topic_id: bytes) -> None:
+        """A client was shown a topic."""
+        self.look()
+        assert self.created.get(topic_id) == name, f"{name} is shown, but its creation is not durable"
+
+    def check_kept(self) -> None:
+        """Whatever was durable once is in the log for good."""
+        kept = [value for _, value in self._log.read(0, len(self.seen))]
+        assert kept == self.seen, f"durable events changed, the first at offset {_first_difference(kept, self.seen)}"
+
+
+def _first_difference(kept: list[bytes], seen: list[bytes]) -> int:
+    return next((at for at, (one, other) in enumerate(zip(kept, seen, strict=False)) if one != other), len(kept))

@@ -1,0 +1,178 @@
+"""The simulated world: one disk, processes that serve on it one after another, clients, and faults; all from one seed.
+
+What runs is the product's own code: Controller, Front, the handlers of Kafka's requests, SimulatedFleet, over the
+in-memory log. Only time, the disk, the policies and the network are the simulation's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from controller.brokers.simulated import SimulatedFleet
+from controller.kafka import eager
+from controller.kafka.handling import NO_RESPONSE, ClientConnection, RequestContext
+from controller.kafka.listeners import HandlerTable, controller_listener
+from controller.kafka.messages import Message
+from controller.runtime.embedded import Controller
+from controller.runtime.front import Front
+from controller.runtime.reports import Reports
+from events.catalog import Endpoint, Recorded
+from events.codec import decode_event
+from events.log import LogError
+from tests.simulation.faulty_log import Disk, FaultyLog
+from tests.simulation.slow_policies import SlowPolicies
+from tests.simulation.virtual_time import context_of, virtual_loop
+
+BORN_MS = 1_700_000_000_000
+ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)
+RELEASE = "1.0"
+POLICY = "create.topic.policy.class.name"
+
+
+class ConnectionLost(Exception):
+    """The process died, or closed the connection, before it answered."""
+
+
+class Unheard:
+    """Log lines and figures that nobody reads."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Process:
+    """One process: a controller with its front and fleet on the disk."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.alive = True
+        self.log = FaultyLog(world.disk)
+        self.fleet = SimulatedFleet(world.brokers)
+        for broker_id, broker in self.fleet.brokers.items():
+            broker.running = broker_id not in world.down
+            broker.delay_ms = world.delays_ms.get(broker_id, 0)
+        self.policies = SlowPolicies(world.rng, world.policy_s) if world.settings.get(POLICY) else None
+        self.controller = Controller(
+            self.log,
+            self.fleet,
+            boot_id=f"p{number}",
+            clock_ms=world.clock_ms,
+            flush=self.log.flushed,
+            reports=Reports(Unheard(), lambda _: None, Unheard()),
+            policies=self.policies,
+            partitions_cached=world.partitions_cached,
+        )
+        self.front = Front(self.controller, node_id=0, advertised=ENDPOINT)
+        self.handlers: HandlerTable = controller_listener(self.front, {})
+
+    def run(self, action: Callable[..., Any], *args: Any) -> Any:
+        """Call something inside the process: what it begins dies with it."""
+        return context_of(self.number).run(action, *args)
+
+    async def start(self) -> None:
+        """Begin to decide."""
+        settings = tuple(sorted(self.world.settings.items()))
+        await self.run(asyncio.ensure_future, self.controller.start(settings, RELEASE))
+
+    async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
+        """One request as its connection hands it over. Raises ConnectionLost."""
+        if not self.alive:
+            raise ConnectionLost("nobody listens")
+        given = self.run(self._begin, client, api_key, version, request)
+        if isinstance(given, Message):
+            return given
+        try:
+            await asyncio.wait({given})
+        finally:
+            given.cancel()
+        if not self.alive or given.cancelled():
+            raise ConnectionLost("the process is gone")
+        if isinstance(given.exception(), LogError):
+            raise ConnectionLost("the handler could not read") from given.exception()
+        answer: Message = given.result()
+        return answer
+
+    def _begin(self, client: str, api_key: int, version: int, request: Message) -> Any:
+        context = RequestContext(api_key, version, 0, client, ClientConnection(peer=client))
+        try:
+            given = self.handlers[api_key].handle(context, request)
+            if asyncio.iscoroutine(given):
+                given = eager.start(given, asyncio.get_running_loop())
+        except LogError as error:
+            raise ConnectionLost("the handler could not read") from error
+        assert given is not NO_RESPONSE, "every request of the simulation is answered"
+        return given
+
+    def kill(self, *, power: bool) -> None:
+        """SIGKILL, or a power cut, which loses what was not synced."""
+        self.alive = False
+        virtual_loop().kill(self.number)
+        self.world.disk.crash(power=power)
+
+    async def stop(self) -> None:
+        """SIGTERM, after the connections are gone."""
+        self.alive = False
+        await self.run(asyncio.ensure_future, self.controller.stop())
+        self.log.close()
+        await asyncio.sleep(0)
+        left = virtual_loop().left_of(self.number)
+        assert not left, f"a controller that has stopped left behind: {left}"
+
+
+class World:
+    """Everything there is, drawn from a seed."""
+
+    def __init__(self, rng: random.Random, settings: dict[str, str] | None = None, brokers: int = 3) -> None:
+        self.rng = rng
+        self.disk = Disk(rng)
+        self.settings = settings or {}
+        self.brokers = brokers
+        self.down: set[int] = set()
+        self.delays_ms: dict[int, int] = {}
+        self.policy_s = (0.0, 0.0)
+        self.partitions_cached = 1000
+        self.skew_ms = 0
+        self._processes = 0
+        self.process: Process
+
+    def clock_ms(self) -> int:
+        """The wall clock, which people set now and then."""
+        return BORN_MS + self.skew_ms + int(asyncio.get_running_loop().time() * 1000)
+
+    async def boot(self) -> Process:
+        """Start a process on the disk. The brokers are as the one before it left them."""
+        self._processes += 1
+        if self._processes > 1:
+            brokers = self.process.fleet.brokers
+            self.brokers = max(self.brokers, len(brokers))
+            self.down = {broker_id for broker_id, broker in brokers.items() if not broker.running}
+            self.delays_ms = {broker_id: broker.delay_ms for broker_id, broker in brokers.items()}
+        self.process = Process(self, self._processes)
+        await self.process.start()
+        return self.process
+
+    def records(self, start: int = 0, end: int | None = None) -> list[Recorded]:
+        """The events on the disk."""
+        return [decode_event(offset, value) for offset, value in self.disk.kept.read(start, end)]
+
+    def digest(self) -> str:
+        """A hash of the log's bytes."""
+        sha = hashlib.sha256()
+        for _, value in self.disk.kept.read():
+            sha.update(len(value).to_bytes(4, "big") + value)
+        return sha.hexdigest()
+
+
+@contextmanager
+def chance_from(rng: random.Random) -> Iterator[None]:
+    """Topic ids are drawn from the seed too."""
+    with mock.patch.object(os, "urandom", rng.randbytes):
+        yield
