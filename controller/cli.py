@@ -14,7 +14,7 @@ from controller import cli_demo, cli_query
 from controller.policy.loading import PolicyLoadError
 from controller.runtime.logs import configure_logs
 from controller.runtime.serve import RELEASE, Address, ServeOptions, serve
-from controller.runtime.settings import SettingsError, load_settings
+from controller.runtime.settings import ServeSettings, SettingsError, load_settings
 from events.log import LogError
 
 DEFAULT_BROKERS = "simulated:3"
@@ -65,6 +65,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     try:
         settings = load_settings(options.config, options.set)
+        _check_node_id(settings, options.brokers)
         configure_logs(settings.log_level)
         return uvloop.run(
             serve(
@@ -81,6 +82,14 @@ def _serve(options: argparse.Namespace) -> int:
     except (SettingsError, PolicyLoadError, LogError, OSError) as error:
         print(f"topicwright: {error}", file=sys.stderr)
         return 2
+
+
+def _check_node_id(settings: ServeSettings, brokers: int) -> None:
+    if settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
+        raise SettingsError(
+            f"node.id={settings.node_id} is the id of a simulated broker (1 to {brokers}); with "
+            "simulated.broker.listeners=true the controller is a node beside them: choose another"
+        )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ them: brokers 1 to N run, others of the log stay fenced.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from controller.brokers.fleet import CommandSink
@@ -59,6 +59,8 @@ class SimulatedBroker:
         self.rack = rack
         self.delay_ms = 0
         self.running = True
+        self.applied = Offset(-1)
+        """How far it has applied the log."""
         self.starts = 1
         """How often it was started: what it had yet to apply goes with the process that dies."""
 
@@ -80,6 +82,8 @@ class SimulatedFleet:
         self._sweeping: asyncio.Task[None] | None = None
         self._sweep_again = False
         self._stopped = False
+        self.on_life: Callable[[SimulatedBroker], None] | None = None
+        """Told of each broker that starts or stops."""
 
     # --- the port
 
@@ -124,6 +128,7 @@ class SimulatedFleet:
         broker_id = BrokerId(max([0, *self.brokers, *self._controller.store.durable_cluster.brokers]) + 1)
         broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
         self.brokers[broker_id] = broker
+        self._lives(broker)
         self._join(broker, "joined")
         self._applied_by((broker,), self._controller.last_offset)
         return broker
@@ -132,6 +137,7 @@ class SimulatedFleet:
         """A broker dies. Raises UnknownBroker."""
         broker = self._broker(broker_id)
         broker.running = False
+        self._lives(broker)
         self._fence(broker.broker_id, "stopped")
 
     def start_broker(self, broker_id: int) -> None:
@@ -140,6 +146,7 @@ class SimulatedFleet:
         if not broker.running:
             broker.running = True
             broker.starts += 1
+            self._lives(broker)
         self._join(broker, "started")
         self._later(broker, self._controller.last_offset)
 
@@ -154,6 +161,10 @@ class SimulatedFleet:
         return broker
 
     # --- inside
+
+    def _lives(self, broker: SimulatedBroker) -> None:
+        if self.on_life is not None:
+            self.on_life(broker)
 
     def _join(self, broker: SimulatedBroker, reason: str) -> None:
         sink = self._controller
@@ -199,6 +210,8 @@ class SimulatedFleet:
     def _applied_by(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> None:
         """These brokers have applied the log up to `offset`: confirm it, if a topic may wait for that."""
         confirming = tuple(broker for broker in brokers if broker.running)
+        for broker in confirming:
+            broker.applied = max(broker.applied, offset)
         if confirming and self._controller.has_waiting_topics():
             sink = self._controller
             ids = tuple(broker.broker_id for broker in confirming)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -60,11 +61,14 @@ class KafkaServer:
         self._all_closed = asyncio.Event()
         self._idle_check: asyncio.TimerHandle | None = None
 
-    async def start(self) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
+    async def start(self, bound: socket.socket | None = None) -> None:
+        """Listen, on a socket that is bound already if one is given. Raises OSError when the address cannot be had."""
         self.loop = asyncio.get_running_loop()
         self.clock = self._given_clock or self.loop.time
-        self._server = await self.loop.create_server(lambda: Connection(self), self.host, self.port)
+        if bound is None:
+            self._server = await self.loop.create_server(lambda: Connection(self), self.host, self.port)
+        else:
+            self._server = await self.loop.create_server(lambda: Connection(self), sock=bound)
         self.port = self._server.sockets[0].getsockname()[1]
         self._schedule_idle_check()
 

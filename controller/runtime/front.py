@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 
 import msgspec
 
 from controller.machine.commands import Ask
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Cluster
+from controller.machine.state import Cluster, Topic
 from controller.runtime.authorizer import CLUSTER_NAME, AllowAll, Authorizer, Operation
 from controller.runtime.embedded import Controller
 from events.catalog import Endpoint
@@ -58,8 +59,25 @@ class Front:
         self.broker_listeners = broker_listeners
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.partitions_per_response_max = partitions_per_response_max
+        self._applied: Callable[[], int] | None = None
+
+    def as_of(self, applied: Callable[[], int]) -> Front:
+        """The front of a node that knows only the topics whose creation it has applied; `applied` tells how far it
+        is. What a topic became later is shown at once."""
+        front = copy(self)
+        front._applied = applied
+        return front
 
     # --- reading
+
+    def knows(self, topic: Topic) -> bool:
+        """Whether this node has applied the creation of the topic."""
+        return self._applied is None or topic.created_offset <= self._applied()
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of exactly this name, if this node knows it."""
+        topic = self.store.durable_named(name)
+        return topic if topic is not None and self.knows(topic) else None
 
     @property
     def store(self) -> TopicStore:

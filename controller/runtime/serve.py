@@ -22,19 +22,19 @@ from controller.brokers.simulated import SimulatedFleet
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.kafka.connection import Limits
-from controller.kafka.listeners import broker_listener, controller_listener
+from controller.kafka.listeners import controller_listener
 from controller.kafka.messages import APIS
 from controller.kafka.server import KafkaServer
 from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
+from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
 from controller.runtime.logs import write_lines
 from controller.runtime.reports import Reports
 from controller.runtime.settings import ServeSettings
 from events.catalog import EVENT_VERSION, Endpoint
-from events.names import BrokerId
 from events.rocksdb_log import RocksDbLog
 from projections.query import Query
 
@@ -78,7 +78,6 @@ class Service:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self._log = structlog.get_logger("topicwright")
-        self._servers: list[KafkaServer] = []
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
 
     async def start(self) -> None:
@@ -110,7 +109,7 @@ class Service:
         self.metrics.watch(self._gauges)
         await self.controller.start(settings.decision_settings(), RELEASE)
         await self.controller.decided()
-        self._open_doors()
+        await self._open_doors()
         self.http = HttpServer(self.front, self.fleet, Query(self.log, lambda: self.controller.store), self.metrics)
         self.http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
@@ -138,7 +137,8 @@ class Service:
 
     async def _listen(self) -> None:
         options, settings = self.options, self.options.settings
-        main = await self._start_server(options.kafka.port)
+        self._server = main = self._make_server(options.kafka.host, options.kafka.port)
+        await main.start()
         advertised = settings.advertised_endpoint or Endpoint("PLAINTEXT", _reachable(options.kafka.host), main.port)
         self.kafka_port = main.port
         self.front = Front(
@@ -149,35 +149,21 @@ class Service:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self.fleet.default_endpoint = advertised
+        self._doors: BrokerDoors | None = None
         if settings.simulated_broker_listeners:
-            await self._listen_for_brokers(advertised)
+            self._doors = BrokerDoors(options.kafka.host, advertised, self.fleet, self._make_server)
 
-    def _open_doors(self) -> None:
+    async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
-        main, *brokers = self._servers
-        versions_max = self.options.settings.api_versions_max
-        main.handlers = controller_listener(self.front, versions_max)
-        for server in brokers:
-            server.handlers = broker_listener(self.front, versions_max)
+        versions_max = dict(self.options.settings.api_versions_max)
+        self._server.handlers = controller_listener(self.front, versions_max)
+        if self._doors is not None:
+            await self._doors.open(self.front, versions_max)
 
-    async def _listen_for_brokers(self, advertised: Endpoint) -> None:
-        for number in range(1, self.options.simulated_brokers + 1):
-            server = await self._start_server(0)
-            self.fleet.endpoints[BrokerId(number)] = Endpoint(advertised.name, advertised.host, server.port)
-
-    async def _start_server(self, port: int) -> KafkaServer:
+    def _make_server(self, host: str, port: int) -> KafkaServer:
         # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
-        server = KafkaServer(
-            self.options.kafka.host,
-            port,
-            {},
-            limits=self._limits(),
-            on_request=self._requested,
-            clock=time.perf_counter,
-        )
-        await server.start()
-        self._servers.append(server)
-        return server
+        limits, clock = self._limits(), time.perf_counter
+        return KafkaServer(host, port, {}, limits=limits, on_request=self._requested, clock=clock)
 
     def _limits(self) -> Limits:
         settings = self.options.settings
@@ -189,7 +175,7 @@ class Service:
         )
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        open_now = sum(server.connections for server in self._servers)
+        open_now = self._server.connections + (self._doors.connections if self._doors is not None else 0)
         return [("connections", "Kafka connections that are open.", open_now)]
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
@@ -198,7 +184,9 @@ class Service:
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided, flush, close."""
-        await asyncio.gather(*(server.stop(DRAIN_S) for server in self._servers), self.http.stop())
+        if self._doors is not None:
+            await self._doors.stop(0)
+        await asyncio.gather(self._server.stop(DRAIN_S), self.http.stop())
         await self.controller.stop()
         self.log.close()
         self._flusher.shutdown()

@@ -51,7 +51,7 @@ class DescribeConfigsHandler:
         wrong = validation.name(name)
         if wrong is not None:
             return _refused(kind, name, wrong.code, wrong.message)
-        topic = self._front.store.durable_named(name)
+        topic = self._front.topic(name)
         if topic is None:
             return _refused(kind, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None

@@ -66,15 +66,15 @@ class DescribeTopicPartitionsHandler:
             for name in sorted({topic.name for topic in request.topics}):
                 if cursor is None or name >= cursor.topic_name:
                     allowed = self._front.allows(context.principal, "Describe", name)
-                    yield name, self._front.store.durable_named(name) if allowed else None
+                    yield name, self._front.topic(name) if allowed else None
             return
-        if cursor is not None and (topic := self._front.store.durable_named(cursor.topic_name)) is not None:
+        if cursor is not None and (topic := self._front.topic(cursor.topic_name)) is not None:
             yield topic.name, topic
         after = None if cursor is None else str(shard_key(cursor.topic_name))
         while topics := self._front.store.durable_slice(after, TOPICS_PER_SLICE):
             after = shard_key(topics[-1].name)
             for topic in topics:
-                if self._front.allows(context.principal, "Describe", topic.name):
+                if self._front.knows(topic) and self._front.allows(context.principal, "Describe", topic.name):
                     yield topic.name, topic
             await asyncio.sleep(0)
 

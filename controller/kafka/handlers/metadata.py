@@ -66,7 +66,7 @@ class MetadataHandler:
             parts += [
                 self._encoded(context, request, topic)
                 for topic in topics
-                if self._front.allows(context.principal, "Describe", topic.name)
+                if self._front.knows(topic) and self._front.allows(context.principal, "Describe", topic.name)
             ]
             await asyncio.sleep(0)
         return self._respond(context, request, parts)
@@ -107,7 +107,7 @@ class MetadataHandler:
         assert name is not None, "a topic without name and id was refused before"
         if not front.allows(context.principal, "Describe", name):
             return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
-        topic = front.store.durable_named(name)
+        topic = front.topic(name)
         if topic is not None:
             return topic
         wrong = validation.name(name)
