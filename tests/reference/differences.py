@@ -148,6 +148,7 @@ _FACTOR = "Replication factor must be larger than 0, or -1 to use the default va
 _PARTITIONS = "Number of partitions was set to an invalid non-positive value."
 _MISSING = "UNKNOWN_TOPIC_OR_PARTITION"
 
+
 def _without_racks(rows: Rows, case: Case, version: int) -> Rows:
     def plain(fact: str) -> str:
         return re.sub(r"(\d):[\w-]+", r"\1:None", fact) if fact.startswith("brokers ") else fact
