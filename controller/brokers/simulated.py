@@ -63,6 +63,8 @@ class SimulatedBroker:
         """How far it has applied the log."""
         self.starts = 1
         """How often it was started: what it had yet to apply goes with the process that dies."""
+        self.confirmed = Offset(-1)
+        """Up to where it has confirmed what it applied, since it was started or its confirmations were last lost."""
 
 
 class SimulatedFleet:
@@ -99,6 +101,7 @@ class SimulatedFleet:
             if broker_id not in self.brokers:
                 self._fence(broker_id, "not in this fleet")
         for broker in self.brokers.values():
+            broker.confirmed = Offset(-1)
             if broker.running:
                 self._join(broker, "started")
             else:
@@ -146,6 +149,7 @@ class SimulatedFleet:
         if not broker.running:
             broker.running = True
             broker.starts += 1
+            broker.confirmed = Offset(-1)
             self._lives(broker)
         self._join(broker, "started")
         self._later(broker, self._controller.last_offset)
@@ -209,14 +213,18 @@ class SimulatedFleet:
 
     def _applied_by(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> None:
         """These brokers have applied the log up to `offset`: confirm it, if a topic may wait for that."""
-        confirming = tuple(broker for broker in brokers if broker.running)
+        confirming = [broker for broker in brokers if broker.running and broker.confirmed < offset]
+        if not confirming:
+            return
+        after = min(broker.confirmed for broker in confirming)
         for broker in confirming:
+            broker.confirmed = offset
             broker.applied = max(broker.applied, offset)
-        if confirming and self._controller.has_waiting_topics():
-            sink = self._controller
+        sink = self._controller
+        if sink.has_waiting_topics():
             ids = tuple(broker.broker_id for broker in confirming)
-            request_id = sink.new_request_id("applied")
-            sink.observe(ConfirmMetadata(request_id=request_id, at_ms=sink.now_ms(), brokers=ids, offset=offset))
+            request_id, at_ms = sink.new_request_id("applied"), sink.now_ms()
+            sink.observe(ConfirmMetadata(request_id=request_id, at_ms=at_ms, brokers=ids, offset=offset, after=after))
 
     def _catch_up_after(self, records: Sequence[Recorded]) -> None:
         names: set[TopicName] = set()

@@ -158,10 +158,15 @@ class AlterPartition(Command, frozen=True, kw_only=True, gc=False):
 
 
 class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
-    """Brokers have applied the log up to and including `offset`."""
+    """Brokers have applied the log up to and including `offset`.
+
+    They said so before of all up to and including `after`: topics created until then need no second look, however many
+    of them wait for another broker.
+    """
 
     brokers: tuple[BrokerId, ...]
     offset: Offset
+    after: Offset = Offset(-1)
 
 
 class ReportLeader(Command, frozen=True, kw_only=True, gc=False):

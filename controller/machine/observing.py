@@ -29,6 +29,7 @@ from events.catalog import (
     Event,
     SettingsChanged,
 )
+from events.names import ShardKey
 
 
 def register(state: State, command: RegisterBroker) -> Decision:
@@ -101,16 +102,29 @@ def _decision(events: list[Event], answers: list[Answer]) -> Decision:
 
 def confirm(state: State, command: ConfirmMetadata) -> Decision:
     """Brokers have applied the log so far: topics that wait for that may be complete. Oldest first."""
-    cluster, topics, offset = state.cluster, state.topics, command.offset
+    cluster, topics = state.cluster, state.topics
     events: list[Event] = []
     answers: list[Answer] = []
-    for key, created_offset in state.waiting.items():
-        if created_offset > offset:
-            break
+    for key in _created_between(state, command.after, command.offset):
         topic = topics.get(key)
         assert topic is not None, "what waits exists"
         _collect(topic, readiness.confirm(topic, command.brokers, cluster, command.at_ms), events, answers)
     return _decision(events, answers)
+
+
+def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
+    """The topics that wait and were created at offsets after `after` and not after `until`, oldest first.
+
+    Found from the newest on: those that wait for long, for a broker that is slow, may be many.
+    """
+    keys: list[ShardKey] = []
+    for key, created_offset in reversed(state.waiting.items()):
+        if created_offset <= after:
+            break
+        if created_offset <= until:
+            keys.append(key)
+    keys.reverse()
+    return keys
 
 
 def alter_partition(state: State, command: AlterPartition) -> Decision:

@@ -21,21 +21,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
 
 from controller.brokers.fleet import Fleet
-from controller.machine import validation
 from controller.machine.apply import apply
 from controller.machine.commands import AnyCommand, Ask, ChangeSettings, CreateTopic, ExpireRequest
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Settings, Waiter
-from controller.policy import RequestMetadata
+from controller.machine.state import Waiter
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.runtime.consulting import as_policies_see_it, put_again
 from controller.runtime.progress import Progress
 from controller.runtime.replies import PendingAsk, Replies
 from controller.runtime.reports import Reports
@@ -217,8 +217,8 @@ class Controller:
             self.replies.fail(pending, *refusal)
             return pending.future
         if timeout_ms > 0:
-            deadline_ms = commands[0].at_ms + timeout_ms
-            pending.timer = self._loop.call_later(timeout_ms / 1000, self._time_is_up, pending, deadline_ms)
+            expire = partial(self._expire, pending, commands[0].at_ms + timeout_ms)
+            pending.timer = self._loop.call_later(timeout_ms / 1000, lambda: self.background(expire()))
         self._inbox.extend(commands)  # type: ignore[arg-type]
         self._wake.set()
         return pending.future
@@ -234,17 +234,13 @@ class Controller:
 
     # --- deadlines
 
-    def _time_is_up(self, pending: PendingAsk, deadline_ms: int) -> None:
-        self.background(self._expire(pending, deadline_ms))
-
     async def _expire(self, pending: PendingAsk, deadline_ms: int) -> None:
         for topic in pending.unanswered():
             self._observe_deadline(pending.request_id, topic, deadline_ms)
         await self.decided()
-        # What is still unanswered is not decided: it is at the policies, and `_consult` will find its time used up.
+        # What is still unanswered is at the policies; `_consult` will find its time used up.
         for topic in pending.unanswered():
-            code = int(ErrorCode.REQUEST_TIMED_OUT)
-            self.replies.resolve(Answer(pending.request_id, topic, code, STILL_JUDGED))
+            self.replies.resolve(Answer(pending.request_id, topic, int(ErrorCode.REQUEST_TIMED_OUT), STILL_JUDGED))
 
     def _observe_deadline(self, request_id: RequestId, topic: TopicName, deadline_ms: int) -> None:
         self.observe(ExpireRequest(request_id=request_id, at_ms=self.now_ms(deadline_ms), topic=topic))
@@ -353,14 +349,14 @@ class Controller:
         assert self._policies is not None, "policies are set, so they are loaded"
         settings, recoveries = self.state.cluster.settings, self._recoveries
         try:
-            verdicts = await self._policies.judge([_as_policies_see_it(command, settings) for command in commands])
+            verdicts = await self._policies.judge([as_policies_see_it(command, settings) for command in commands])
         except PolicyRunnerClosed:
             return  # the service stops: nothing may be decided any more, and connections close without an answer
         if self._recoveries != recoveries:
             return  # its client was answered KAFKA_STORAGE_ERROR meanwhile
         now_ms = self.now_ms()
         for command, verdict in zip(commands, verdicts, strict=True):
-            self.observe(replace(_put_again(command, now_ms), verdict=verdict))
+            self.observe(replace(put_again(command, now_ms), verdict=verdict))
 
     # --- a failing disk
 
@@ -401,24 +397,3 @@ class Controller:
             self.storage_error = str(error)
             return None
         return survivors
-
-
-def _put_again(command: CreateTopic, now_ms: int) -> CreateTopic:
-    """The command as of now: the time that its policies took is gone from its timeout, and its deadline stays."""
-    if command.timeout_ms <= 0:
-        return replace(command, at_ms=now_ms)
-    return replace(command, at_ms=now_ms, timeout_ms=max(0, command.at_ms + command.timeout_ms - now_ms))
-
-
-def _as_policies_see_it(command: CreateTopic, settings: Settings) -> RequestMetadata:
-    """What KIP-108 shows to a policy: the resolved counts, or the manual assignment, and the configs of the request."""
-    manual = {one.partition: tuple(map(int, one.replicas)) for one in command.assignments} or None
-    return RequestMetadata(
-        topic=command.topic,
-        num_partitions=None if manual else validation.resolved_partitions(command, settings),
-        replication_factor=None if manual else validation.resolved_factor(command, settings),
-        replicas_assignments=manual,
-        configs={name: value for name, value in command.configs if value is not None},
-        principal=command.principal,
-        client_id=command.client_id,
-    )

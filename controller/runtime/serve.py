@@ -73,27 +73,32 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Service:
-    """Everything that one `serve` runs."""
+    """Everything that one `serve` runs. Made with its log open: raises LogError and PolicyLoadError."""
 
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self._log = structlog.get_logger("topicwright")
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
-
-    async def start(self) -> None:
-        """Open the log, start deciding, then listen. Raises LogError, PolicyLoadError, OSError."""
-        options, settings = self.options, self.options.settings
         self.metrics = Metrics()
         self._policies = self._load_policies()
-        self.log = RocksDbLog.open(
-            options.data,
+        self.log = self._open_log()
+
+    def _open_log(self) -> RocksDbLog:
+        settings = self.options.settings
+        log = RocksDbLog.open(
+            self.options.data,
             cluster_id=settings.cluster_id,
             event_version=EVENT_VERSION,
             new_cluster_id=_new_cluster_id,
             cache_bytes=settings.store_cache_bytes // 2,
         )
-        if self.log.cut is not None:
-            self._log.warning("torn tail cut off: nobody was answered for it", offset=self.log.cut)
+        if log.cut is not None:
+            self._log.warning("torn tail cut off: nobody was answered for it", offset=log.cut)
+        return log
+
+    async def start(self) -> None:
+        """Start deciding, then take requests. Raises OSError when an address cannot be had."""
+        options, settings = self.options, self.options.settings
         self.fleet = SimulatedFleet(options.simulated_brokers)
         self.controller = Controller(
             self.log,
@@ -182,6 +187,11 @@ class Service:
         api = APIS.get(api_key)
         self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
 
+    def abandon(self) -> None:
+        """Let go of the log after a start that was not finished: nobody was answered yet."""
+        self.log.close()
+        self._flusher.shutdown()
+
     async def stop(self) -> None:
         """Stop accepting, answer what is decided, flush, close."""
         if self._doors is not None:
@@ -203,23 +213,30 @@ def _reachable(host: str) -> str:
 
 
 async def serve(options: ServeOptions) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises what the controller failed of, once all is closed."""
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the service from starting."""
     service = Service(options)
-    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    await service.start()
+        loop.add_signal_handler(number, told.set)
+    stopping = loop.create_task(told.wait())
+    starting = loop.create_task(service.start())
+    await asyncio.wait((stopping, starting), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # the disk was full from the first moment, say, and the service is told to give up
+        starting.cancel()
+        await asyncio.wait((starting,))
+        service.abandon()
+        return 0
+    await starting
     kafka, http = Address(options.kafka.host, service.kafka_port), Address(options.http.host, service.http_port)
     print(f"ready kafka={kafka} http={http}", flush=True)
     if options.hints:
         _say_what_next(kafka, http)
-    told = loop.create_task(stopping.wait())
-    failed = loop.create_task(service.controller.failed.wait())
-    await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
-    code = FAILED if failed.done() else 0
-    told.cancel()
-    failed.cancel()
+    failing = loop.create_task(service.controller.failed.wait())
+    await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+    code = FAILED if failing.done() else 0
+    stopping.cancel()
+    failing.cancel()
     await service.stop()
     return code
 
