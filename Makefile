@@ -4,6 +4,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 ENVIRONMENT := $(VENV)/.made-for-this-project
+RUNTIME := $(VENV)/.made-to-run
 
 .PHONY: help env tools run test check bench clean
 
@@ -21,7 +22,13 @@ $(ENVIRONMENT): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-run: env
+# Without the tools of development and Spark, so that a first look takes seconds.
+$(RUNTIME): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+run: $(RUNTIME)
 	exec $(BIN)/topicwright serve --hints
 
 tools: env

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller import cli_demo, cli_query
+from controller import cli_demo, cli_query, cli_replay
 from controller.policy.loading import PolicyLoadError
 from controller.runtime.logs import configure_logs
 from controller.runtime.serve import RELEASE, Address, ServeOptions, serve
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _register_serve(commands)
     cli_demo.register(commands)
     cli_query.register(commands)
+    cli_replay.register(commands)
     options = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.func
     return run(options)

@@ -1,4 +1,5 @@
-"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, a franz-go program.
+"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, a franz-go program;
+and Debian's browser, for the page of the replay's report.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. Each has
 a stamp that holds all it was made from, so that a second run does nothing and a changed pin fetches again. A client
@@ -19,6 +20,8 @@ from pathlib import Path
 from tests.support.tools import CACHE, KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD, KAFKA_SERVER, ROOT
 
 SLF4J = "1.7.36"
+BROWSER = {"chromium": "chromium", "chromedriver": "chromium-driver"}
+"""The programs that look at the replay's report, and the Debian packages that bring them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,23 @@ def main() -> int:
             continue
         print(f"fetching .cache/{tool.folder} with {tool.client}", flush=True)
         _fetch(tool, stamp)
+    _install_browser()
     return 0
+
+
+def _install_browser() -> None:
+    """Debian's browser, where it is missing and this user may install packages; its version is the distribution's."""
+    missing = [package for program, package in BROWSER.items() if shutil.which(program) is None]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        print(f"no {' and '.join(missing)} here: tests that look at a page will be skipped", file=sys.stderr)
+        return
+    print(f"installing {' and '.join(missing)} with apt-get", flush=True)
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], check=True, stdin=subprocess.DEVNULL, env=quiet)
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    subprocess.run(install, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=quiet)
 
 
 def _fetch(tool: Tool, stamp: Path) -> None:

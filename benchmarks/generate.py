@@ -1,0 +1,272 @@
+"""Logs of any size, made as real ones are: commands through the machine, commits into a log folder, live state beside.
+
+    python -m benchmarks.generate DIR --events 2000000 --topics 100000 [--skewed] [--seed 1]
+
+What happens in them: teams create topics, of which a policy refuses some and others exist already; brokers confirm;
+followers fall behind and catch up; leaders move; partitions are added, configs changed, topics deleted and created
+anew; while the house is small brokers fail and return. With `--skewed` half of all events are of one topic.
+
+The same arguments always give the same log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from controller.machine.apply import apply
+from controller.machine.commands import (
+    AlterPartition,
+    AlterTopicConfigs,
+    AnyCommand,
+    ChangeSettings,
+    ConfigOp,
+    ConfirmMetadata,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    FenceBroker,
+    IsrReport,
+    RegisterBroker,
+    ReportLeader,
+    ReviewTopics,
+    UnfenceBroker,
+)
+from controller.machine.decide import decide
+from controller.machine.state import Topic
+from events.catalog import EVENT_VERSION, Cause, Endpoint, Recorded, Verdict
+from events.codec import encode_event
+from events.log import Commit, Entry
+from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
+from events.rocksdb_log import RocksDbLog
+from projections.store import TopicStore
+
+BORN_MS = 1_700_000_000_000
+BROKERS = 6
+TEAMS = 20
+EVENTS_PER_COMMIT = 5_000
+SYNC_EVERY_COMMITS = 20
+INCIDENTS_BEFORE_TOPICS = 300
+HOT = "hot.spot"
+SETTINGS = (
+    ("create.topic.policy.class.name", "rules.Owned"),
+    ("default.replication.factor", "3"),
+    ("enable.under.replicated.topic.creation", "true"),
+    ("min.insync.replicas", "2"),
+    ("num.partitions", "2"),
+)
+REFUSED = Verdict("refused", "rules.Owned", "policy:rules.Owned/owner", "the topic has no owner")
+ALLOWED = Verdict("allowed")
+
+
+class Generator:
+    """Writes one log."""
+
+    def __init__(self, folder: Path, seed: int, skewed: bool) -> None:
+        self.log = RocksDbLog.open(
+            folder, cluster_id="generated", event_version=EVENT_VERSION, new_cluster_id=lambda: "generated"
+        )
+        self._store = TopicStore(self.log)
+        self._state = self._store.state()
+        self._rng = random.Random(seed)
+        self._skewed = skewed
+        self._now_ms = BORN_MS
+        self._requests = 0
+        self._commits = 0
+        self._entries: list[Entry] = []
+        self._offset = self.log.next_offset
+        self._names: list[str] = []
+        self._known: set[str] = set()
+
+    def write(self, events: int, topics: int) -> None:
+        """Fill the log with so many events (a few more at most) of so many topics, and close it."""
+        self._begin()
+        if self._skewed:
+            self._create(HOT, partitions=6)
+        for number in range(topics):
+            self._create_some(number)
+            if number < INCIDENTS_BEFORE_TOPICS and number % 100 == 99:
+                self._incident(BrokerId(1 + number // 100 % BROKERS))
+        while self._offset < events:
+            self._something()
+        self._commit()
+        self.log.close()
+
+    # --- what happens
+
+    def _begin(self) -> None:
+        self._put(ChangeSettings(settings=SETTINGS, release="1.0", **self._stamp("settings")))
+        for number in range(1, BROKERS + 1):
+            broker, endpoint = BrokerId(number), Endpoint("PLAINTEXT", f"broker-{number}", 9092)
+            stamp = self._stamp("broker")
+            rack = f"rack-{'abc'[number % 3]}"
+            self._put(
+                RegisterBroker(broker_id=broker, incarnation=f"i-{number}", rack=rack, endpoints=(endpoint,), **stamp)
+            )
+            self._put(UnfenceBroker(broker_id=broker, reason="caught up", **stamp))
+
+    def _create_some(self, number: int) -> None:
+        if self._rng.random() < 0.03:
+            self._create(f"nobody-{number}", verdict=REFUSED)
+        self._create(f"team-{number % TEAMS}.topic-{number}", partitions=self._rng.choice((1, 1, 2, 3, 6)))
+
+    def _create(self, name: str, partitions: int = 1, verdict: Verdict = ALLOWED) -> None:
+        known = self._topic(name) is not None
+        stamp = self._stamp("create")
+        topic_id = TopicId(self._rng.randbytes(16))
+        team = sum(name.encode()) % TEAMS
+        ask = CreateTopic(
+            topic=TopicName(name),
+            topic_id=topic_id,
+            num_partitions=partitions,
+            replication_factor=3,
+            configs=(("retention.ms", "86400000"),) if self._rng.random() < 0.3 else (),
+            timeout_ms=30_000,
+            principal=f"User:team-{team}",
+            client_id=f"client-{team}",
+            verdict=verdict,
+            **stamp,
+        )
+        self._put(ask)
+        if verdict is ALLOWED and not known:
+            if name not in self._known:
+                self._known.add(name)
+                self._names.append(name)
+            self._confirm()
+
+    def _confirm(self) -> None:
+        brokers = self._state.cluster.live
+        self._put(ConfirmMetadata(brokers=brokers, offset=Offset(self._offset - 1), **self._stamp("applied")))
+
+    def _incident(self, broker: BrokerId) -> None:
+        self._put(FenceBroker(broker_id=broker, reason="heartbeats stopped", **self._stamp("broker")))
+        self._review()
+        self._create(f"team-1.during-{self._offset}", partitions=2)
+        self._put(UnfenceBroker(broker_id=broker, reason="caught up", **self._stamp("broker")))
+        self._review()
+        for name in self._names:
+            topic = self._topic(name)
+            for index in range(len(topic.partitions) if topic is not None else 0):
+                self._catch_up(name, index)
+
+    def _review(self) -> None:
+        for start in range(0, len(self._names), 200):
+            names = tuple(TopicName(name) for name in self._names[start : start + 200])
+            self._put(ReviewTopics(topics=names, **self._stamp("review")))
+
+    def _something(self) -> None:
+        name = HOT if self._skewed and self._rng.random() < 0.5 else self._rng.choice(self._names)
+        topic = self._topic(name)
+        if topic is None:
+            self._create(name, partitions=2)
+            return
+        happenings = (self._isr, self._configs, self._again, self._lead, self._more, self._gone)
+        self._rng.choices(happenings, _ODDS)[0](name, topic)
+
+    def _isr(self, name: str, topic: Topic) -> None:
+        index = self._rng.randrange(len(topic.partitions))
+        partition = topic.partitions[index]
+        if len(partition.isr) < len(partition.replicas):
+            self._catch_up(name, index)
+        else:
+            kept = tuple(one for one in partition.isr if one == partition.leader or self._rng.random() < 0.5)
+            self._report_isr(name, index, kept)
+
+    def _catch_up(self, name: str, index: int) -> None:
+        topic = self._topic(name)
+        if topic is not None:
+            replicas = topic.partitions[index].replicas
+            self._report_isr(name, index, tuple(one for one in replicas if one in self._state.cluster.live))
+
+    def _report_isr(self, name: str, index: int, isr: tuple[BrokerId, ...]) -> None:
+        topic = self._topic(name)
+        assert topic is not None, "only topics that are there report"
+        partition = topic.partitions[index]
+        report = IsrReport(index, isr, partition.leader_epoch, partition.partition_epoch)
+        stamp = self._stamp("broker")
+        self._put(AlterPartition(topic=TopicName(name), broker_id=partition.leader, reports=(report,), **stamp))
+
+    def _configs(self, name: str, topic: Topic) -> None:
+        op = ConfigOp("retention.ms", 0, str(self._rng.randrange(1, 1000) * 1000))
+        self._put(AlterTopicConfigs(topic=topic.name, ops=(op,), principal="User:ops", **self._stamp("configs")))
+
+    def _again(self, name: str, topic: Topic) -> None:
+        self._create(name)
+
+    def _lead(self, name: str, topic: Topic) -> None:
+        index = self._rng.randrange(len(topic.partitions))
+        leader = topic.partitions[index].leader
+        stamp = self._stamp("leader")
+        self._put(
+            ReportLeader(topic=topic.name, partition=index, broker_id=leader, serving=False, reason="slow", **stamp)
+        )
+
+    def _more(self, name: str, topic: Topic) -> None:
+        if len(topic.partitions) < 8:
+            count = len(topic.partitions) + 1
+            self._put(CreatePartitions(topic=topic.name, count=count, principal="User:ops", **self._stamp("more")))
+
+    def _gone(self, name: str, topic: Topic) -> None:
+        if name != HOT:
+            self._put(DeleteTopic(topic=topic.name, principal="User:ops", **self._stamp("delete")))
+
+    # --- inside
+
+    def _topic(self, name: str) -> Topic | None:
+        return self._store.get(shard_key(name))
+
+    def _stamp(self, origin: str) -> Any:
+        self._requests += 1
+        self._now_ms += self._rng.randrange(1, 20)
+        return {"request_id": RequestId(f"{origin}-{self._requests}"), "at_ms": self._now_ms}
+
+    def _put(self, command: AnyCommand) -> None:
+        cause = Cause(type(command).__name__, command.request_id)
+        for event in decide(self._state, command).events:
+            key = apply(self._state, Recorded(Offset(self._offset), command.at_ms, cause, event))
+            value = encode_event(command.at_ms, cause, event)
+            self._entries.append(Entry(value, key, getattr(event, "request_id", "")))
+            self._offset += 1
+        if len(self._entries) >= EVENTS_PER_COMMIT:
+            self._commit()
+
+    def _commit(self) -> None:
+        self.log.write(Commit(self._entries, self._store.changes(self._state)))
+        self._store.became_durable(self._state)
+        self._entries = []
+        self._commits += 1
+        if self._commits % SYNC_EVERY_COMMITS == 0:
+            self.log.flush()
+
+
+_ODDS = (70, 8, 6, 10, 3, 1)
+"""How often replicas fall behind or catch up, configs change, creates repeat, leaders move, partitions grow, and topics
+go."""
+
+
+def generate(folder: Path, events: int, topics: int, *, skewed: bool = False, seed: int = 1) -> int:
+    """Write a log of about so many events into a folder; how many they are."""
+    one = Generator(folder, seed, skewed)
+    one.write(events, topics)
+    return one.log.next_offset
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--skewed", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    started = time.perf_counter()
+    events = generate(asked.folder, asked.events, asked.topics, skewed=asked.skewed, seed=asked.seed)
+    print(f"{events:,} events in {time.perf_counter() - started:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""`topicwright replay`: Spark rebuilds, proves and questions the history of a log.
+
+Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and says in the exit code
+whether a check found something. Spark is loaded only once a sub-command runs.
+
+Also a script for spark-submit, which then says where Spark runs: `spark-submit … controller/cli_replay.py rebuild LOG`.
+
+Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot be replayed, or no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
+    del sys.path[0]  # run as a script: this folder's `http` must not stand in the way of Python's own
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from controller.machine.apply import CannotApply
+from events.codec import EventDecodeError
+from events.log import LogError
+from projections.moments import SYNTAX, BadMoment, parse_moment
+from projections.replay.errors import ReplayError, told
+from projections.replay.outcome import Options, Outcome
+from projections.topics import CannotFold
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from projections.replay.log_ref import LogRef
+
+DONE, FOUND, WRONG, INTERRUPTED = 0, 1, 2, 130
+LIMIT = 20
+_OF_ONE_ALONE = ("http", "every")
+"""Options that go to their sub-command as they are."""
+
+_Parser = argparse.ArgumentParser
+_Run = Callable[["SparkSession", "LogRef", Options], Outcome]
+
+
+class _Command(msgspec.Struct, frozen=True):
+    """A sub-command: its module in `projections.replay`, what it is for, and what it takes beside the log."""
+
+    module: str
+    help: str
+    arguments: Callable[[_Parser], None] = lambda _: None
+    takes_at: bool = True
+    tells_progress: bool = True
+
+
+def register(commands: argparse._SubParsersAction[_Parser]) -> None:
+    """Add `replay` with its sub-commands; each sets `func`, which returns the exit code."""
+    parser = commands.add_parser("replay", help="rebuild, prove and question the history, with Spark")
+    _register_all(parser)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a sub-command by itself, as spark-submit does; returns the exit code."""
+    parser = _Parser(prog="topicwright replay", description=__doc__)
+    _register_all(parser)
+    options = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.func
+    return run(options)
+
+
+def _register_all(parser: _Parser) -> None:
+    subcommands = parser.add_subparsers(dest="replay", required=True, metavar="WHAT")
+    for name, command in COMMANDS.items():
+        _register(subcommands, name, command)
+
+
+def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, command: _Command) -> None:
+    parser = subcommands.add_parser(name, help=command.help, description=command.help)
+    parser.add_argument("log", metavar="LOG", help="a data directory, of a running service or a copy")
+    command.arguments(parser)
+    if command.takes_at:
+        parser.add_argument("--at", type=_moment, metavar="OFFSET|TIME", help=f"up to then: {SYNTAX}")
+    parser.add_argument("--limit", type=_count, default=LIMIT, metavar="N", help="how many to show; %(default)s")
+    parser.add_argument("--json", action="store_true", help="for programs, with everything")
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument("--master", metavar="URL", help="local[*] (default), spark://HOST:PORT or sc://HOST:PORT")
+    spark.add_argument("--conf", action="append", type=_pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
+    spark.add_argument(
+        "--spark-log", action="store_true", help="show Spark's own log (SPARK_CONF_DIR/log4j2.properties says what)"
+    )
+    parser.set_defaults(func=lambda options: _run(name, command, options))
+
+
+# --- what sub-commands take
+
+
+def _of_rebuild(parser: _Parser) -> None:
+    parser.add_argument("--view", choices=("topics", "brokers", "requests"), default="topics", help="%(default)s")
+    parser.add_argument("--output", metavar="DIR", help="write it to this folder instead of showing it")
+    parser.add_argument("--format", choices=("parquet", "json"), default="parquet", help="%(default)s")
+
+
+def _of_invariants(parser: _Parser) -> None:
+    parser.add_argument(
+        "--export", dest="output", metavar="DIR", help="check the export in this folder, once it is brought up to date"
+    )
+
+
+def _of_watch(parser: _Parser) -> None:
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve alerts and metrics there; port 0 is any free one")
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="how often to look for new events")
+
+
+def _of_backtest(parser: _Parser) -> None:
+    parser.add_argument(
+        "--policy", action="append", default=[], metavar="CLASS", help="a create-topic policy to try; may be repeated"
+    )
+    parser.add_argument(
+        "--set", action="append", type=_pair, default=[], metavar="KEY=VALUE", help="a setting to try; may be repeated"
+    )
+
+
+def _of_explain(parser: _Parser) -> None:
+    parser.add_argument("subject", metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request")
+
+
+def _of_export(parser: _Parser) -> None:
+    parser.add_argument("--output", metavar="DIR", required=True, help="the folder of the export; it may hold one")
+
+
+def _of_report(parser: _Parser) -> None:
+    parser.add_argument("--output", metavar="FILE", help="the page to write; topicwright-report.html")
+
+
+COMMANDS: dict[str, _Command] = {
+    "rebuild": _Command(
+        "rebuild", "topics, brokers or requests as of any offset or time, from the events", _of_rebuild
+    ),
+    "compare": _Command("compare", "prove that the live state is what the events come to", takes_at=False),
+    "invariants": _Command("invariants", "prove that the history keeps every rule", _of_invariants),
+    "watch": _Command(
+        "watch", "check the rules as events come, until interrupted", _of_watch, takes_at=False, tells_progress=False
+    ),
+    "redecide": _Command("redecide", "decide every past ask again: the same events, bit for bit"),
+    "backtest": _Command("backtest", "what other policies or settings would have changed", _of_backtest),
+    "explain": _Command("explaining", "the chain of events behind a topic or a request", _of_explain),
+    "export": _Command("export", "write the events to Parquet, or add what is new", _of_export),
+    "report": _Command("report", "one page in HTML that shows the history", _of_report),
+}
+
+
+# --- running
+
+
+def _run(name: str, command: _Command, asked: argparse.Namespace) -> int:
+    try:
+        outcome = _outcome(name, command, asked)
+        _print(outcome, asked.json)
+        sys.stdout.flush()
+        return FOUND if outcome.found else DONE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except ReplayError as error:
+        return _complain(str(error))
+
+
+def _outcome(name: str, command: _Command, asked: argparse.Namespace) -> Outcome:
+    """Do it. Raises ReplayError, whatever is wrong with the log or goes wrong within Spark."""
+    from projections.replay.log_ref import open_ref, span_of
+
+    ref, options = open_ref(asked.log), _options(asked)
+    try:
+        span_of(ref, options.at)  # so that a moment that the log does not have is told before Spark starts
+        with _spark(asked) as session:
+            run: _Run = getattr(import_module(f"projections.replay.{command.module}"), f"run_{name}")
+            with _telling_progress(session, name if command.tells_progress else None):
+                return run(session, ref, options)
+    except (LogError, EventDecodeError, CannotApply, CannotFold) as error:
+        raise ReplayError(str(error)) from error
+
+
+@contextmanager
+def _spark(asked: argparse.Namespace) -> Iterator[SparkSession]:
+    """A session, stopped afterwards. Raises ReplayError for what Spark raises meanwhile."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from projections.replay.session import spark_session
+    except ImportError as error:
+        raise ReplayError(f"replay needs Spark: install topicwright[replay], or make env ({error})") from error
+    session = spark_session(asked.master, asked.spark_log, dict(asked.conf))
+    try:
+        yield session
+    except (PySparkException, Py4JError) as error:
+        raise ReplayError(told(error)) from error
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _telling_progress(session: SparkSession, name: str | None) -> Iterator[None]:
+    if name is None:
+        yield
+        return
+    from projections.replay.progress import progress
+
+    with progress(session, name):
+        yield
+
+
+def _options(asked: argparse.Namespace) -> Options:
+    given: dict[str, Any] = vars(asked)
+    return Options(
+        at=given.get("at"),
+        policies=tuple(given.get("policy", ())),
+        settings=tuple(given.get("set", ())),
+        subject=given.get("subject"),
+        view=given.get("view", "topics"),
+        output=given.get("output"),
+        format=given.get("format", "parquet"),
+        limit=asked.limit,
+        all_rows=asked.json,
+        more={name: given[name] for name in _OF_ONE_ALONE if given.get(name) is not None},
+    )
+
+
+def _print(outcome: Outcome, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.encode({"found": outcome.found, "rows": outcome.rows}).decode())
+        return
+    for line in outcome.lines:
+        print(line)
+
+
+def _complain(message: str) -> int:
+    sys.stdout.flush()
+    print(f"topicwright: {message}", file=sys.stderr)
+    return WRONG
+
+
+# --- words in
+
+
+def _moment(text: str) -> str:
+    try:
+        parse_moment(text)
+    except BadMoment as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

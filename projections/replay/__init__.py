@@ -1,0 +1,1 @@
+"""Replay: Spark rebuilds, proves and questions the history. Importing this package does not load Spark."""

@@ -1,0 +1,342 @@
+"""Events as columns: one row an event, one column for each thing that events say.
+
+What it is for: SQL. The columns are the same for every type of event, null where an event says nothing of the kind, so
+a question is put to the log without knowing how its events are encoded. `value` has the canonical bytes beside them for
+those who do.
+
+Method. For each type of event a table names the columns that its fields go to. What goes to no column is listed in
+LEFT_OUT, so that a test finds every field of the catalog that is in neither.
+
+What it does not do: it works nothing out. A column says what the event says, but for `shard`, which is the key under
+which a topic is decided ("" for events that concern every topic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+from msgspec.structs import astuple
+
+from events.catalog import (
+    Assignment,
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ChangeAsked,
+    ChangeRejected,
+    CreateAnswered,
+    CreateRejected,
+    CreateRequested,
+    IsrChanged,
+    LeaderElected,
+    MetadataPropagated,
+    PartitionsAdded,
+    PartitionsWanted,
+    PlaceholderFilled,
+    Recorded,
+    SettingsChanged,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicReady,
+)
+from events.names import shard_key
+from projections.names import topic_id_text
+
+INTS = pa.list_(pa.int32())
+TEXTS = pa.map_(pa.string(), pa.string())
+PARTITION = pa.struct(
+    [
+        ("replicas", INTS),
+        ("isr", INTS),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+    ]
+)
+_ASSIGNMENT = pa.struct([("partition", pa.int32()), ("replicas", INTS)])
+
+COLUMNS: dict[str, pa.DataType] = {
+    "log_partition": pa.int32(),
+    "offset": pa.int64(),
+    "at_ms": pa.int64(),
+    "shard": pa.string(),
+    "topic": pa.string(),
+    "type": pa.string(),
+    "cause_command": pa.string(),
+    "cause_id": pa.string(),
+    "request_id": pa.string(),
+    "error_code": pa.int32(),
+    "message": pa.string(),
+    "rule": pa.string(),
+    "waited_ms": pa.int64(),
+    "deadline_ms": pa.int64(),
+    "timeout_ms": pa.int32(),
+    "principal": pa.string(),
+    "client_id": pa.string(),
+    "api": pa.string(),
+    "num_partitions": pa.int32(),
+    "replication_factor": pa.int32(),
+    "partition": pa.int32(),
+    "leader": pa.int32(),
+    "isr": INTS,
+    "leader_epoch": pa.int32(),
+    "partition_epoch": pa.int32(),
+    "placeholder": pa.int32(),
+    "broker_id": pa.int32(),
+    "broker_epoch": pa.int64(),
+    "brokers": INTS,
+    "reason": pa.string(),
+    "rack": pa.string(),
+    "partitions": pa.list_(PARTITION),
+    "first": pa.int32(),
+    "configs": TEXTS,
+    "settings": TEXTS,
+    "topic_id": pa.string(),
+    "value": pa.binary(),
+    "assignments": pa.list_(_ASSIGNMENT),
+    "verdict": pa.string(),
+    "denied": pa.int32(),
+    "duplicate": pa.bool_(),
+    "api_version": pa.int32(),
+    "release": pa.string(),
+}
+"""The columns in their order, with their types in Arrow.
+
+`brokers` are those that applied a creation, or that placement chose from. `num_partitions` and `replication_factor` are
+as asked (-1 for the cluster's default), but for TopicCreated, where the factor is the resolved one. `assignments` is
+what was asked for by hand. `verdict` is the outcome of the policies (KIP-108). `topic_id` is base64url.
+"""
+
+_PLAIN_TYPES = {
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.bool_(): "boolean",
+}
+
+Getter = Callable[[Any], Any]
+
+
+def _partitions(event: Any) -> list[tuple[Any, ...]]:
+    return [astuple(one) for one in event.partitions]
+
+
+def _assignments(event: CreateRequested) -> list[tuple[Any, ...]] | None:
+    return [astuple(one) for one in event.assignments] or None
+
+
+def _topic_id(event: Any) -> str:
+    return topic_id_text(event.topic_id)
+
+
+def _verdict(event: CreateRejected | TopicCreated) -> str | None:
+    return None if event.verdict is None else event.verdict.outcome
+
+
+def _wanted_count(event: Any) -> int | None:
+    asked: ChangeAsked = event.asked
+    return asked.wanted.count if isinstance(asked.wanted, PartitionsWanted) else None
+
+
+def _wanted_assignments(event: PartitionsAdded) -> list[tuple[Any, ...]] | None:
+    wanted = event.asked.wanted
+    if not isinstance(wanted, PartitionsWanted) or wanted.assignments is None:
+        return None
+    return [astuple(Assignment(event.first + n, replicas)) for n, replicas in enumerate(wanted.assignments)]
+
+
+_ASKED: dict[str, Getter | str] = {
+    "principal": "principal",
+    "client_id": "client_id",
+    "api": "asked.api",
+    "api_version": "asked.api_version",
+    "duplicate": "asked.duplicate",
+    "denied": "asked.denied",
+}
+_LEADERSHIP: dict[str, Getter | str] = {
+    name: name for name in ("topic", "partition", "leader", "isr", "leader_epoch", "partition_epoch", "reason")
+}
+_BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker_epoch", "reason")}
+
+
+def _same(*names: str) -> dict[str, Getter | str]:
+    return {name: name for name in names}
+
+
+FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
+    CreateRequested: {
+        **_same("request_id", "topic", "num_partitions", "replication_factor", "configs", "timeout_ms", "deadline_ms"),
+        **_same("principal", "client_id", "api", "api_version", "duplicate", "denied"),
+        "topic_id": _topic_id,
+        "assignments": _assignments,
+    },
+    CreateRejected: {**_same("request_id", "topic", "error_code", "message", "rule"), "verdict": _verdict},
+    TopicCreated: {
+        **_same("request_id", "topic", "replication_factor", "configs", "deadline_ms"),
+        "topic_id": _topic_id,
+        "partitions": _partitions,
+        "verdict": _verdict,
+        "brokers": "live_brokers",
+    },
+    PartitionsAdded: {
+        **_same("request_id", "topic", "first"),
+        **_ASKED,
+        "partitions": _partitions,
+        "brokers": "live_brokers",
+        "num_partitions": _wanted_count,
+        "assignments": _wanted_assignments,
+    },
+    TopicDeleted: {**_same("request_id", "topic"), **_ASKED, "topic_id": _topic_id},
+    TopicConfigsChanged: {**_same("request_id", "topic", "configs"), **_ASKED},
+    ChangeRejected: {
+        **_same("request_id", "topic", "error_code", "message", "rule"),
+        **_ASKED,
+        "num_partitions": _wanted_count,
+    },
+    LeaderElected: _LEADERSHIP,
+    IsrChanged: _LEADERSHIP,
+    PlaceholderFilled: _same("topic", "partition", "placeholder", "broker_id", "partition_epoch"),
+    MetadataPropagated: _same("topic", "brokers"),
+    TopicReady: _same("topic"),
+    CreateAnswered: _same("request_id", "topic", "error_code", "message", "waited_ms"),
+    BrokerRegistered: _same("broker_id", "broker_epoch", "rack"),
+    BrokerFenced: _BROKER,
+    BrokerUnfenced: _BROKER,
+    BrokerUnregistered: _BROKER,
+    SettingsChanged: _same("settings", "release"),
+}
+"""For each type of event: column -> the attribute, or the function of the event, that fills it."""
+
+LEFT_OUT: Mapping[type, tuple[str, ...]] = {BrokerRegistered: ("incarnation", "endpoints")}
+"""Fields that are in no column, but only in `value`. Of policies only the outcome has a column, and of a change that
+was asked for only the count of partitions."""
+
+
+def column_names(text: str | None) -> tuple[str, ...]:
+    """The columns that a text names (separated by commas), in the order of COLUMNS; all for None or an empty text.
+
+    Raises ValueError for a name that is none.
+    """
+    asked = {name.strip() for name in (text or "").split(",") if name.strip()}
+    unknown = sorted(asked - COLUMNS.keys())
+    if unknown:
+        raise ValueError(f"no column {', '.join(unknown)}: there are {', '.join(COLUMNS)}")
+    return tuple(name for name in COLUMNS if name in asked or not asked)
+
+
+def arrow_schema(names: Sequence[str]) -> pa.Schema:
+    """The columns in Arrow."""
+    return pa.schema([(name, COLUMNS[name]) for name in names])
+
+
+def ddl(schema: pa.Schema) -> str:
+    """A schema as Spark SQL declares it."""
+    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """Spark's name of a type of Arrow."""
+    if pa.types.is_map(kind):
+        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return "struct<" + ",".join(f"{field.name}:{spark_type(field.type)}" for field in kind) + ">"
+    return _PLAIN_TYPES[kind]
+
+
+SCHEMA = ddl(arrow_schema(tuple(COLUMNS)))
+
+
+def decode_columns(recorded: Recorded) -> dict[str, Any]:
+    """What an event says, by column; columns of which it says nothing are left out, and so are its bytes."""
+    event = recorded.event
+    said = {name: getter(event) for name, getter in _GETTERS[type(event)].items()}
+    topic = said.get("topic")
+    return {
+        "log_partition": 0,
+        "offset": recorded.offset,
+        "at_ms": recorded.at_ms,
+        "shard": "" if topic is None else shard_key(topic),
+        "type": type(event).__name__,
+        "cause_command": recorded.cause.command,
+        "cause_id": recorded.cause.request_id,
+        **{name: value for name, value in said.items() if value is not None},
+    }
+
+
+_GETTERS: dict[type, dict[str, Getter]] = {
+    kind: {name: attrgetter(by) if isinstance(by, str) else by for name, by in fields.items()}
+    for kind, fields in FIELDS.items()
+}
+_Rows = Sequence[tuple[Recorded, bytes]]
+
+
+class Columns:
+    """Rows in the making, with some of the columns: `add` events, then take the `batch`."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.schema = arrow_schema(names)
+        self._said = {
+            kind: [(name, getter) for name, getter in getters.items() if name in names and name not in _ENVELOPED]
+            for kind, getters in _GETTERS.items()
+        }
+        self._rows: list[tuple[Recorded, bytes]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, recorded: Recorded, value: bytes) -> None:
+        """One more row: an event and its canonical bytes."""
+        self._rows.append((recorded, value))
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows added since the last batch."""
+        rows, self._rows = self._rows, []
+        said = self._said_by(rows)
+        arrays = []
+        for field in self.schema:
+            enveloped = _ENVELOPED.get(field.name)
+            column = said.get(field.name) if enveloped is None else enveloped(rows)
+            arrays.append(pa.nulls(len(rows), field.type) if column is None else pa.array(column, field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _said_by(self, rows: _Rows) -> dict[str, list[Any]]:
+        """What the events say beside their envelope, by column; columns of which none says anything are left out."""
+        columns: dict[str, list[Any]] = {}
+        if not any(self._said.values()):
+            return columns
+        by_kind: dict[type, list[tuple[int, Any]]] = {kind: [] for kind in self._said}
+        for row, (recorded, _) in enumerate(rows):
+            by_kind[type(recorded.event)].append((row, recorded.event))
+        for kind, events in by_kind.items():
+            for name, getter in self._said[kind] if events else ():
+                column = columns.get(name)
+                if column is None:
+                    column = columns[name] = [None] * len(rows)
+                for row, event in events:
+                    column[row] = getter(event)
+        return columns
+
+
+def _topics(rows: _Rows) -> list[str | None]:
+    return [getattr(recorded.event, "topic", None) for recorded, _ in rows]
+
+
+_ENVELOPED: dict[str, Callable[[_Rows], list[Any]]] = {
+    "log_partition": lambda rows: [0] * len(rows),
+    "offset": lambda rows: [recorded.offset for recorded, _ in rows],
+    "at_ms": lambda rows: [recorded.at_ms for recorded, _ in rows],
+    "shard": lambda rows: ["" if topic is None else shard_key(topic) for topic in _topics(rows)],
+    "topic": _topics,
+    "type": lambda rows: [type(recorded.event).__name__ for recorded, _ in rows],
+    "cause_command": lambda rows: [recorded.cause.command for recorded, _ in rows],
+    "cause_id": lambda rows: [recorded.cause.request_id for recorded, _ in rows],
+    "value": lambda rows: [value for _, value in rows],
+}

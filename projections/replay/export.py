@@ -1,0 +1,154 @@
+"""Exporting a log to Parquet, and keeping the export up to date.
+
+What it is for: questions in SQL, from Spark or anything else that reads Parquet. Reading an export is several times
+faster than decoding the log, and needs nothing of this project.
+
+    OUTPUT/from_offset=0/part-….parquet             events by columns (`columns`), in segments of a million events
+    OUTPUT/from_offset=1000000/part-….parquet
+    OUTPUT/_topicwright.json                        what is in it: cluster, next offset, hash of the last event
+
+Method. A run adds the events that are new since the last one, in segments that begin where that one ended, and then
+replaces the note of what is there in one step. What a run that died left behind is in no note, and is removed by the
+next. Before anything is added the log must prove to be the one that was exported: the same cluster, and the last
+exported event the same to the byte.
+
+What it does not do: take back what was exported, or write to object stores. Only synced events are exported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr, greatest, lit
+
+from projections.replay.columns import COLUMNS, SCHEMA
+from projections.replay.errors import ReplayError
+from projections.replay.log_ref import LogRef, end_of, looked_at
+from projections.replay.outcome import Options, Outcome
+from projections.replay.secondary import Look
+from projections.replay.source import events_frame
+from projections.wording import many
+
+NOTE = "_topicwright.json"
+SEGMENT_EVENTS = 1_000_000
+FILE_EVENTS = 250_000
+SEGMENT = "from_offset"
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What an export holds: the events of a cluster's log before `next_offset`, in these segments."""
+
+    cluster_id: str
+    next_offset: int
+    last_event: str
+    """SHA-256 of the bytes of the event before `next_offset`."""
+    columns: tuple[str, ...]
+    segments: tuple[int, ...]
+
+
+def run_export(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+    """The sub-command: what is new up to a moment is added to the export in `options.output`. Raises ReplayError."""
+    if options.output is None:
+        raise ReplayError("say where to export to: --output FOLDER")
+    added, note = export(session, ref, Path(options.output), options.at)
+    said = f"{many(added, 'event')} added: {options.output} holds {note.next_offset} of cluster {note.cluster_id}"
+    row = {"output": options.output, "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
+    return Outcome([row], False, [said])
+
+
+def export(
+    session: SparkSession, ref: LogRef, folder: Path, at: str | None = None, segment_events: int = SEGMENT_EVENTS
+) -> tuple[int, Note]:
+    """Add the events up to a moment that an export does not hold yet; how many, and what it holds now.
+
+    Raises ReplayError: the folder holds something else, an export of another log or one of other columns.
+    """
+    before = noted(folder)
+    with looked_at(ref) as log:
+        end = end_of(log, at)
+        start = 0 if before is None else _continued(log, before, folder, ref)
+        if before is not None and end <= start:
+            return 0, before
+        last = sha256(log.read_one(end - 1)).hexdigest()
+        cluster_id = log.cluster_id
+    kept = () if before is None else before.segments
+    _remove_leftovers(folder, kept)
+    _segments(session, ref, start, end, segment_events).write.mode("append").partitionBy(SEGMENT).parquet(str(folder))
+    added = tuple(segment_starts(start, end, segment_events))
+    note = Note(cluster_id, end, last, tuple(COLUMNS), kept + added)
+    _write_note(folder, note)
+    return end - start, note
+
+
+def exported(session: SparkSession, folder: Path) -> DataFrame:
+    """The events of an export, as the data source gives them. Raises ReplayError."""
+    note = noted(folder)
+    if note is None:
+        raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --output {folder}`")
+    files = [str(folder / f"{SEGMENT}={segment}") for segment in note.segments]
+    return session.read.schema(SCHEMA).parquet(*files)
+
+
+def noted(folder: Path) -> Note | None:
+    """What an export holds; None where there is none yet. Raises ReplayError for a folder with something else."""
+    try:
+        note = msgspec.json.decode((folder / NOTE).read_bytes(), type=Note)
+    except FileNotFoundError:
+        if folder.is_dir() and any(not one.name.startswith((SEGMENT, "_")) for one in folder.iterdir()):
+            raise ReplayError(f"{folder} holds something that is no export: name another folder") from None
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ReplayError(f"{folder / NOTE} cannot be read ({error}): export to another folder") from error
+    if note.columns != tuple(COLUMNS):
+        raise ReplayError(f"{folder} was exported by another release, with other columns: export to another folder")
+    return note
+
+
+def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
+    """Where the segments begin that hold these offsets: at multiples of their size, the first one where it must."""
+    return [start, *range((start // segment_events + 1) * segment_events, end, segment_events)]
+
+
+def _segments(session: SparkSession, ref: LogRef, start: int, end: int, segment_events: int) -> DataFrame:
+    frame = events_frame(session, ref, start=start, end=end, range_events=FILE_EVENTS)
+    multiple = expr(f"(offset div {segment_events}) * {segment_events}")
+    return frame.withColumn(SEGMENT, greatest(multiple, lit(start)))
+
+
+def _continued(log: Look, note: Note, folder: Path, ref: LogRef) -> int:
+    """Where an export goes on. Raises ReplayError unless this log is the one that was exported."""
+    if log.cluster_id != note.cluster_id:
+        raise ReplayError(f"{folder} is an export of cluster {note.cluster_id}, {ref.text} the log of {log.cluster_id}")
+    if log.durable_offset < note.next_offset:
+        raise ReplayError(
+            f"{folder} holds events up to offset {note.next_offset - 1}, but {ref.text} ends at offset "
+            f"{log.durable_offset - 1}: it has lost events, or is an older copy"
+        )
+    if sha256(log.read_one(note.next_offset - 1)).hexdigest() != note.last_event:
+        raise ReplayError(
+            f"{folder} and {ref.text} part: their events at offset {note.next_offset - 1} are not the same, though "
+            f"both are of cluster {note.cluster_id}; export to another folder"
+        )
+    return note.next_offset
+
+
+def _remove_leftovers(folder: Path, kept: tuple[int, ...]) -> None:
+    """Remove what a run that died has written."""
+    known = {f"{SEGMENT}={segment}" for segment in kept}
+    for one in folder.glob(f"{SEGMENT}=*"):
+        if one.name not in known:
+            shutil.rmtree(one)
+
+
+def _write_note(folder: Path, note: Note) -> None:
+    fresh = folder / f"{NOTE}.new"
+    with fresh.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(note)) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / NOTE)

@@ -1,0 +1,111 @@
+"""Folding a log shard by shard, beside each other.
+
+What one topic's state is never depends on another topic's, so each shard is folded by itself: events are brought
+together by shard key, sorted by offset within it, and handed to a Python function one shard after another. Only one
+shard's state is in memory at a time, whatever the size of the log or of the shard.
+
+Broker and settings events concern every topic. They are few, so they are not joined to the shards: `cluster_events`
+reads them once, and the function that folds carries them along.
+
+What it does not do: it knows no events. It imports nothing of the machine, so that a check which is to be independent
+of the machine can use it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]  # not in its stubs
+from pyspark.util import PythonEvalType
+
+from events.names import CLUSTER_SHARD
+from projections.replay.columns import ddl
+from projections.replay.log_ref import LogRef, looked_at
+from projections.replay.session import is_connect
+from projections.replay.source import events_frame
+
+Stored = tuple[int, bytes]
+"""An event as it is stored: its offset and its canonical bytes."""
+Row = tuple[Any, ...]
+ShardFold = Callable[[str, Iterator[Stored]], Iterable[Row]]
+"""What one shard's events come to: gets the shard key and the events in order, gives rows."""
+PartitionFold = Callable[[Iterator[tuple[str, int, bytes]]], Iterator[Row]]
+"""The same for many shards at once: gets (shard key, offset, bytes), sorted."""
+
+FOLDED_COLUMNS = ("offset", "shard", "value")
+SHARES = 8
+"""Into how many parts the shards are divided where nobody says."""
+SHARE_EVENTS = 100_000
+_ROWS_PER_BATCH = 5_000
+
+
+def cluster_events(ref: LogRef, end: int) -> tuple[Stored, ...]:
+    """The events before `end` that concern every topic, in order. Raises ReplayError."""
+    with looked_at(ref) as log:
+        return tuple((offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD, 0, end))
+
+
+def shards_frame(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
+    """The events of topics before `end`, as folds need them."""
+    return events_frame(spark, ref, end=end, columns=FOLDED_COLUMNS).where(f"shard != '{CLUSTER_SHARD}'")
+
+
+def shares_for(events: int) -> int:
+    """Into how many parts to divide the shards of so many events."""
+    return -(-events // SHARE_EVENTS)
+
+
+def fold_shards(frame: DataFrame, fold: ShardFold, schema: pa.Schema, shares: int = SHARES) -> DataFrame:
+    """What `fold` makes of each shard in a frame with the columns shard, offset and value, as rows of `schema`."""
+
+    def each_shard(events: Iterator[tuple[str, int, bytes]]) -> Iterator[Row]:
+        for shard, run in groupby(events, key=itemgetter(0)):
+            yield from fold(shard, map(itemgetter(1, 2), run))
+
+    return fold_partitions(frame, each_shard, schema, shares)
+
+
+def fold_partitions(frame: DataFrame, fold: PartitionFold, schema: pa.Schema, shares: int = SHARES) -> DataFrame:
+    """The same with a fold that sees all shards of one share, one after another."""
+
+    def folded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        gc.disable()  # events and states hold no cycles, and looking for some takes half of the time
+        rows = iter(fold(_events(batches)))
+        while some := list(islice(rows, _ROWS_PER_BATCH)):
+            arrays = [
+                pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return map_in_arrow(sorted_by_shard(frame, shares), folded, ddl(schema))
+
+
+def map_in_arrow(
+    frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
+) -> DataFrame:
+    """`DataFrame.mapInArrow`, without pandas.
+
+    Spark's own method refuses to work where pandas is not installed, though neither it nor the worker then uses
+    anything of it (4.3.0). These are its steps without that check. Spark Connect needs pandas for itself.
+    """
+    if is_connect(frame.sparkSession):
+        return frame.mapInArrow(function, schema)
+    udf = vectorized_udf(function, returnType=schema, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = udf(*(frame[name] for name in frame.columns))
+    return type(frame)(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
+
+
+def sorted_by_shard(frame: DataFrame, shares: int = SHARES) -> DataFrame:
+    """A frame with each shard's events in one partition, in order."""
+    return frame.select("shard", "offset", "value").repartition(shares, "shard").sortWithinPartitions("shard", "offset")
+
+
+def _events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, bytes]]:
+    for batch in batches:
+        yield from zip(*(batch.column(name).to_pylist() for name in ("shard", "offset", "value")), strict=True)

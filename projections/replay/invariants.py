@@ -1,0 +1,197 @@
+"""What every log must be like, checked without the machine.
+
+What it is for: a second witness. The machine's `decide` and `apply` could share a mistake; these checks are told in SQL
+on the columns of the events, share no code with the machine, and so cannot hide it. Each has a name (CHECKS) and its
+exact meaning in docs/invariants.md. What breaks one is a row: shard, offset, topic, check, what was seen and what was
+expected.
+
+Method. Four parts, one pass over the columns that each needs:
+- `checks_offsets`: contiguity, without a shuffle, and how far the log goes;
+- `checks_timeline`: the brokers and settings of every moment, folded on the driver and broadcast;
+- `checks_rows` and `checks_topics`: single events, topics' lives and create requests, after one shuffle by shard;
+- `checks_partitions`: replicas, leaders, epochs and placeholders, after one shuffle of the events of partitions.
+
+What it does not do: it does not say whether a decision was the right one (`redecide` does), nor whether the live state
+is what the log says (`compare` does). It judges logs from their first event on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from projections.replay.checks_offsets import OFFSET_COLUMNS, Extent, extents, offset_violations
+from projections.replay.checks_partitions import PARTITION_COLUMNS, partition_violations, unfilled_violations
+from projections.replay.checks_timeline import CLUSTER_COLUMNS, SpanTable, Timeline, read_timeline
+from projections.replay.checks_told import VIOLATION_COLUMNS, by_partition
+from projections.replay.checks_topics import TOPIC_COLUMNS, topic_violations
+from projections.replay.export import export, exported
+from projections.replay.log_ref import LogRef, span_of
+from projections.replay.outcome import Options, Outcome
+from projections.replay.source import events_frame
+from projections.wording import many
+
+CHECKS: Mapping[str, str] = {
+    "offsets-contiguous": "offsets are contiguous, from 0 on",
+    "settings-first": "the first event is SettingsChanged",
+    "one-creation-per-life": "a topic is created once before it is deleted, and no other stands under its shard key",
+    "topic-exists": "no event concerns a topic or partition that does not exist",
+    "one-answer": "each create request is answered exactly once for each of its topics, unless it still waits",
+    "none-after-ready": "NONE is answered only after TopicReady, or where there was no wait",
+    "timeout-when-due": "REQUEST_TIMED_OUT is answered only at or after the deadline",
+    "replicas-distinct": "no partition has a replica twice",
+    "leader-in-isr": "the leader is in the in-sync set, the set within the replicas, no placeholder in either",
+    "replicas-live": "replicas are placed on live brokers, and assigned by hand to registered ones",
+    "epochs-never-go-back": "each change raises the partition epoch by one, and the leader epoch if the leader changes",
+    "partitions-never-fall": "partitions are appended after the last one",
+    "placeholders-allowed": "placeholders come only while allowed, and with enough live brokers",
+    "placeholders-filled": "placeholders are filled by live brokers, and as soon as one could",
+    "created-as-asked": "no topic comes of an ask that was rejected, or that is not recorded",
+    "rejected-with-rule": "what is rejected names an error and the rule that decided",
+    "leaders-unfenced": "leaders are elected among live brokers",
+    "cause-exists": "each event is caused by a command that leads to it, and that of a create by a recorded ask",
+}
+"""Every check by name, with what it demands."""
+
+SETTLE_MS = 1000
+"""How long a sweep through the topics may leave no event and still be under way."""
+
+COLUMNS = tuple(dict.fromkeys((*OFFSET_COLUMNS, *CLUSTER_COLUMNS, *TOPIC_COLUMNS, *PARTITION_COLUMNS)))
+"""The columns of events that the checks read."""
+
+
+def run_invariants(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+    """The sub-command: every check on the log up to a moment; violations are rows, and what is found.
+
+    With `options.output` the checks run on the export in that folder, which is brought up to date first: faster from
+    the second time on. Raises ReplayError.
+    """
+    with _events(session, ref, options) as events:
+        log = look(events)
+        found = first_violations(violations(session, log), None if options.all_rows else options.limit)
+    count = sum(one.events for one in log.extents.values())
+    rows = [row for one in found for row in one.violations]
+    return Outcome(rows, bool(found), list(_told(found, count)))
+
+
+@contextmanager
+def _events(session: SparkSession, ref: LogRef, options: Options) -> Iterator[DataFrame]:
+    """The events to check: of an export, or read from the log once and kept by Spark meanwhile."""
+    if options.output is not None:
+        export(session, ref, Path(options.output), options.at)
+        end = span_of(ref, options.at).end
+        yield exported(session, Path(options.output)).where(f"offset < {end}")
+        return
+    kept = events_frame(session, ref, options.at, COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+class Found(NamedTuple):
+    """How often a check was broken, with the first of its violations, in the order of the log."""
+
+    check: str
+    times: int
+    violations: tuple[dict[str, Any], ...]
+
+
+def first_violations(every: DataFrame, limit: int | None) -> list[Found]:
+    """The checks that are broken, in the order of CHECKS, each with its first violations (all for None)."""
+    in_order = "partition by check order by log_partition, offset, seen"
+    numbered = every.selectExpr(
+        "*", f"row_number() over ({in_order}) as place", "count(*) over (partition by check) as times"
+    )
+    rows = (
+        (numbered if limit is None else numbered.where(f"place <= {max(1, limit)}")).orderBy("check", "place").collect()
+    )
+    by_check: dict[str, list[Row]] = {}
+    for row in rows:
+        by_check.setdefault(row["check"], []).append(row)
+    return [
+        Found(check, by_check[check][0]["times"], tuple(_violation(row) for row in by_check[check]))
+        for check in CHECKS
+        if check in by_check
+    ]
+
+
+def _violation(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in VIOLATION_COLUMNS}
+
+
+def _told(found: Sequence[Found], events: int) -> Iterator[str]:
+    counts = {one.check: one.times for one in found}
+    width = max(map(len, CHECKS))
+    for check, demands in CHECKS.items():
+        count = counts.get(check, 0)
+        yield f"{check:{width}}  {many(count, 'violation') if count else 'ok':14}  {demands}"
+    for one in found:
+        yield ""
+        yield f"{one.check}: {many(one.times, 'violation')}" + (
+            "" if len(one.violations) == one.times else f", the first {len(one.violations)}"
+        )
+        yield from (f"  {violation_line(row)}" for row in one.violations)
+    yield ""
+    broken = f"{len(found)} of {len(CHECKS)} invariants are broken" if found else f"all {len(CHECKS)} invariants hold"
+    yield f"{broken}, on {many(events, 'event')}"
+
+
+def violation_line(row: Mapping[str, Any]) -> str:
+    """A violation in one line."""
+    where = f"offset {row['offset']}" + (f" of partition {row['log_partition']}" if row["log_partition"] else "")
+    topic = f", topic {row['topic']}" if row["topic"] is not None else ""
+    return f"{where}{topic}: {row['seen']}; expected: {row['expected']}"
+
+
+class Log(NamedTuple):
+    """A log with what every part needs to know of all of it."""
+
+    events: DataFrame
+    extents: Mapping[int, Extent]
+    timeline: Timeline
+
+
+def look(events: DataFrame) -> Log:
+    """Read what every part needs to know: how far the log goes, and its brokers and settings."""
+    return Log(events, extents(events), read_timeline(events))
+
+
+def violations(session: SparkSession, log: Log, settle_ms: int | None = SETTLE_MS, start: int = 0) -> DataFrame:
+    """All violations of a log, one row each; nothing is computed until it is asked for.
+
+    `settle_ms` says when a log's end is judged for placeholders that nobody filled, None never. With `start` the events
+    before that offset are an excerpt: offsets are checked from there on.
+    """
+    end_offset = max((one.end_offset for one in log.extents.values()), default=0)
+    spans = SpanTable(session, log.timeline.spans, end_offset)
+    parts = [topic_violations(log.events, spans, log.extents), partition_violations(log.events, spans)]
+    if not all(one.contiguous for one in log.extents.values()):
+        parts.append(offset_violations(log.events.where(f"offset >= {start}"), start))
+    could = _could_fill(log, settle_ms) if settle_ms is not None else {}
+    if could:
+        parts.append(unfilled_violations(log.events, by_partition(could)))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _could_fill(log: Log, settle_ms: int) -> dict[int, str]:
+    """SQL for the brokers that have been live for long enough at the end to fill what placeholders are left, by log
+    partition; none where placeholders were never allowed.
+
+    A sweep through the topics follows each broker event, in slices. It is over when no review has left an event for
+    `settle_ms`.
+    """
+    could = {}
+    for log_partition, extent in log.extents.items():
+        reviewed_ms = extent.reviewed_ms or 0
+        live = log.timeline.live_at_end.get(log_partition, ())
+        ids = [one.broker_id for one in live if extent.end_ms - max(one.since_ms, reviewed_ms) >= settle_ms]
+        if ids and log_partition in log.timeline.ever_enabled:
+            could[log_partition] = f"array({', '.join(map(str, ids))})"
+    return could

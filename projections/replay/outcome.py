@@ -1,0 +1,42 @@
+"""What every sub-command of `topicwright replay` takes and gives.
+
+Each lives in a module of its name, as `run_NAME(session, ref, options) -> Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for beside the log; each sub-command reads what concerns it.
+
+    `at` is a moment in the syntax of `projections.moments`, None the newest event. `policies` are class names for
+    `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, `view` what to rebuild
+    (topics, brokers or requests). `output` is a file or folder to write to, and `format` how. `limit` bounds the
+    examples that are shown.
+    """
+
+    at: str | None = None
+    policies: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    subject: str | None = None
+    view: str = "topics"
+    output: str | None = None
+    format: str = "parquet"
+    limit: int = 20
+    all_rows: bool = False
+    """Programs get every row, people those of `limit`."""
+    more: Mapping[str, Any] = {}
+    """Options of one sub-command alone, by their name on the command line."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of it: `rows` for programs, `lines` for people, and whether a check `found` something (exit code 1)."""
+
+    rows: Sequence[Mapping[str, Any]]
+    found: bool
+    lines: Sequence[str]

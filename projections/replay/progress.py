@@ -1,0 +1,115 @@
+"""How far long work has come, told while it goes on: a bar on a terminal, now and then a line elsewhere.
+
+Spark's own bar writes to the terminal from Java, over whatever is there. This one asks Spark a few times a second which
+stages run and how many of their tasks are done; under Spark Connect, Spark calls.
+
+What it does not do: guess. Stages come to be known one after another, so the count of tasks grows on the way.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic  # noqa: TID251 - told to people, never decided on
+from typing import Any, TextIO
+
+from pyspark.sql import SparkSession
+
+from projections.replay.session import is_connect
+
+LOOK_EVERY_S = 0.2
+LINE_EVERY_S = 5.0
+BAR_WIDTH = 30
+
+
+@contextmanager
+def progress(
+    session: SparkSession, work: str, out: TextIO | None = None, *, line_every_s: float = LINE_EVERY_S
+) -> Iterator[None]:
+    """Tell on `out` (standard error) how far Spark has come with what is done meanwhile. Short work tells nothing."""
+    telling = _Telling(work, sys.stderr if out is None else out, line_every_s)
+    following = _called_by_connect if is_connect(session) else _asking_spark
+    with following(session, telling):
+        try:
+            yield
+        finally:
+            telling.ended = True
+    telling.clear()
+
+
+class _Telling:
+    """Counts tasks, and says so in the way that fits where it is said."""
+
+    def __init__(self, work: str, out: TextIO, line_every_s: float) -> None:
+        self._work = work
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._started = monotonic()
+        self._every_s = LOOK_EVERY_S if self._is_terminal else line_every_s
+        self._next = self._started + self._every_s
+        self._stages: dict[int, tuple[int, int]] = {}
+        self.ended = False
+
+    def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
+        """Take what is known of stages: id, tasks done, all tasks. One that is not named any more is done."""
+        now = {stage: (done, tasks) for stage, done, tasks in stages}
+        finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
+        self._stages = finished | now
+        if self._stages and not self.ended and monotonic() >= self._next:
+            self._next = monotonic() + self._every_s
+            self._say()
+
+    def clear(self) -> None:
+        """Take the bar away."""
+        if self._is_terminal:
+            self._write("\r\x1b[K")
+
+    def _say(self) -> None:
+        done, tasks = (sum(counts) for counts in zip(*self._stages.values(), strict=True))
+        seconds = int(monotonic() - self._started)
+        if self._is_terminal:
+            filled = BAR_WIDTH * done // max(1, tasks)
+            bar = "█" * filled + "░" * (BAR_WIDTH - filled)
+            self._write(f"\r\x1b[K{self._work} {bar} {done}/{tasks} tasks, {seconds} s")
+        else:
+            self._write(f"{self._work}: {done} of {tasks} tasks done after {seconds} s\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except (OSError, ValueError):
+            self.ended = True  # whoever read it is gone; the work goes on
+
+
+@contextmanager
+def _asking_spark(session: SparkSession, telling: _Telling) -> Iterator[None]:
+    tracker, stopped = session.sparkContext.statusTracker(), threading.Event()
+
+    def ask() -> None:
+        while not stopped.wait(LOOK_EVERY_S):
+            known = [(stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()]
+            telling.hear((stage, info.numCompletedTasks, info.numTasks) for stage, info in known if info is not None)
+
+    asking = threading.Thread(target=ask, name="progress", daemon=True)
+    asking.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        asking.join()
+
+
+@contextmanager
+def _called_by_connect(session: SparkSession, telling: _Telling) -> Iterator[None]:
+    def called(*, stages: Iterable[Any] | None = None, **_: Any) -> None:
+        telling.hear((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
+
+    handler: Any = called
+    session.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        session.removeProgressHandler(handler)

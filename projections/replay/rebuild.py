@@ -1,0 +1,288 @@
+"""Rebuilding what was from nothing but events: topics, brokers and requests as of any offset or time.
+
+Topics are folded with the machine's `apply`, so they come out as the live state had them, bit for bit: `state_hash` is
+the SHA-256 of the bytes that the live store keeps for the topic (`projections.store`). Requests and brokers are folded
+with the projections' own folds.
+
+Method. Topics and requests are folded shard by shard (see `folding`): every request's ask for one topic lies in that
+topic's shard. Brokers come of the few events that concern every shard, and are folded here.
+
+What it does not do: look at the live state; that is `compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import astuple
+from pyspark.sql import DataFrame, SparkSession
+
+from controller.machine.apply import apply_topic
+from controller.machine.state import Topic
+from events.catalog import ChangeRejected, CreateAnswered, PartitionsAdded, TopicConfigsChanged, TopicDeleted
+from events.codec import decode_event
+from events.names import TopicName
+from projections.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.moments import iso
+from projections.names import error_word, topic_id_text
+from projections.replay.columns import PARTITION, TEXTS
+from projections.replay.errors import ReplayError
+from projections.replay.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
+from projections.replay.log_ref import LogRef, span_of
+from projections.replay.outcome import Options, Outcome
+from projections.requests import RequestTopicRow, fold_request_topic
+from projections.wording import many
+
+TOPICS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("shard", pa.string()),
+        ("topic_id", pa.string()),
+        ("num_partitions", pa.int32()),
+        ("replication_factor", pa.int32()),
+        ("partitions", pa.list_(PARTITION)),
+        ("configs", TEXTS),
+        ("created_at_ms", pa.int64()),
+        ("created_offset", pa.int64()),
+        ("ready_at_ms", pa.int64()),
+        ("waiting_request", pa.string()),
+        ("last_offset", pa.int64()),
+        ("state_hash", pa.string()),
+    ]
+)
+"""`waiting_request` is the create that is not answered yet; `last_offset` the newest event of the topic's shard."""
+
+REQUESTS = pa.schema(
+    [
+        ("request_id", pa.string()),
+        ("topic", pa.string()),
+        ("status", pa.string()),
+        ("error_code", pa.int32()),
+        ("message", pa.string()),
+        ("rule", pa.string()),
+        ("principal", pa.string()),
+        ("client_id", pa.string()),
+        ("api", pa.string()),
+        ("asked_at_ms", pa.int64()),
+        ("asked_offset", pa.int64()),
+        ("waited_ms", pa.int64()),
+        ("last_offset", pa.int64()),
+    ]
+)
+"""One row for each topic of a request; see `projections.requests` for what `status` can be."""
+
+BROKERS = pa.schema(
+    [
+        ("broker_id", pa.int32()),
+        ("broker_epoch", pa.int64()),
+        ("rack", pa.string()),
+        ("endpoints", pa.list_(pa.string())),
+        ("incarnation", pa.string()),
+        ("fenced", pa.bool_()),
+        ("registered_at_ms", pa.int64()),
+        ("changed_at_ms", pa.int64()),
+        ("changed_offset", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+VIEWS = ("topics", "brokers", "requests")
+FORMATS = ("parquet", "json")
+_encode = msgspec.msgpack.Encoder().encode
+_REQUEST_ENDS = CreateAnswered | PartitionsAdded | TopicDeleted | TopicConfigsChanged | ChangeRejected
+
+
+def state_hash(stored: bytes) -> str:
+    """The hash of a topic's state, of its bytes in the store."""
+    return sha256(stored).hexdigest()
+
+
+def rebuilt_topics(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
+    """The topics there were before offset `end`, one row each (TOPICS)."""
+    return fold_shards(shards_frame(spark, ref, end), topic_of_shard, TOPICS, shares_for(end))
+
+
+def rebuilt_requests(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
+    """What had been asked for before offset `end`, and how it fared; one row a request and topic (REQUESTS)."""
+    return fold_shards(shards_frame(spark, ref, end), requests_of_shard, REQUESTS, shares_for(end))
+
+
+def rebuilt_brokers(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
+    """The brokers there were before offset `end`, one row each (BROKERS)."""
+    rows = _broker_rows(rebuilt_cluster(ref, end))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=BROKERS))
+
+
+def rebuilt_cluster(ref: LogRef, end: int) -> ClusterRow:
+    """Brokers and settings as they were before offset `end`."""
+    cluster = NO_CLUSTER
+    for offset, value in cluster_events(ref, end):
+        cluster = fold_cluster(cluster, decode_event(offset, value))
+    return cluster
+
+
+def rebuilt(spark: SparkSession, ref: LogRef, view: str, end: int) -> DataFrame:
+    """The frame of one of VIEWS. Raises ReplayError for another name."""
+    match view:
+        case "topics":
+            return rebuilt_topics(spark, ref, end)
+        case "requests":
+            return rebuilt_requests(spark, ref, end)
+        case "brokers":
+            return rebuilt_brokers(spark, ref, end)
+        case _:
+            raise ReplayError(f"{view!r} cannot be rebuilt: say {', '.join(VIEWS)}")
+
+
+def run_rebuild(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+    """The sub-command: a view as of a moment, shown, or written to a folder. Finds nothing by itself."""
+    span = span_of(ref, options.at)
+    frame = rebuilt(session, ref, options.view, span.end)
+    if options.output is not None:
+        return _written(frame, options, span.end)
+    ordered = frame.orderBy(*_ORDER[options.view])
+    if options.view == "topics" and not options.all_rows:
+        ordered = ordered.drop("partitions")
+    rows = [row.asDict(recursive=True) for row in ordered.collect()]
+    return Outcome(rows, False, list(_told(rows, options, span.end)))
+
+
+_ORDER = {"topics": ("shard",), "requests": ("asked_offset",), "brokers": ("broker_id",)}
+
+
+def _written(frame: DataFrame, options: Options, end: int) -> Outcome:
+    if options.format not in FORMATS:
+        raise ReplayError(f"{options.format!r} is no format to write: say {' or '.join(FORMATS)}")
+    assert options.output is not None, "only what has a place is written"
+    if Path(options.output).exists():
+        raise ReplayError(f"{options.output} is there already: name a folder that is not")
+    frame.write.mode("errorifexists").format(options.format).save(options.output)
+    said = f"{options.view} as of offset {end - 1} are in {options.output} ({options.format})"
+    return Outcome([{"view": options.view, "offset": end - 1, "output": options.output}], False, [said])
+
+
+def _told(rows: Sequence[Mapping[str, Any]], options: Options, end: int) -> Iterator[str]:
+    yield f"{many(len(rows), options.view[:-1])} as of offset {end - 1}"
+    for row in rows[: options.limit]:
+        yield "  " + _LINES[options.view](row)
+    if len(rows) > options.limit:
+        yield f"  … and {len(rows) - options.limit} more: --json shows all, --output writes them to a folder"
+
+
+def _topic_line(row: Mapping[str, Any]) -> str:
+    size = f"{many(row['num_partitions'], 'partition')}, factor {row['replication_factor']}"
+    ready = f"ready {iso(row['ready_at_ms'])}" if row["ready_at_ms"] is not None else "not ready"
+    return f"{row['topic']}: {size}, created {iso(row['created_at_ms'])}, {ready}, state {row['state_hash'][:16]}"
+
+
+def _request_line(row: Mapping[str, Any]) -> str:
+    code = f" {error_word(row['error_code'])}" if row["error_code"] else ""
+    by = f" by {row['rule']}" if row["rule"] else ""
+    return f"{row['request_id']} {row['topic']}: {row['status']}{code}{by}, asked by {row['principal']}"
+
+
+def _broker_line(row: Mapping[str, Any]) -> str:
+    state = "fenced" if row["fenced"] else "live"
+    return f"broker {row['broker_id']}: {state} since {iso(row['changed_at_ms'])} ({row['reason']}), rack {row['rack']}"
+
+
+_LINES = {"topics": _topic_line, "requests": _request_line, "brokers": _broker_line}
+
+
+# --- the folds, which run in the workers
+
+
+def topic_of_shard(shard: str, events: Iterator[Stored]) -> Iterator[Row]:
+    """The topic that a shard's events come to, as a row of TOPICS; none if there is none in the end."""
+    topic: Topic | None = None
+    offset = -1
+    for offset, value in events:
+        topic = apply_topic(topic, decode_event(offset, value))
+    if topic is not None:
+        yield _topic_row(shard, topic, offset)
+
+
+def _topic_row(shard: str, topic: Topic, last_offset: int) -> Row:
+    return (
+        topic.name,
+        shard,
+        topic_id_text(topic.topic_id),
+        len(topic.partitions),
+        topic.replication_factor,
+        [astuple(one) for one in topic.partitions],
+        topic.configs,
+        topic.created_at_ms,
+        topic.created_offset,
+        topic.ready_at_ms,
+        None if topic.waiter is None else topic.waiter.request_id,
+        last_offset,
+        state_hash(_encode(topic)),
+    )
+
+
+class _Asked(msgspec.Struct):
+    """How a request for a topic fares, with who asked and when."""
+
+    told: RequestTopicRow
+    principal: str
+    client_id: str | None
+    api: str
+    at_ms: int
+    offset: int
+
+
+def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
+    """The requests that a shard's events tell of, as rows of REQUESTS: each as soon as nothing more can happen to it,
+    so that only open ones are kept."""
+    waiting: dict[tuple[str, TopicName], _Asked] = {}
+    for offset, value in events:
+        record = decode_event(offset, value)
+        event: Any = record.event
+        request_id: str | None = getattr(event, "request_id", None)
+        if request_id is None:
+            continue
+        key = (request_id, event.topic)
+        known = waiting.get(key)
+        told = fold_request_topic(None if known is None else known.told, record)
+        if known is None:
+            api = event.api if hasattr(event, "api") else event.asked.api
+            known = waiting[key] = _Asked(told, event.principal, event.client_id, api, record.at_ms, offset)
+        known.told = told
+        if isinstance(event, _REQUEST_ENDS):
+            yield _request_row(request_id, waiting.pop(key))
+    for (request_id, _topic), open_one in waiting.items():
+        yield _request_row(request_id, open_one)
+
+
+def _request_row(request_id: str, asked: _Asked) -> Row:
+    told = asked.told
+    return (
+        request_id,
+        told.topic,
+        told.status,
+        told.code,
+        told.message,
+        told.rule,
+        asked.principal,
+        asked.client_id,
+        asked.api,
+        asked.at_ms,
+        asked.offset,
+        told.waited_ms,
+        told.offset,
+    )
+
+
+def _broker_rows(cluster: ClusterRow) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: getattr(broker, name) for name in BROKERS.names if name != "endpoints"},
+            "endpoints": [f"{one.name}://{one.host}:{one.port}" for one in broker.endpoints],
+        }
+        for broker in cluster.brokers.values()
+    ]

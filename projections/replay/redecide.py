@@ -1,0 +1,352 @@
+"""Decide every recorded ask again, and see that what comes of it is what the log holds, bit for bit.
+
+Each ask is put to this release's `decide` with the inputs that are in the log (counts, ids, times, the authorizer's
+answer, the policies' verdict), on the state before it, with the brokers and the settings of that moment. Its events are
+compared with the recorded ones as canonical bytes. A log of an older release is so decided by the settings recorded in
+it; where the rules themselves have changed since, the difference names the release that had decided.
+
+Shards are decided beside each other, since no topic's decision looks at another's.
+
+What it does not do: decide observations again (of brokers, and of time that passes). The log holds what they led to,
+but not all that was observed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from controller.machine.decide import decide
+from controller.machine.state import Cluster, settings_from_pairs
+from events.catalog import (
+    Cause,
+    Event,
+    PartitionsAdded,
+    Recorded,
+    SettingsChanged,
+    TopicCreated,
+)
+from events.codec import decode_event, encode_event
+from projections.replay.asks import RecordedAsk, Row, Timeline, Unfit, recorded_asks, timeline_of
+from projections.replay.folding import FOLDED_COLUMNS, cluster_events, fold_partitions
+from projections.replay.log_ref import LogRef, span_of
+from projections.replay.outcome import Options, Outcome
+from projections.replay.source import events_frame
+from projections.wording import in_words, many
+
+SETTINGS_TRIED = 16
+"""Of the settings that a log has had, this many (the newest) are tried as the cause of a difference."""
+TOLD_CHARS_MAX = 400
+NOTHING = "nothing"
+TOLD_OF_SHARE_MAX, CAUSES_OF_SHARE_MAX = 1000, 100
+"""Of one share of the shards this many differences are told one by one, and this many causes are counted apart."""
+
+
+class Difference(msgspec.Struct, frozen=True, gc=False):
+    """An ask that is decided otherwise than it was: the first recorded and the first present event that differ, told by
+    the fields in which they do, and the most likely cause."""
+
+    shard: str
+    offset: int
+    topic: str
+    request_id: str
+    recorded: str
+    now: str
+    why: str
+
+
+def run_redecide(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+    """Decide every ask up to `options.at` again; what differs is found. Raises ReplayError."""
+    end, release = span_of(ref, options.at).end, this_release()
+    again = decided_again(session, ref, end, release)
+    words = f"{many(again.asks, 'ask')} up to offset {end - 1} decided again by release {release}"
+    return Outcome(
+        rows=[msgspec.to_builtins(one) for one in again.told],
+        found=again.differences > 0,
+        lines=[f"{words}: {again.differences} decided otherwise", *_lines(again, options.limit)],
+    )
+
+
+class Again(msgspec.Struct, frozen=True):
+    """How many asks were decided again, how many of them otherwise, why (with counts, the most frequent first), and the
+    differences in the order of the log; not all, where there are very many."""
+
+    asks: int
+    differences: int
+    causes: tuple[tuple[str, int], ...]
+    told: tuple[Difference, ...]
+
+
+def decided_again(session: SparkSession, ref: LogRef, end: int, release: str) -> Again:
+    """Decide the asks of a log before offset `end` again, shards beside each other. Raises ReplayError."""
+    frame = events_frame(session, ref, end=end, columns=(*FOLDED_COLUMNS, "topic")).where("topic is not null")
+    cluster = cluster_events(ref, end)
+    timeline_of(cluster)  # what is wrong with it shows before the work begins
+    folded = fold_partitions(frame, lambda rows: _share(rows, cluster, release), _SCHEMA)
+    asks, causes, told = 0, Counter[str](), []
+    for row in folded.collect():
+        if row.shard is not None:
+            told.append(Difference(*(row[name] for name in Difference.__struct_fields__)))
+        elif row.why is not None:
+            causes[row.why] += row.count_
+        else:
+            asks += row.count_
+    told.sort(key=lambda one: (one.offset, one.shard))
+    return Again(asks, causes.total(), tuple(causes.most_common()), tuple(told))
+
+
+_SCHEMA = pa.schema(
+    [
+        ("count_", pa.int64()),
+        ("shard", pa.string()),
+        ("offset", pa.int64()),
+        *((name, pa.string()) for name in ("topic", "request_id", "recorded", "now", "why")),
+    ]
+)
+
+
+def _share(
+    rows: Iterator[tuple[str, int, bytes]], cluster: Sequence[tuple[int, bytes]], release: str
+) -> Iterator[tuple[Any, ...]]:
+    """One share of the shards: a row for each difference, for each cause with its count, and for the asks."""
+    asks, causes = 0, Counter[str]()
+    decoded = ((shard, decode_event(offset, value)) for shard, offset, value in rows)
+    for found in differences(decoded, timeline_of(cluster), release):
+        asks += 1
+        if found is None:
+            continue
+        if causes.total() < TOLD_OF_SHARE_MAX:
+            yield (None, *msgspec.structs.astuple(found))
+        why = found.why if found.why in causes or len(causes) < CAUSES_OF_SHARE_MAX else "other causes"
+        causes[why] += 1
+    for why, count in causes.items():
+        yield (count, *[None] * 6, why)
+    yield (asks, *[None] * 7)
+
+
+def _lines(again: Again, limit: int) -> Iterator[str]:
+    for why, count in again.causes:
+        yield f"  {count} x {why}"
+    for one in again.told[:limit]:
+        yield f"offset {one.offset}, topic {one.topic}, request {one.request_id}"
+        yield f"  recorded  {one.recorded}"
+        yield f"  now       {one.now}"
+        yield f"  because   {one.why}"
+    if again.differences > limit:
+        yield f"… and {again.differences - len(again.told[:limit])} more"
+
+
+def this_release() -> str:
+    """The release whose rules decide here."""
+    return version("topicwright")
+
+
+def differences(rows: Iterable[Row], timeline: Timeline, release: str) -> Iterator[Difference | None]:
+    """For each ask in rows of (shard key, record), sorted by shard key and offset: how it is decided otherwise, or
+    None. `release` is the one that decides now."""
+    for asked in recorded_asks(rows, timeline):
+        yield _unfit(asked) if isinstance(asked, Unfit) else difference(asked, timeline, release)
+
+
+def difference(asked: RecordedAsk, timeline: Timeline, release: str) -> Difference | None:
+    """How one ask is decided otherwise; None if bit for bit as recorded."""
+    recorded = _recorded_bytes(asked)
+    if asked.ask is None:
+        return _difference(asked, _told(asked.first.event), NOTHING, "the log holds no ask that led to these events")
+    try:
+        now = _decided(asked, asked.cluster)
+    except Exception as error:
+        return _difference(
+            asked,
+            _told(asked.first.event),
+            f"{type(error).__name__}: {error}",
+            f"this release ({release}) fails on this ask",
+        )
+    if _bytes(now) == recorded:
+        return None
+    before, after = _first_difference(asked.records, now)
+    return _difference(asked, before, after, _why(asked, recorded, timeline, release))
+
+
+def _unfit(unfit: Unfit) -> Difference:
+    record = unfit.record
+    return Difference(
+        unfit.shard,
+        record.offset,
+        getattr(record.event, "topic", ""),
+        record.cause.request_id,
+        _told(record.event),
+        NOTHING,
+        f"{unfit.why}; what follows in this shard was not decided again",
+    )
+
+
+def _difference(asked: RecordedAsk, recorded: str, now: str, why: str) -> Difference:
+    first = asked.first
+    topic = getattr(first.event, "topic", "")
+    return Difference(asked.shard, first.offset, topic, first.cause.request_id, recorded, now, why)
+
+
+# What is decided, and what of it differs.
+
+
+def _decided(asked: RecordedAsk, cluster: Cluster) -> tuple[Recorded, ...]:
+    """What this release would record of an ask, numbered as the log numbers it."""
+    ask = asked.ask
+    assert ask is not None, "whoever decides again knows the ask"
+    cause = Cause(type(ask).__name__, ask.request_id)
+    events = decide(asked.state(cluster), ask).events  # type: ignore[arg-type]
+    return tuple(Recorded(asked.first.offset, ask.at_ms, cause, event) for event in events)
+
+
+def _bytes(records: Iterable[Recorded]) -> list[bytes]:
+    return [encode_event(record.at_ms, record.cause, record.event) for record in records]
+
+
+def _recorded_bytes(asked: RecordedAsk) -> list[bytes]:
+    """The bytes as this release writes them: an older one may have left out what it did not know yet."""
+    return _bytes(asked.records)
+
+
+def _first_difference(recorded: tuple[Recorded, ...], now: tuple[Recorded, ...]) -> tuple[str, str]:
+    for one, other in zip(recorded, now, strict=False):
+        if _bytes([one]) != _bytes([other]):
+            return _what_differs(one, other)
+    longer, at = (recorded, len(now)) if len(recorded) > len(now) else (now, len(recorded))
+    told = _told(longer[at].event)
+    return (told, NOTHING) if longer is recorded else (NOTHING, told)
+
+
+def _what_differs(recorded: Recorded, now: Recorded) -> tuple[str, str]:
+    if type(recorded.event) is not type(now.event):
+        return _told(recorded.event), _told(now.event)
+    fields = [name for name in now.event.__struct_fields__ if _field(recorded, name) != _field(now, name)]
+    if not fields:
+        return _envelope(recorded), _envelope(now)
+    return _fields(recorded, fields), _fields(now, fields)
+
+
+def _field(record: Recorded, name: str) -> object:
+    return getattr(record.event, name)
+
+
+def _fields(record: Recorded, names: list[str]) -> str:
+    kind = type(record.event).__name__
+    return _cut("; ".join(f"{kind}.{name} = {_text(_field(record, name))}" for name in names))
+
+
+def _envelope(record: Recorded) -> str:
+    return f"at {record.at_ms} ms, caused by {record.cause.command} {record.cause.request_id}"
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _told(event: Event) -> str:
+    return _cut(f"{type(event).__name__}: {in_words(event)}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TOLD_CHARS_MAX else text[: TOLD_CHARS_MAX - 1] + "…"
+
+
+# Why it differs.
+
+
+def _why(asked: RecordedAsk, recorded: list[bytes], timeline: Timeline, release: str) -> str:
+    in_force = timeline.settings_before(asked.first.offset)
+    if in_force is None:
+        return "no settings are recorded before it"
+    assert isinstance(in_force.event, SettingsChanged), "a settings change holds settings"
+    by_settings = _other_settings(asked, recorded, timeline, in_force)
+    if by_settings:
+        return by_settings
+    by_brokers = _other_brokers(asked)
+    if by_brokers:
+        return by_brokers
+    decided_by = in_force.event.release
+    since = f"in force since offset {in_force.offset}"
+    if decided_by != release:
+        return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
+    return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
+
+
+def _other_settings(asked: RecordedAsk, recorded: list[bytes], timeline: Timeline, in_force: Recorded) -> str:
+    """Which settings give what is recorded, if others than those in force do."""
+    for pairs, origin in _candidates(asked, timeline):
+        cluster = _with_settings(asked.cluster, pairs)
+        if cluster is None or not _gives(asked, cluster, recorded):
+            continue
+        changed = _changed(dict(asked.cluster.settings_pairs), dict(pairs))
+        return (
+            f"with {changed} it is decided as recorded{origin}; in force are the settings of offset {in_force.offset}"
+        )
+    return ""
+
+
+def _gives(asked: RecordedAsk, cluster: Cluster, recorded: list[bytes]) -> bool:
+    try:
+        return _bytes(_decided(asked, cluster)) == recorded
+    except Exception:
+        return False
+
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def _candidates(asked: RecordedAsk, timeline: Timeline) -> Iterator[tuple[Pairs, str]]:
+    """Settings to try: one key changed, in the ways that the record itself suggests, then those of other times."""
+    mine = dict(asked.cluster.settings_pairs)
+    for key, value in _suggested(asked):
+        if mine.get(key) != value:
+            yield tuple(sorted({**mine, key: value}.items())), ""
+    for record in timeline.settings_changes[-SETTINGS_TRIED:]:
+        assert isinstance(record.event, SettingsChanged), "a settings change holds settings"
+        if record.event.settings != asked.cluster.settings_pairs:
+            yield record.event.settings, f" (settings of offset {record.offset})"
+
+
+def _suggested(asked: RecordedAsk) -> Iterator[tuple[str, str]]:
+    settings = asked.cluster.settings
+    for key, value in (
+        ("delete.topic.enable", settings.delete_topic_enable),
+        ("enable.under.replicated.topic.creation", settings.enable_under_replicated_topic_creation),
+    ):
+        yield key, "false" if value else "true"
+    yield "create.topic.policy.class.name", ""
+    for record in asked.records:
+        event = record.event
+        if isinstance(event, TopicCreated):
+            yield "num.partitions", str(len(event.partitions))
+            yield "default.replication.factor", str(event.replication_factor)
+
+
+def _with_settings(cluster: Cluster, pairs: Pairs) -> Cluster | None:
+    try:
+        return msgspec.structs.replace(cluster, settings=settings_from_pairs(pairs), settings_pairs=pairs)
+    except msgspec.ValidationError:
+        return None
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> str:
+    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return ", ".join(f"{key}={after.get(key, '(not set)')} instead of {before.get(key, '(not set)')}" for key in keys)
+
+
+def _other_brokers(asked: RecordedAsk) -> str:
+    """Where placement had chosen from other brokers than the log's own broker events say were live."""
+    for record in asked.records:
+        event = record.event
+        if isinstance(event, TopicCreated | PartitionsAdded) and event.live_brokers != asked.cluster.live:
+            return (
+                f"it was placed on the live brokers {list(event.live_brokers)}, but by the broker events before it "
+                f"{list(asked.cluster.live)} were live"
+            )
+    return ""

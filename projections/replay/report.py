@@ -1,0 +1,49 @@
+"""A picture of a log: `topicwright replay report LOG --output FILE.html` writes one page that needs nothing else.
+
+`report_queries` gathers the numbers, `report_data` says what they are, `report_figures` draws them and `report_page`
+lays them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from projections.replay.errors import ReplayError
+from projections.replay.log_ref import LogRef
+from projections.replay.outcome import Options, Outcome
+from projections.replay.report_data import OUTCOMES, Report
+from projections.replay.report_page import page
+from projections.replay.report_queries import gather
+
+DEFAULT_OUTPUT = "topicwright-report.html"
+
+
+def run_report(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+    """Write the report of a log up to `options.at` to `options.output`; a broken invariant is found.
+
+    Raises ReplayError, also for a place that cannot be written to, and that before any work.
+    """
+    output = Path(options.output or DEFAULT_OUTPUT).absolute()
+    if not output.parent.is_dir() or output.is_dir():
+        raise ReplayError(f"--output {output} cannot be written: it has to be a file in a folder that is there")
+    report = gather(session, ref, options.at)
+    try:
+        output.write_text(page(report), encoding="utf-8")
+    except OSError as error:
+        raise ReplayError(f"--output {output} cannot be written: {error.strerror or error}") from error
+    broken = [check.name for check in report.checks if check.violations]
+    row = {
+        "output": str(output),
+        "offset": report.end_offset - 1,
+        "outcomes": {name: report.asks(name) for name in OUTCOMES},
+        "violations": {check.name: check.violations for check in report.checks if check.violations},
+    }
+    return Outcome(rows=[row], found=bool(broken), lines=list(_lines(report, broken, output)))
+
+
+def _lines(report: Report, broken: list[str], output: Path) -> Iterator[str]:
+    yield f"{output} shows {report.log} up to offset {report.end_offset - 1}"
+    yield f"  invariants broken: {', '.join(broken)}" if broken else f"  all {len(report.checks)} invariants hold"

@@ -1,0 +1,155 @@
+"""A continuous check of the invariants while a service writes: what breaks one becomes an alert within seconds.
+
+What it is for: to hear of a fault of the controller, or of its disk, when it happens. Alerts go to stdout, one line
+each; `--http` serves the newest of them at `/alerts` and counts for Prometheus at `/metrics`.
+
+Method. `readStream` follows the log in micro-batches, from its first event on. The checks are those of `invariants`,
+the same SQL: each batch is checked together with the earlier events of the topics that it concerns, which the log's
+own index finds, and with all broker and settings events. What was told once is not told again.
+
+What it does not do: judge what can only be told of a log that has ended (placeholders of topics that no event
+concerns); `invariants` does. It does not scale with the history of a single topic: that is read again with each batch
+that concerns it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any, TextIO
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from events.codec import decode_event
+from events.names import CLUSTER_SHARD, ShardKey
+from projections.replay.checks_offsets import Extent, extents
+from projections.replay.checks_timeline import read_timeline
+from projections.replay.columns import Columns
+from projections.replay.errors import ReplayError, told
+from projections.replay.invariants import CHECKS, COLUMNS, Log, first_violations, violation_line, violations
+from projections.replay.log_ref import LogRef, looked_at
+from projections.replay.outcome import Options, Outcome
+from projections.replay.session import is_connect
+from projections.replay.source import FORMAT
+from projections.replay.watch_http import Alerts, serving
+from projections.wording import many
+
+LOOK_EVERY_S = 1.0
+_WAIT_S = 0.1
+
+
+def run_watch(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+    """The sub-command: check events as they are written until SIGINT or SIGTERM; found if there was an alert.
+
+    `options.more` may have `http` (HOST:PORT to serve on) and `every` (seconds between looks at the log). With
+    `options.all_rows` alerts are lines of JSON. Raises ReplayError: the log is damaged, the address is taken.
+    """
+    if is_connect(session):
+        raise ReplayError("watch follows the log in this process: use local[*] or a master, not Spark Connect")
+    alerts = Alerts(CHECKS)
+    watching = Watching(session, ref, alerts, sys.stdout, as_json=options.all_rows)
+    every_s = float(options.more.get("every") or LOOK_EVERY_S)
+    with stopped_by_signals() as stop, serving(options.more.get("http"), alerts) as http:
+        where = f" http={http}" if http else ""
+        watching.say({"watching": ref.text, "http": http}, f"watching {ref.text}{where}")
+        watching.follow(every_s, stop)
+    found = many(alerts.count, "alert") if alerts.count else "all invariants held"
+    lines = [] if options.all_rows else [f"watched up to offset {alerts.next_offset}: {found}"]
+    return Outcome([], alerts.count > 0, lines)
+
+
+class Watching:
+    """Follows one log and tells what breaks a check. `follow` once."""
+
+    def __init__(
+        self, session: SparkSession, ref: LogRef, alerts: Alerts, out: TextIO, *, as_json: bool = False
+    ) -> None:
+        self._session = session
+        self._ref = ref
+        self._alerts = alerts
+        self._out = out
+        self._as_json = as_json
+        self._end_offset = -1
+        self._failure: BaseException | None = None
+
+    def follow(self, every_s: float, stop: threading.Event) -> None:
+        """Check what is there and what comes, until told to stop. Raises ReplayError when the log cannot be read on."""
+        with TemporaryDirectory(prefix="topicwright-watch-") as checkpoint:
+            reader = self._session.readStream.format(FORMAT).option("columns", ",".join(COLUMNS))
+            writer = reader.load(self._ref.location).writeStream.foreachBatch(self._check)
+            writer = writer.option("checkpointLocation", checkpoint).trigger(processingTime=f"{every_s} seconds")
+            query = writer.start()
+            try:
+                self._wait(query, stop)
+            finally:
+                query.stop()
+
+    def _wait(self, query: StreamingQuery, stop: threading.Event) -> None:
+        while query.isActive and not stop.wait(_WAIT_S):
+            pass
+        failed = query.exception()
+        if failed is not None and not stop.is_set():
+            raise ReplayError(told(self._failure or failed)) from failed
+
+    def say(self, row: Mapping[str, Any], line: str) -> None:
+        """One line on the output, at once."""
+        print(msgspec.json.encode(row).decode() if self._as_json else line, file=self._out, flush=True)
+
+    def _check(self, batch: DataFrame, _: int) -> None:
+        """One micro-batch."""
+        events = batch.persist()
+        try:
+            start = self._end_offset + 1
+            reached = extents(events, start).get(0)
+            if reached is not None:
+                self._check_events(events, start, reached)
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            events.unpersist()
+
+    def _check_events(self, events: DataFrame, start: int, extent: Extent) -> None:
+        known = events if start == 0 else events.unionByName(self._earlier(events, start))
+        log = Log(known, {0: extent}, read_timeline(known))
+        broken = violations(self._session, log, settle_ms=None, start=start)
+        for found in first_violations(broken, None):
+            for row in found.violations:
+                if self._alerts.add(row):
+                    self.say(row, f"ALERT {row['check']}: {violation_line(row)}")
+        self._end_offset = extent.end_offset
+        self._alerts.reached(extent.events, extent.end_offset + 1)
+
+    def _earlier(self, events: DataFrame, start: int) -> DataFrame:
+        """The earlier events of the topics that a batch concerns, and all of brokers and settings."""
+        shards = {ShardKey(row.shard) for row in events.select("shard").distinct().collect()} | {CLUSTER_SHARD}
+        made = Columns(COLUMNS)
+        with looked_at(self._ref) as log:
+            for shard in sorted(shards):
+                for offset in log.shard_offsets(shard, 0, start):
+                    value = log.read_one(offset)
+                    made.add(decode_event(offset, value), value)
+        return self._session.createDataFrame(pa.Table.from_batches([made.batch()]))
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, in place of what they do otherwise."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

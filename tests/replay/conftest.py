@@ -1,0 +1,35 @@
+"""One Spark session for all tests of the replay, and one log that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from projections.replay.log_ref import LogRef, open_ref
+from projections.replay.session import spark_session
+from tests.replay.history import write_history
+
+SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark on two cores of this machine, as the command makes it."""
+    session = spark_session("local[2]", settings=SPARK_SETTINGS)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
+    """The log of a day that has every type of event; its service has stopped. Not to be written to."""
+    return open_ref(str(write_history(tmp_path_factory.mktemp("history") / "data")))
+
+
+@pytest.fixture
+def own_history(tmp_path: Path) -> LogRef:
+    """Another such log, to be damaged at will."""
+    return open_ref(str(write_history(tmp_path / "data")))

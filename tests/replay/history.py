@@ -1,0 +1,203 @@
+"""A small real log in a folder: a controller with simulated brokers, clients, a policy, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from controller.brokers.simulated import SimulatedFleet
+from controller.machine.commands import (
+    AlterTopicConfigs,
+    Ask,
+    ChangeSettings,
+    ConfigOp,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    UnregisterBroker,
+)
+from controller.policy import RequestMetadata
+from controller.runtime.embedded import Controller
+from controller.runtime.reports import Reports
+from events.catalog import EVENT_VERSION, Assignment, Observation, Verdict
+from events.names import BrokerId, TopicId, TopicName, shard_key
+from events.rocksdb_log import RocksDbLog
+
+BORN_MS = 1_700_000_000_000
+CLUSTER_ID = "replayed-cluster"
+SETTINGS = {
+    "create.topic.policy.class.name": "tests.Owned",
+    "default.replication.factor": "3",
+    "enable.under.replicated.topic.creation": "true",
+    "min.insync.replicas": "2",
+    "num.partitions": "2",
+}
+LIVE_WITHIN_S = 30.0
+
+
+class Quiet:
+    """Log lines and figures that nobody reads."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Owned:
+    """A policy, as the controller asks it: names need an owner."""
+
+    async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
+        return tuple(map(owned, requests))
+
+    async def close(self, timeout_s: float) -> tuple[str, ...]:
+        return ()
+
+
+def owned(request: RequestMetadata) -> Verdict:
+    """Names need an owner; a single partition is noted."""
+    if "." not in request.topic:
+        return Verdict("refused", "tests.Owned", "policy:tests.Owned/owner", f"{request.topic} has no owner")
+    noted = (Observation("policy:tests.Owned/size", "one partition is few"),) if request.num_partitions == 1 else ()
+    return Verdict("allowed", observed=noted)
+
+
+def open_log(folder: Path) -> RocksDbLog:
+    """The log in a folder, for writing."""
+    return RocksDbLog.open(
+        folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID
+    )
+
+
+class Day:
+    """A controller at work on a log. Its clock moves 10 ms whenever it is read, so that times differ."""
+
+    def __init__(self, log: RocksDbLog) -> None:
+        self.log = log
+        self.fleet = SimulatedFleet(3)
+        self._now_ms = BORN_MS
+        self.controller = Controller(
+            log,
+            self.fleet,
+            boot_id="day",
+            clock_ms=self._clock_ms,
+            flush=lambda: asyncio.to_thread(log.flush),
+            reports=Reports(Quiet(), lambda _: None, Quiet()),
+            policies=Owned(),
+        )
+
+    async def start(self) -> Day:
+        """Start with three live brokers."""
+        await self.controller.start(tuple(sorted(SETTINGS.items())), "1.0")
+        await self.live(1, 2, 3)
+        return self
+
+    async def live(self, *broker_ids: int) -> None:
+        """Wait until just these brokers are live and everything is settled."""
+        async with asyncio.timeout(LIVE_WITHIN_S):
+            while tuple(self.controller.state.cluster.live) != broker_ids:  # noqa: ASYNC110 - the state is what counts
+                await asyncio.sleep(0.005)
+        await self.settled()
+
+    async def complete(self, name: str) -> None:
+        """Wait until a topic is complete."""
+        async with asyncio.timeout(LIVE_WITHIN_S):
+            while shard_key(name) in self.controller.state.waiting:  # noqa: ASYNC110 - the state is what counts
+                await asyncio.sleep(0.005)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until nothing more happens by itself."""
+        end = -1
+        while end != self.log.durable_offset:
+            end = self.log.durable_offset
+            await self.controller.decided()
+            await asyncio.sleep(0.02)
+
+    async def create(self, *names: str, timeout_ms: int = 30_000, **fields: Any) -> None:
+        """One request to create topics."""
+        request_id = self.controller.new_request_id()
+        asks = [
+            CreateTopic(
+                topic=TopicName(name),
+                topic_id=TopicId(f"{request_id}{name}".encode()[-16:].rjust(16, b".")),
+                timeout_ms=timeout_ms,
+                request_id=request_id,
+                **self._common(**fields),
+            )
+            for name in names
+        ]
+        await self.controller.ask(asks, timeout_ms)
+
+    async def ask(self, kind: Callable[..., Ask], topic: str, **fields: Any) -> None:
+        """One request to change a topic."""
+        common = self._common(**fields)
+        await self.controller.ask([kind(topic=topic, request_id=self.controller.new_request_id(), **common)])
+
+    def _common(self, **fields: Any) -> dict[str, Any]:
+        return {"at_ms": self.controller.now_ms(), "principal": "User:ann", "client_id": "terraform", **fields}
+
+    def observe(self, kind: Any, **fields: Any) -> None:
+        """Something that nobody waits for."""
+        self.controller.observe(
+            kind(request_id=self.controller.new_request_id("seen"), at_ms=self.controller.now_ms(), **fields)
+        )
+
+    def _clock_ms(self) -> int:
+        self._now_ms += 10
+        return self._now_ms
+
+
+async def live_a_day(day: Day) -> None:
+    """Everything that a log can tell of happens at least once."""
+    await day.create("pay.orders", num_partitions=3, configs=(("retention.ms", "1000"),))
+    await day.create("orders", num_partitions=3)
+    await day.create("pay.refunds", "pay.refunds~", "pay_refunds", principal="User:bob", client_id=None)
+    by_hand = (Assignment(0, (BrokerId(2), BrokerId(1))), Assignment(1, (BrokerId(1), BrokerId(3))))
+    await day.create("team.by-hand", assignments=by_hand, timeout_ms=0)
+    await day.create("team.auto", num_partitions=1, replication_factor=1, api="Metadata", timeout_ms=1)
+    await day.ask(CreatePartitions, "pay.orders", count=5)
+    await day.ask(CreatePartitions, "pay.orders", count=2)
+    day.fleet.stop_broker(3)
+    await day.live(1, 2)
+    await day.create("late.one", num_partitions=2, principal="User:bob")
+    await day.ask(AlterTopicConfigs, "late.one", ops=(ConfigOp("retention.ms", 0, "5000"),))
+    day.fleet.start_broker(3)
+    await day.live(1, 2, 3)
+    await day.ask(DeleteTopic, "pay.refunds")
+    await day.ask(DeleteTopic, "pay.nothing")
+    await day.create("pay_refunds.2", num_partitions=1)
+    day.fleet.set_delay(2, 40)
+    await day.create("slow.one", num_partitions=1, timeout_ms=10)
+    day.fleet.set_delay(2, 0)
+    await day.complete("slow.one")
+    await _changes_of_brokers(day)
+    await day.create("pay.refunds", num_partitions=1, replication_factor=2)
+
+
+async def _changes_of_brokers(day: Day) -> None:
+    day.fleet.add()
+    await day.live(1, 2, 3, 4)
+    day.fleet.stop_broker(4)
+    await day.live(1, 2, 3)
+    day.observe(UnregisterBroker, broker_id=BrokerId(4), reason="scrapped")
+    pairs = tuple(sorted({**SETTINGS, "num.partitions": "4"}.items()))
+    day.observe(ChangeSettings, settings=pairs, release="1.0")
+    await day.settled()
+
+
+def write_history(folder: Path) -> Path:
+    """The log of such a day in a folder; the controller is stopped."""
+
+    async def whole_day() -> None:
+        log = open_log(folder)
+        day = await Day(log).start()
+        try:
+            await live_a_day(day)
+            await day.settled()
+        finally:
+            await day.controller.stop()
+            log.close()
+
+    asyncio.run(whole_day())
+    return folder

@@ -1,0 +1,257 @@
+"""`topicwright replay`: what it prints, how it ends, and what it says of what it cannot do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from controller import cli_replay
+from projections.replay import session as session_module
+from projections.replay.log_ref import LogRef, looked_at
+from projections.store import TOPIC
+from tests.replay.damage import put_event, put_view
+from tests.replay.history import open_log
+
+DONE_WITHIN_S = 240
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+class Lent:
+    """The tests' Spark session, which a command may use and not stop."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def stop(self) -> None:
+        return None
+
+
+@pytest.fixture
+def run(spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process, with the tests' Spark session."""
+    monkeypatch.setattr(session_module, "spark_session", lambda *_: Lent(spark))
+    return _runner(capsys)
+
+
+@pytest.fixture
+def run_without_spark(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command that must end before Spark starts."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session_module, "spark_session", never)
+    return _runner(capsys)
+
+
+def _runner(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_it(*arguments: object) -> Ended:
+        parser = argparse.ArgumentParser(prog="topicwright")
+        cli_replay.register(parser.add_subparsers(required=True))
+        try:
+            options = parser.parse_args(["replay", *map(str, arguments)])
+            code = options.func(options)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Ended(code, *capsys.readouterr())
+
+    return run_it
+
+
+def command(*arguments: object, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
+    """A command as a process of its own."""
+    argv = [sys.executable, "-m", "controller.cli_replay", *map(str, arguments)]
+    done = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        timeout=DONE_WITHIN_S,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+# --- as a process
+
+
+def test_it_is_quiet_and_leaves_nothing(history: LogRef, tmp_path: Path) -> None:
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    place = {"TMPDIR": str(temp), "SPARK_LOCAL_DIRS": str(temp), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temp}"}
+    ended = command("rebuild", history.text, "--at", 10, "--json", "--master", "local[1]", env=place, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    shown = json.loads(ended.out)
+    assert [row["topic"] for row in shown["rows"]] == ["pay.orders"]
+    assert not shown["found"]
+    noise = [line for line in ended.err.splitlines() if not line.startswith("rebuild: ")]
+    assert noise == [], "Spark's own log is off"
+    left = [one.name for one in temp.iterdir() if not one.name.startswith("hsperfdata")]
+    assert left == [], "temporary folders are removed"
+    assert list(tmp_path.iterdir()) == [temp]
+
+
+def test_sparks_log_is_shown_when_asked_for(history: LogRef, tmp_path: Path) -> None:
+    ended = command("rebuild", history.text, "--spark-log", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "log4j" in ended.err
+    assert " WARN " in ended.err
+    assert ended.out.startswith("7 topics as of offset ")
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({"JAVA_HOME": "/nowhere"}, "topicwright: JAVA_HOME=/nowhere is wrong: /nowhere/bin/java cannot be run"),
+        ({"JAVA_HOME": "", "PATH": "/nowhere"}, "topicwright: no Java found: Spark needs Java 17 or later"),
+    ],
+    ids=["wrong JAVA_HOME", "no Java"],
+)
+def test_java_that_is_not_there(history: LogRef, env: dict[str, str], says: str) -> None:
+    ended = command("compare", history.text, env=env)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(says)
+
+
+def test_serving_does_not_load_spark() -> None:
+    script = (
+        "import sys, argparse; from controller import cli_replay; "
+        "cli_replay.register(argparse.ArgumentParser().add_subparsers()); import projections.replay; "
+        "print([name for name in sys.modules if name.startswith(('pyspark', 'pyarrow', 'py4j', 'plotly'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- what it finds
+
+
+def test_nothing_found(run: Run, history: LogRef) -> None:
+    ended = run("compare", history.text)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("The live state of 7 topics is what the events come to")
+
+
+def test_something_found(run: Run, own_history: LogRef) -> None:
+    with looked_at(own_history) as log:
+        stored = log.get(TOPIC + b"slow_one")
+    put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
+    ended = run("compare", own_history.text, "--json")
+    assert ended.code == 1
+    shown = json.loads(ended.out)
+    assert shown["found"]
+    assert [row["shard"] for row in shown["rows"]] == ["late_one"]
+    assert run("compare", own_history.text).code == 1
+
+
+@pytest.mark.parametrize("name", ["invariants", "redecide"])
+def test_a_clean_log_passes(run: Run, history: LogRef, name: str) -> None:
+    ended = run(name, history.text)
+    assert ended.code == 0, ended.out + ended.err
+
+
+def test_a_damaged_log_never_passes(run: Run, own_history: LogRef, tmp_path: Path) -> None:
+    put_event(own_history.path, 20, b"\xc1")
+    for arguments in (
+        ("rebuild",),
+        ("rebuild", "--view", "requests"),
+        ("compare",),
+        ("invariants",),
+        ("redecide",),
+        ("backtest", "--set", "num.partitions=3"),
+        ("export", "--output", tmp_path / "out"),
+        ("report", "--output", tmp_path / "report.html"),
+    ):
+        ended = run(arguments[0], own_history.text, *arguments[1:])
+        assert ended.code == 2, arguments
+        assert ended.out == "", arguments
+        assert ended.err.startswith("topicwright: event at offset 20: not an event"), (arguments, ended.err)
+    assert list(tmp_path.glob("report*")) == []
+
+
+def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) -> None:
+    log = open_log(own_history.path)
+    ready = next(offset for offset, value in log.read() if b"TopicReady" in value)
+    again = log.read_one(ready)
+    log.close()
+    put_event(own_history.path, ready + 1, again)
+    ended = run("rebuild", own_history.text)
+    assert ended.code == 2
+    assert ended.err.startswith(f"topicwright: event TopicReady at offset {ready + 1} cannot be applied"), ended.err
+
+
+# --- what it cannot do
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("rebuild", "missing"), "/missing does not exist: name the folder"),
+        (("rebuild", "folder"), "/folder holds no log"),
+        (("rebuild", "empty"), "topicwright: empty holds no events yet: there is nothing to replay"),
+        (("compare", "kafka://localhost:9092/events"), "come with the distributed runtime"),
+        (("rebuild", "LOG", "--at", "100000"), "topicwright: offset 100000 is not reached yet: the newest event is at"),
+        (("rebuild", "LOG", "--at", "1999-12-31"), "topicwright: 1999-12-31 is before the log begins"),
+        (("rebuild", "LOG", "--at", "noon"), "argument --at: 'noon' is no moment: say an offset (1234)"),
+        (("compare", "LOG", "--at", "3"), "unrecognized arguments: --at 3"),
+        (("rebuild", "LOG", "--view", "wishes"), "argument --view: invalid choice: 'wishes'"),
+        (("rebuild", "LOG", "--conf", "nonsense"), "argument --conf: 'nonsense' is not KEY=VALUE"),
+        (("rebuild", "LOG", "--limit", "-1"), "argument --limit"),
+        (("backtest", "LOG", "--set", "nonsense"), "argument --set: 'nonsense' is not KEY=VALUE"),
+        (("export", "LOG"), "the following arguments are required: --output"),
+        (("explain", "LOG"), "the following arguments are required: TOPIC|REQUEST"),
+        (("dream", "LOG"), "invalid choice: 'dream'"),
+        ((), "the following arguments are required: WHAT"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)
+def test_wrong_usage_is_told_before_spark_starts(
+    run_without_spark: Run,
+    history: LogRef,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    open_log(tmp_path / "empty").close()
+    ended = run_without_spark(*(history.text if one == "LOG" else one for one in arguments))
+    assert (ended.code, ended.out) == (2, "")
+    assert says in ended.err
+
+
+def test_a_master_that_cannot_be_reached_is_told(tmp_path: Path, history: LogRef) -> None:
+    ended = command("rebuild", history.text, "--master", "nonsense://host", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert "topicwright: Spark did not start on nonsense://host: " in ended.err
+
+
+def test_every_sub_command_is_there() -> None:
+    from importlib import import_module
+
+    for name, one in cli_replay.COMMANDS.items():
+        assert callable(getattr(import_module(f"projections.replay.{one.module}"), f"run_{name}")), name

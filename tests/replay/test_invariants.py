@@ -1,0 +1,60 @@
+"""The invariants: a clean log passes them all, and each catches the faults that were planted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from events.catalog import Recorded
+from events.codec import encode_event
+from projections.replay.columns import COLUMNS, Columns
+from projections.replay.invariants import CHECKS, look, violations
+from tests.replay import planted_partitions, planted_topics
+from tests.replay.planted import FAULTS, KINDS, clean
+
+PLANTED = (planted_partitions, planted_topics)
+"""The modules that plant FAULTS when they are imported."""
+
+
+def frame(spark: SparkSession, logs: Sequence[Sequence[Recorded]]) -> DataFrame:
+    """Several logs as if each were one log partition."""
+    tables = []
+    for log_partition, log in enumerate(logs):
+        made = Columns(tuple(COLUMNS))
+        for record in log:
+            made.add(record, encode_event(record.at_ms, record.cause, record.event))
+        table = pa.Table.from_batches([made.batch()])
+        tables.append(table.set_column(0, "log_partition", pa.array([log_partition] * len(log), pa.int32())))
+    return spark.createDataFrame(pa.concat_tables(tables))
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[int, list[Row]]:
+    """All violations of the clean log (0) and of the faults after it."""
+    logs = [clean(), *(plant(clean()) for _, plant in FAULTS)]
+    rows = violations(spark, look(frame(spark, logs)), settle_ms=0).collect()
+    by_log: dict[int, list[Row]] = {number: [] for number in range(len(logs))}
+    for row in rows:
+        by_log[row.log_partition].append(row)
+    return by_log
+
+
+def test_a_clean_log_passes(found: dict[int, list[Row]]) -> None:
+    assert found[0] == []
+    assert {type(record.event) for record in clean()} == KINDS
+
+
+@pytest.mark.parametrize(
+    ("number", "check"),
+    [(number, check) for number, (check, _) in enumerate(FAULTS, 1)],
+    ids=[plant.__name__ for _, plant in FAULTS],
+)
+def test_a_planted_fault_is_caught(found: dict[int, list[Row]], number: int, check: str) -> None:
+    assert {row["check"] for row in found[number]} == {check}, found[number]
+
+
+def test_every_check_has_a_fault() -> None:
+    assert {check for check, _ in FAULTS} == set(CHECKS)

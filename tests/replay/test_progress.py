@@ -1,0 +1,99 @@
+"""Progress: a bar where somebody watches, lines where nobody does, nothing for short work."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from projections.replay import progress as module
+from projections.replay.progress import progress
+
+
+class Terminal(io.StringIO):
+    """Somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def slow_job(spark: SparkSession) -> None:
+    """Four tasks of half a second."""
+
+    def rest(numbers: Any) -> Any:
+        import time
+
+        time.sleep(0.5)
+        return numbers
+
+    assert spark.sparkContext.parallelize(range(4), 4).mapPartitions(rest).count() == 4
+
+
+def test_lines_where_nobody_watches(spark: SparkSession) -> None:
+    out = io.StringIO()
+    with progress(spark, "rebuild", out, line_every_s=0.1):
+        slow_job(spark)
+    lines = out.getvalue().splitlines()
+    assert lines, "slow work is told"
+    assert all(re.fullmatch(r"rebuild: \d of 4 tasks done after \d+ s", line) for line in lines), lines
+
+
+def test_a_bar_on_a_terminal(spark: SparkSession) -> None:
+    out = Terminal()
+    with progress(spark, "rebuild", out):
+        slow_job(spark)
+    shown = out.getvalue().split("\r\x1b[K")
+    assert shown[-1] == "", "the bar is taken away in the end"
+    assert re.fullmatch(r"rebuild [█░]{30} \d/4 tasks, \d+ s", shown[1]), shown
+
+
+def test_short_work_says_nothing(spark: SparkSession) -> None:
+    out = io.StringIO()
+    with progress(spark, "rebuild", out, line_every_s=60):
+        spark.range(3).count()
+    assert out.getvalue() == ""
+
+
+class Gone(io.StringIO):
+    """Whoever read it is gone."""
+
+    def write(self, _: str) -> int:
+        raise OSError("gone")
+
+
+def test_work_goes_on_when_nobody_can_be_told(spark: SparkSession) -> None:
+    with progress(spark, "rebuild", Gone(), line_every_s=0.0):
+        slow_job(spark)
+
+
+class ConnectSession:
+    """What progress needs of a session of Spark Connect."""
+
+    def __init__(self) -> None:
+        self.handlers: list[Callable[..., None]] = []
+
+    def registerProgressHandler(self, handler: Callable[..., None]) -> None:  # noqa: N802 - the names are Spark's
+        self.handlers.append(handler)
+
+    def removeProgressHandler(self, handler: Callable[..., None]) -> None:  # noqa: N802
+        self.handlers.remove(handler)
+
+
+class Stage:
+    """A stage as Spark Connect tells it."""
+
+    stage_id, num_tasks, num_completed_tasks = 1, 8, 3
+
+
+def test_spark_connect_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "is_connect", lambda _: True)
+    session, out = ConnectSession(), io.StringIO()
+    with progress(session, "export", out, line_every_s=0.0):  # type: ignore[arg-type]
+        session.handlers[0](stages=[Stage()], inflight_tasks=2, operation_id="x", done=False)
+        session.handlers[0](stages=None, done=True)
+    assert out.getvalue().startswith("export: 3 of 8 tasks done after 0 s\n")
+    assert session.handlers == []

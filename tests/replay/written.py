@@ -1,0 +1,36 @@
+"""Logs in folders that hold just what a test wants, and what is in the folders of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from events.catalog import Recorded
+from events.codec import decode_event, encode_event
+from events.log import Commit, Entry
+from events.names import shard_key
+from projections.replay.log_ref import LogRef, looked_at, open_ref
+from tests.replay.history import open_log
+
+
+def written(folder: Path, records: Iterable[Recorded]) -> LogRef:
+    """A log of these records at offsets from 0 on, whatever they say; without a state."""
+    log = open_log(folder)
+    try:
+        log.write(Commit([_entry(record) for record in records]))
+        log.flush()
+    finally:
+        log.close()
+    return open_ref(str(folder))
+
+
+def records_of(ref: LogRef) -> list[Recorded]:
+    """All records of a log."""
+    with looked_at(ref) as log:
+        return [decode_event(offset, value) for offset, value in log.read(0)]
+
+
+def _entry(record: Recorded) -> Entry:
+    value = encode_event(record.at_ms, record.cause, record.event)
+    shard = shard_key(getattr(record.event, "topic", ""))
+    return Entry(value, shard, getattr(record.event, "request_id", ""))
