@@ -206,7 +206,8 @@ def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) 
         assert seen.durable_offset == seen.next_offset == synced + 1
 
 
-def test_a_look_beside_a_busy_writer_is_always_whole(tmp_path: Path, empty_temp: Path) -> None:
+def test_a_look_beside_a_busy_writer_is_whole_or_refused(tmp_path: Path, empty_temp: Path) -> None:
+    """Files may move under a look: it may be refused then (docs/replay.md, known limit), but never tells less."""
     log = open_log(tmp_path / "data")
     value = bytes(range(200))
 
@@ -225,14 +226,18 @@ def test_a_look_beside_a_busy_writer_is_always_whole(tmp_path: Path, empty_temp:
         assert looks > 0, "some looks were taken meanwhile"
 
     def look_once() -> bool:
-        with look(log.path) as seen:
-            end = seen.next_offset
-            assert sum(1 for _ in seen.read()) == end, "no event is missing"
-            assert (seen.get(b"k") or b"0") == str(max(0, end - 300)).encode(), "state and events belong together"
+        try:
+            with look(log.path) as seen:
+                end = seen.next_offset
+                assert sum(1 for _ in seen.read()) == end, "no event is missing"
+                assert (seen.get(b"k") or b"0") == str(max(0, end - 300)).encode(), "state and events belong together"
+        except LogCorrupted:
+            return False
         return True
 
     write(1)
     asyncio.run(both())
+    assert look_once(), "a look beside a writer that rests is whole"
     log.close()
 
 
