@@ -4,19 +4,16 @@
 
 Logs are generated (`benchmarks.generate`), uniform and with half of all events in one topic. `--growth` rebuilds logs
 of a tenth, the whole and three times the size, to show that time grows with events. Each work runs twice; the better
-run counts, and the first, which starts Spark's workers, is in the note. Memory is the proportional set size, at its
-highest, of Java and of the Python processes below this one.
+run counts, and the first, which starts Spark's workers, is in the note, with the seconds of a core (user and system, of
+all processes). Memory is the proportional set size, at its highest, of Java and of the Python processes below this one.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -25,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.figures import Figure, show
 from benchmarks.generate import generate
+from benchmarks.usage import usage
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
@@ -39,14 +37,16 @@ EVENTS = 2_000_000
 TOPICS = 100_000
 REACH_REBUILD = "250,000"
 REACH_INVARIANTS = "500,000"
-MIB = 1 << 20
+SMALL_EVENTS, SMALL_TOPICS = 200_000, 10_000
+"""The size in the table of all benchmarks."""
 
 
 class Measured(NamedTuple):
-    """How long work took at best and the first time, in seconds."""
+    """How long work took at best and the first time, in seconds, and how many seconds of a core at best."""
 
     best_s: float
     first_s: float
+    core_s: float
 
     def rate(self, events: int) -> float:
         """Events a second."""
@@ -54,17 +54,20 @@ class Measured(NamedTuple):
 
     def note(self, events: int) -> str:
         """What to say beside the rate."""
-        return f"{events:,} events in {self.best_s:.1f} s; first run {self.first_s:.1f} s"
+        took = f"{events:,} events in {self.best_s:.1f} s, {self.core_s:.1f} s of a core"
+        return took if self.first_s == self.best_s else f"{took}; first run {self.first_s:.1f} s"
 
 
 def measured(work: Callable[[], object], runs: int = 2) -> Measured:
     """Run work a few times."""
-    took = []
+    took, core_s = [], []
     for _ in range(runs):
-        started = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - started)
-    return Measured(min(took), took[0])
+        with usage() as seen:
+            started = time.perf_counter()
+            work()
+            took.append(time.perf_counter() - started)
+        core_s.append(seen.core_s)
+    return Measured(min(took), took[0], min(core_s))
 
 
 def plain_loop(ref: LogRef) -> int:
@@ -95,75 +98,12 @@ def check_export(spark: SparkSession, folder: Path) -> None:
     assert broken == 0, f"{broken} violations in a generated log"
 
 
-class Memory:
-    """The highest proportional set sizes of Java and of Python workers, in MiB."""
-
-    def __init__(self) -> None:
-        self.java = 0.0
-        self.workers = 0.0
-
-    def look(self) -> None:
-        """Measure once."""
-        java = workers = 0
-        for process in _children(os.getpid()):
-            size = _pss_bytes(process)
-            if _name(process).startswith("java"):
-                java += size
-            else:
-                workers += size
-        self.java, self.workers = max(self.java, java / MIB), max(self.workers, workers / MIB)
-
-
-@contextmanager
-def memory() -> Iterator[Memory]:
-    """Watch memory meanwhile."""
-    seen, stopped = Memory(), threading.Event()
-
-    def watch() -> None:
-        while not stopped.wait(0.5):
-            seen.look()
-
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
-    try:
-        yield seen
-    finally:
-        stopped.set()
-        watching.join()
-
-
-def _children(root: int) -> Iterator[int]:
-    for task in Path(f"/proc/{root}/task").iterdir():
-        try:
-            children = (task / "children").read_text().split()
-        except OSError:
-            continue
-        for child in map(int, children):
-            yield child
-            yield from _children(child) if Path(f"/proc/{child}").exists() else ()
-
-
-def _pss_bytes(process: int) -> int:
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-
-
-def _name(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
 def replayed(spark: SparkSession, folder: Path, events: int, topics: int, skewed: bool) -> list[Figure]:
     """Every figure of one log."""
     shape = "half of the events in one topic" if skewed else "uniform"
     ref, count = _log(folder / f"log-{skewed}", events, topics, skewed)
     plain = measured(lambda: plain_loop(ref), 1)
-    with memory() as seen:
+    with usage() as seen:
         rebuild = measured(lambda: rebuild_with_hashes(spark, ref, count))
         out = folder / f"export-{skewed}"
         exporting = measured(lambda: export(spark, ref, out), 1)
@@ -183,7 +123,7 @@ def grown(spark: SparkSession, folder: Path, events: int, topics: int) -> list[F
     figures = []
     for size, named in ((events // 10, topics // 10), (events, topics), (3 * events, 3 * topics)):
         ref, count = _log(folder / f"grown-{size}", size, named, False)
-        with memory() as seen:
+        with usage() as seen:
             took = measured(lambda ref=ref, count=count: rebuild_with_hashes(spark, ref, count))  # type: ignore[misc]
         sizes = f"{took.note(count)}; Java {seen.java:,.0f} MiB, Python workers {seen.workers:,.0f} MiB"
         figures.append(Figure(f"Spark: rebuild of {count:,} events", "events/s", took.rate(count), note=sizes))
@@ -208,6 +148,11 @@ def run(events: int = EVENTS, topics: int = TOPICS, growth: bool = False) -> lis
         figures += grown(spark, place, events, topics) if growth else []
     spark.stop()
     return figures
+
+
+def run_small() -> list[Figure]:
+    """The same with few events, where Spark's own start weighs more."""
+    return run(SMALL_EVENTS, SMALL_TOPICS)
 
 
 def main() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from controller import cli_demo, cli_query, cli_replay
 from controller.policy.loading import PolicyLoadError
+from controller.release import RELEASE
 from controller.runtime.logs import configure_logs
-from controller.runtime.serve import RELEASE, Address, ServeOptions, serve
+from controller.runtime.serve import Address, ServeOptions, serve
 from controller.runtime.settings import ServeSettings, SettingsError, load_settings
 from events.log import LogError
 

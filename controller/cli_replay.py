@@ -177,12 +177,27 @@ def _outcome(name: str, command: _Command, asked: argparse.Namespace) -> Outcome
     ref, options = open_ref(asked.log), _options(asked)
     try:
         span_of(ref, options.at)  # so that a moment that the log does not have is told before Spark starts
+        _check_first(name, ref, options)
         with _spark(asked) as session:
             run: _Run = getattr(import_module(f"projections.replay.{command.module}"), f"run_{name}")
             with _telling_progress(session, name if command.tells_progress else None):
                 return run(session, ref, options)
     except (LogError, EventDecodeError, CannotApply, CannotFold) as error:
         raise ReplayError(str(error)) from error
+
+
+def _check_first(name: str, ref: LogRef, options: Options) -> None:
+    """What else can be told before Spark starts. Raises ReplayError."""
+    if name == "backtest":
+        try:
+            from projections.replay.backtest import check_backtest
+        except ImportError as error:
+            raise _no_spark(error) from error
+        check_backtest(ref, options)
+
+
+def _no_spark(error: ImportError) -> ReplayError:
+    return ReplayError(f"replay needs Spark: install topicwright[replay], or make env ({error})")
 
 
 @contextmanager
@@ -194,7 +209,7 @@ def _spark(asked: argparse.Namespace) -> Iterator[SparkSession]:
 
         from projections.replay.session import spark_session
     except ImportError as error:
-        raise ReplayError(f"replay needs Spark: install topicwright[replay], or make env ({error})") from error
+        raise _no_spark(error) from error
     session = spark_session(asked.master, asked.spark_log, dict(asked.conf))
     try:
         yield session

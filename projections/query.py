@@ -154,7 +154,7 @@ class Query:
         start, row = self._cluster
         if start > end:
             start, row = 0, NO_CLUSTER
-        for record in self._decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end)):
+        for record in self._of_cluster(start, end):
             row = fold_cluster(row, record)
         if end >= self._cluster[0]:
             self._cluster = (end, row)
@@ -204,9 +204,14 @@ class Query:
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
         """The events that concern every topic, in order: brokers and settings."""
-        return self._decoded(self.log.shard_offsets(CLUSTER_SHARD, 0, self.end() if end is None else end))
+        return self._of_cluster(0, self.end() if end is None else end)
 
     # --- inside
+
+    def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
+        """Events of brokers and settings. Asks for a topic without a name lie under the same key, and are left out."""
+        records = self._decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
+        return (record for record in records if _topic_of(record) is None)
 
     def _all_events(self, start: int, limit: int, end: int) -> EventPage:
         stop = max(start, min(start + limit, end))

@@ -35,7 +35,8 @@ from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Waiter
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
-from controller.runtime.consulting import as_policies_see_it, put_again
+from controller.policy.shown import as_policies_see_it
+from controller.runtime.consulting import put_again
 from controller.runtime.progress import Progress
 from controller.runtime.replies import PendingAsk, Replies
 from controller.runtime.reports import Reports

@@ -28,6 +28,7 @@ from controller.kafka.server import KafkaServer
 from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
+from controller.release import RELEASE
 from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
@@ -38,7 +39,6 @@ from events.catalog import EVENT_VERSION, Endpoint
 from events.rocksdb_log import RocksDbLog
 from projections.query import Query
 
-RELEASE = "0.1.0"
 FAILED = 3
 """The exit code of a service that a bug or a log beyond recovery has ended; its log lines have the cause."""
 DEFAULT_HTTP_PORT = 8080

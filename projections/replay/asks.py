@@ -19,12 +19,10 @@ from operator import itemgetter
 
 import msgspec
 
-from controller.machine import validation
 from controller.machine.apply import CannotApply, apply_cluster, apply_topic, concerns_topic
 from controller.machine.commands import AlterTopicConfigs, Ask, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.recall import recall
-from controller.machine.state import Cluster, Settings, State, Topic
-from controller.policy import RequestMetadata
+from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
     ChangeRejected,
     CreateRequested,
@@ -173,17 +171,3 @@ def _same_decision(first: Recorded, record: Recorded) -> bool:
 
 def _closed(shard: ShardKey, records: list[Recorded], before: Topic | None, timeline: Timeline) -> RecordedAsk:
     return RecordedAsk(shard, recall(records), tuple(records), timeline.before(records[0].offset), before)
-
-
-def as_policies_see_it(ask: CreateTopic, settings: Settings) -> RequestMetadata:
-    """What KIP-108 shows to a policy: the resolved counts, or the manual assignment, and the configs of the request."""
-    manual = {one.partition: tuple(map(int, one.replicas)) for one in ask.assignments} or None
-    return RequestMetadata(
-        topic=ask.topic,
-        num_partitions=None if manual else validation.resolved_partitions(ask, settings),
-        replication_factor=None if manual else validation.resolved_factor(ask, settings),
-        replicas_assignments=manual,
-        configs={name: value for name, value in ask.configs if value is not None},
-        principal=ask.principal,
-        client_id=ask.client_id,
-    )

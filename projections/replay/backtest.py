@@ -29,6 +29,7 @@ from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State, settings_from_pairs
 from controller.policy.loading import PolicyLoadError
+from controller.policy.shown import as_policies_see_it
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
 from events.codec import decode_event
 from projections.replay.asks import (
@@ -36,15 +37,13 @@ from projections.replay.asks import (
     Row,
     Timeline,
     Unfit,
-    as_policies_see_it,
     recorded_asks,
     timeline_of,
 )
 from projections.replay.errors import ReplayError
-from projections.replay.folding import FOLDED_COLUMNS, cluster_events, fold_partitions
+from projections.replay.folding import Sorted, Stored, cluster_events, fold_partitions, shards_frame
 from projections.replay.log_ref import LogRef, span_of
 from projections.replay.outcome import Options, Outcome
-from projections.replay.source import events_frame
 from projections.replay.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
 from projections.wording import many
 
@@ -280,22 +279,31 @@ def run_backtest(session: SparkSession, ref: LogRef, options: Options) -> Outcom
 
     Raises ReplayError.
     """
-    tried = what_if(options.policies, options.settings)
-    end = span_of(ref, options.at).end
+    tried, end = what_if(options.policies, options.settings), span_of(ref, options.at).end
     done = backtest(session, ref, end, tried)
     rows = [{**msgspec.to_builtins(one), "of_asks": done.asks} for one in done.counts]
     return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, end)))
 
 
-def backtest(session: SparkSession, ref: LogRef, end: int, tried: WhatIf) -> Backtest:
-    """Try something on every ask of a log before offset `end`, shards beside each other. Raises ReplayError."""
-    cluster = cluster_events(ref, end)
+def check_backtest(ref: LogRef, options: Options) -> None:
+    """See, without Spark, that what is to be tried can be tried. Raises ReplayError."""
+    tried = what_if(options.policies, options.settings)
+    _check(tried, cluster_events(ref, span_of(ref, options.at).end))
+
+
+def _check(tried: WhatIf, cluster: Sequence[Stored]) -> None:
     try:
         check(tried, timeline_of(cluster))
     except PolicyLoadError as error:
         raise ReplayError(str(error)) from error
+
+
+def backtest(session: SparkSession, ref: LogRef, end: int, tried: WhatIf) -> Backtest:
+    """Try something on every ask of a log before offset `end`, shards beside each other. Raises ReplayError."""
+    cluster = cluster_events(ref, end)
+    _check(tried, cluster)
     ship_policies(session, tried)
-    frame = events_frame(session, ref, end=end, columns=(*FOLDED_COLUMNS, "topic")).where("topic is not null")
+    frame = shards_frame(session, ref, end)
     folded = fold_partitions(frame, lambda rows: _share(rows, cluster, tried), _SCHEMA)
     tally, failures = Tally(), list[str]()
     for row in folded.collect():
@@ -312,13 +320,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Backtest).decode
 
 
-def _share(
-    rows: Iterator[tuple[str, int, bytes]], cluster: Sequence[tuple[int, bytes]], tried: WhatIf
-) -> Iterator[tuple[bytes]]:
+def _share(rows: Iterator[Sorted], cluster: Sequence[Stored], tried: WhatIf) -> Iterator[tuple[bytes]]:
     """One share of the shards, counted."""
     tally, policies = Tally(), Policies(tried)
     failures: tuple[str, ...] = ()
-    decoded = ((shard, decode_event(offset, value)) for shard, offset, value in rows)
+    decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in rows)
     try:
         for one in effects(decoded, timeline_of(cluster), tried, policies):
             tally.add(one)

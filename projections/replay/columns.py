@@ -276,12 +276,14 @@ _GETTERS: dict[type, dict[str, Getter]] = {
     for kind, fields in FIELDS.items()
 }
 _Rows = Sequence[tuple[Recorded, bytes]]
+_LOG_PARTITION = "log_partition"
 
 
 class Columns:
     """Rows in the making, with some of the columns: `add` events, then take the `batch`."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], log_partition: int = 0) -> None:
+        self._log_partition = log_partition
         self.schema = arrow_schema(names)
         self._said = {
             kind: [(name, getter) for name, getter in getters.items() if name in names and name not in _ENVELOPED]
@@ -302,6 +304,9 @@ class Columns:
         said = self._said_by(rows)
         arrays = []
         for field in self.schema:
+            if field.name == _LOG_PARTITION:
+                arrays.append(pa.repeat(pa.scalar(self._log_partition, field.type), len(rows)))
+                continue
             enveloped = _ENVELOPED.get(field.name)
             column = said.get(field.name) if enveloped is None else enveloped(rows)
             arrays.append(pa.nulls(len(rows), field.type) if column is None else pa.array(column, field.type))
@@ -330,7 +335,6 @@ def _topics(rows: _Rows) -> list[str | None]:
 
 
 _ENVELOPED: dict[str, Callable[[_Rows], list[Any]]] = {
-    "log_partition": lambda rows: [0] * len(rows),
     "offset": lambda rows: [recorded.offset for recorded, _ in rows],
     "at_ms": lambda rows: [recorded.at_ms for recorded, _ in rows],
     "shard": lambda rows: ["" if topic is None else shard_key(topic) for topic in _topics(rows)],

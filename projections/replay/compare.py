@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from controller.machine.apply import apply_cluster
+from controller.machine.apply import apply_cluster, concerns_topic
 from controller.machine.state import Cluster, Topic
 from events.catalog import Partition
 from events.codec import decode_event
@@ -94,13 +94,14 @@ def _cluster_difference(log: Look) -> list[Difference]:
     """Brokers and settings, if they are not the same on both sides."""
     live, rebuilt = TopicStore(log).durable_cluster, Cluster()
     seen, unseen = live == rebuilt, Parting(None, UNEXPLAINED)
-    for offset in log.shard_offsets(CLUSTER_SHARD):
-        record = decode_event(offset, log.read_one(offset))
+    for record in (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD)):
+        if concerns_topic(record.event):
+            continue  # an ask for a topic without a name
         rebuilt = apply_cluster(rebuilt, record)
         if rebuilt == live:
             seen = True
         elif seen:
-            seen, unseen = False, Parting(offset, in_words(record.event))
+            seen, unseen = False, Parting(record.offset, in_words(record.event))
     return [] if rebuilt == live else [Difference(CLUSTER_SHARD, rebuilt, live, None, None, unseen)]
 
 

@@ -2,13 +2,14 @@
 
 What one topic's state is never depends on another topic's, so each shard is folded by itself: events are brought
 together by shard key, sorted by offset within it, and handed to a Python function one shard after another. Only one
-shard's state is in memory at a time, whatever the size of the log or of the shard.
+shard's state is in memory at a time, whatever the size of the log or of the shard. Where a frame has the events of
+several logs, each with offsets of its own (`log_partition`), shards of different logs are different shards.
 
 Broker and settings events concern every topic. They are few, so they are not joined to the shards: `cluster_events`
 reads them once, and the function that folds carries them along.
 
-What it does not do: it knows no events. It imports nothing of the machine, so that a check which is to be independent
-of the machine can use it.
+What it does not do: it knows nothing of what events say. It imports nothing of the machine, so that a check
+which is to be independent of it can use it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]  # not in its stubs
 from pyspark.util import PythonEvalType
 
+from events.codec import decode_event
 from events.names import CLUSTER_SHARD
 from projections.replay.columns import ddl
 from projections.replay.log_ref import LogRef, looked_at
@@ -35,10 +37,15 @@ Stored = tuple[int, bytes]
 Row = tuple[Any, ...]
 ShardFold = Callable[[str, Iterator[Stored]], Iterable[Row]]
 """What one shard's events come to: gets the shard key and the events in order, gives rows."""
-PartitionFold = Callable[[Iterator[tuple[str, int, bytes]]], Iterator[Row]]
-"""The same for many shards at once: gets (shard key, offset, bytes), sorted."""
+Sorted = tuple[int, str, int, bytes]
+"""An event with its place: log partition, shard key, offset, bytes."""
+PartitionFold = Callable[[Iterator[Sorted]], Iterator[Row]]
+"""The same for many shards at once: gets the events sorted by their places."""
 
-FOLDED_COLUMNS = ("offset", "shard", "value")
+_PLACED = ("log_partition", "shard", "offset", "value")
+FOLDED_COLUMNS = (*_PLACED, "topic")
+"""What folds need; `topic` is null of events that concern every topic."""
+OF_TOPICS = "topic is not null"
 SHARES = 8
 """Into how many parts the shards are divided where nobody says."""
 SHARE_EVENTS = 100_000
@@ -46,27 +53,37 @@ _ROWS_PER_BATCH = 5_000
 
 
 def cluster_events(ref: LogRef, end: int) -> tuple[Stored, ...]:
-    """The events before `end` that concern every topic, in order. Raises ReplayError."""
+    """The events before `end` that concern every topic, in order. Raises ReplayError.
+
+    Under their shard key there may be asks for a topic without a name too, which were refused.
+    """
     with looked_at(ref) as log:
-        return tuple((offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD, 0, end))
+        stored = ((offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD, 0, end))
+        return tuple((offset, value) for offset, value in stored if _concerns_all(offset, value))
 
 
 def shards_frame(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
     """The events of topics before `end`, as folds need them."""
-    return events_frame(spark, ref, end=end, columns=FOLDED_COLUMNS).where(f"shard != '{CLUSTER_SHARD}'")
+    return events_frame(spark, ref, end=end, columns=FOLDED_COLUMNS).where(OF_TOPICS)
+
+
+def _concerns_all(offset: int, value: bytes) -> bool:
+    return not hasattr(decode_event(offset, value).event, "topic")
 
 
 def shares_for(events: int) -> int:
     """Into how many parts to divide the shards of so many events."""
-    return -(-events // SHARE_EVENTS)
+    return max(1, -(-events // SHARE_EVENTS))
 
 
 def fold_shards(frame: DataFrame, fold: ShardFold, schema: pa.Schema, shares: int = SHARES) -> DataFrame:
-    """What `fold` makes of each shard in a frame with the columns shard, offset and value, as rows of `schema`."""
+    """What `fold` makes of each shard in a frame with the columns FOLDED_COLUMNS, as rows of `schema`; that begins with
+    `log_partition`, which the fold leaves out."""
 
-    def each_shard(events: Iterator[tuple[str, int, bytes]]) -> Iterator[Row]:
-        for shard, run in groupby(events, key=itemgetter(0)):
-            yield from fold(shard, map(itemgetter(1, 2), run))
+    def each_shard(events: Iterator[Sorted]) -> Iterator[Row]:
+        for (log_partition, shard), run in groupby(events, key=itemgetter(0, 1)):
+            for row in fold(shard, map(itemgetter(2, 3), run)):
+                yield (log_partition, *row)
 
     return fold_partitions(frame, each_shard, schema, shares)
 
@@ -76,14 +93,17 @@ def fold_partitions(frame: DataFrame, fold: PartitionFold, schema: pa.Schema, sh
 
     def folded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         gc.disable()  # events and states hold no cycles, and looking for some takes half of the time
-        rows = iter(fold(_events(batches)))
-        while some := list(islice(rows, _ROWS_PER_BATCH)):
-            arrays = [
-                pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), schema, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return as_batches(fold(_events(batches)), schema)
 
     return map_in_arrow(sorted_by_shard(frame, shares), folded, ddl(schema))
+
+
+def as_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows in Arrow, some thousand at a time."""
+    left = iter(rows)
+    while some := list(islice(left, _ROWS_PER_BATCH)):
+        arrays = [pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def map_in_arrow(
@@ -103,9 +123,10 @@ def map_in_arrow(
 
 def sorted_by_shard(frame: DataFrame, shares: int = SHARES) -> DataFrame:
     """A frame with each shard's events in one partition, in order."""
-    return frame.select("shard", "offset", "value").repartition(shares, "shard").sortWithinPartitions("shard", "offset")
+    placed = frame.select(*_PLACED).repartition(shares, "log_partition", "shard")
+    return placed.sortWithinPartitions("log_partition", "shard", "offset")
 
 
-def _events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, bytes]]:
+def _events(batches: Iterator[pa.RecordBatch]) -> Iterator[Sorted]:
     for batch in batches:
-        yield from zip(*(batch.column(name).to_pylist() for name in ("shard", "offset", "value")), strict=True)
+        yield from zip(*(batch.column(name).to_pylist() for name in _PLACED), strict=True)

@@ -1,4 +1,9 @@
-"""The LOG of a replay: a data directory, or the events topic of a distributed controller."""
+"""The LOG of a replay: a data directory, or the events topic of a distributed controller.
+
+A log of another kind needs three things: `parse_ref` to know its name, `looked_at` to give something that reads like a
+`Look`, and `source.read_events` to give the stored events of a range. One of several partitions is a LogRef for each;
+the frames of all, put together, go to `rebuild.topics_in`, `redecide.decided_again_in` and `invariants.violations`.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +23,15 @@ KAFKA = "kafka://"
 
 
 class LogRef(msgspec.Struct, frozen=True):
-    """A log that can be read: `text` as it was given, `path` its folder."""
+    """A log that can be read: `text` as it was given, `path` its folder.
+
+    `partition` numbers the logs of a job that reads several, each with offsets of its own: its events carry it as
+    `log_partition`, and folds and checks keep apart what differs in it. It is 0 for a data directory.
+    """
 
     text: str
     path: Path
+    partition: int = 0
 
     @property
     def location(self) -> str:
@@ -46,7 +56,7 @@ def open_ref(text: str) -> LogRef:
     return ref
 
 
-def parse_ref(text: str) -> LogRef:
+def parse_ref(text: str, partition: int = 0) -> LogRef:
     """The log that a text names, without looking at it. Raises ReplayError for Kafka, and for no name at all."""
     if text.startswith(KAFKA):
         raise ReplayError(
@@ -55,7 +65,7 @@ def parse_ref(text: str) -> LogRef:
         )
     if not text:
         raise ReplayError("LOG is empty: name the data directory of a service")
-    return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))))
+    return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
 @contextmanager

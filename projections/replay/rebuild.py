@@ -4,8 +4,9 @@ Topics are folded with the machine's `apply`, so they come out as the live state
 the SHA-256 of the bytes that the live store keeps for the topic (`projections.store`). Requests and brokers are folded
 with the projections' own folds.
 
-Method. Topics and requests are folded shard by shard (see `folding`): every request's ask for one topic lies in that
-topic's shard. Brokers come of the few events that concern every shard, and are folded here.
+Method. Topics are folded a share of the shards at a time (see `packed`), requests shard by shard (see `folding`): every
+request's ask for one topic lies in that topic's shard. Brokers come of the few events that concern every shard, and
+are folded here.
 
 What it does not do: look at the live state; that is `compare`.
 """
@@ -35,11 +36,13 @@ from projections.replay.errors import ReplayError
 from projections.replay.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.log_ref import LogRef, span_of
 from projections.replay.outcome import Options, Outcome
+from projections.replay.packed import Packed, fold_packs, packs_frame
 from projections.requests import RequestTopicRow, fold_request_topic
 from projections.wording import many
 
 TOPICS = pa.schema(
     [
+        ("log_partition", pa.int32()),
         ("topic", pa.string()),
         ("shard", pa.string()),
         ("topic_id", pa.string()),
@@ -59,6 +62,7 @@ TOPICS = pa.schema(
 
 REQUESTS = pa.schema(
     [
+        ("log_partition", pa.int32()),
         ("request_id", pa.string()),
         ("topic", pa.string()),
         ("status", pa.string()),
@@ -104,7 +108,13 @@ def state_hash(stored: bytes) -> str:
 
 def rebuilt_topics(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
     """The topics there were before offset `end`, one row each (TOPICS)."""
-    return fold_shards(shards_frame(spark, ref, end), topic_of_shard, TOPICS, shares_for(end))
+    shares = shares_for(end)
+    return topics_in(packs_frame(spark, ref, end, shares), shares)
+
+
+def topics_in(packs: DataFrame, shares: int) -> DataFrame:
+    """The topics that the events in packs come to (TOPICS); of one log or, in one frame, of several."""
+    return fold_packs(packs, topics_of_share, TOPICS, shares)
 
 
 def rebuilt_requests(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
@@ -152,7 +162,11 @@ def run_rebuild(session: SparkSession, ref: LogRef, options: Options) -> Outcome
     return Outcome(rows, False, list(_told(rows, options, span.end)))
 
 
-_ORDER = {"topics": ("shard",), "requests": ("asked_offset",), "brokers": ("broker_id",)}
+_ORDER = {
+    "topics": ("log_partition", "shard"),
+    "requests": ("log_partition", "asked_offset"),
+    "brokers": ("broker_id",),
+}
 
 
 def _written(frame: DataFrame, options: Options, end: int) -> Outcome:
@@ -197,18 +211,23 @@ _LINES = {"topics": _topic_line, "requests": _request_line, "brokers": _broker_l
 # --- the folds, which run in the workers
 
 
-def topic_of_shard(shard: str, events: Iterator[Stored]) -> Iterator[Row]:
-    """The topic that a shard's events come to, as a row of TOPICS; none if there is none in the end."""
-    topic: Topic | None = None
-    offset = -1
-    for offset, value in events:
-        topic = apply_topic(topic, decode_event(offset, value))
-    if topic is not None:
-        yield _topic_row(shard, topic, offset)
+def topics_of_share(events: Iterator[Packed]) -> Iterator[Row]:
+    """The topics that the events of some shards come to, as rows of TOPICS."""
+    topics: dict[tuple[int, str], Topic | None] = {}
+    newest: dict[tuple[int, str], int] = {}
+    for log_partition, shard, offset, value in events:
+        key = (log_partition, shard)
+        topics[key] = apply_topic(topics.get(key), decode_event(offset, value))
+        newest[key] = offset
+    for key, topic in topics.items():
+        if topic is not None:
+            yield _topic_row(key, topic, newest[key])
 
 
-def _topic_row(shard: str, topic: Topic, last_offset: int) -> Row:
+def _topic_row(key: tuple[int, str], topic: Topic, last_offset: int) -> Row:
+    log_partition, shard = key
     return (
+        log_partition,
         topic.name,
         shard,
         topic_id_text(topic.topic_id),

@@ -14,16 +14,18 @@ but not all that was observed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import version
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from controller.machine.decide import decide
 from controller.machine.state import Cluster, settings_from_pairs
+from controller.release import RELEASE
 from events.catalog import (
     Cause,
     Event,
@@ -34,10 +36,9 @@ from events.catalog import (
 )
 from events.codec import decode_event, encode_event
 from projections.replay.asks import RecordedAsk, Row, Timeline, Unfit, recorded_asks, timeline_of
-from projections.replay.folding import FOLDED_COLUMNS, cluster_events, fold_partitions
+from projections.replay.folding import Sorted, Stored, cluster_events, fold_partitions, shards_frame
 from projections.replay.log_ref import LogRef, span_of
 from projections.replay.outcome import Options, Outcome
-from projections.replay.source import events_frame
 from projections.wording import in_words, many
 
 SETTINGS_TRIED = 16
@@ -50,7 +51,7 @@ TOLD_OF_SHARE_MAX, CAUSES_OF_SHARE_MAX = 1000, 100
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
     """An ask that is decided otherwise than it was: the first recorded and the first present event that differ, told by
-    the fields in which they do, and the most likely cause."""
+    the fields in which they do, and the most likely cause. `log_partition` is the log, where several were decided."""
 
     shard: str
     offset: int
@@ -59,6 +60,7 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
     recorded: str
     now: str
     why: str
+    log_partition: int = 0
 
 
 def run_redecide(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
@@ -85,10 +87,15 @@ class Again(msgspec.Struct, frozen=True):
 
 def decided_again(session: SparkSession, ref: LogRef, end: int, release: str) -> Again:
     """Decide the asks of a log before offset `end` again, shards beside each other. Raises ReplayError."""
-    frame = events_frame(session, ref, end=end, columns=(*FOLDED_COLUMNS, "topic")).where("topic is not null")
-    cluster = cluster_events(ref, end)
-    timeline_of(cluster)  # what is wrong with it shows before the work begins
-    folded = fold_partitions(frame, lambda rows: _share(rows, cluster, release), _SCHEMA)
+    return decided_again_in(shards_frame(session, ref, end), {ref.partition: cluster_events(ref, end)}, release)
+
+
+def decided_again_in(events: DataFrame, clusters: Mapping[int, Sequence[Stored]], release: str) -> Again:
+    """The same with the events of topics in a frame (FOLDED_COLUMNS), of one log or of several, and what in each of
+    those logs concerns every topic. Raises ReplayError."""
+    for cluster in clusters.values():
+        timeline_of(cluster)  # what is wrong with it shows before the work begins
+    folded = fold_partitions(events, lambda rows: _share(rows, clusters, release), _SCHEMA)
     asks, causes, told = 0, Counter[str](), []
     for row in folded.collect():
         if row.shard is not None:
@@ -97,7 +104,7 @@ def decided_again(session: SparkSession, ref: LogRef, end: int, release: str) ->
             causes[row.why] += row.count_
         else:
             asks += row.count_
-    told.sort(key=lambda one: (one.offset, one.shard))
+    told.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
     return Again(asks, causes.total(), tuple(causes.most_common()), tuple(told))
 
 
@@ -107,17 +114,15 @@ _SCHEMA = pa.schema(
         ("shard", pa.string()),
         ("offset", pa.int64()),
         *((name, pa.string()) for name in ("topic", "request_id", "recorded", "now", "why")),
+        ("log_partition", pa.int32()),
     ]
 )
 
 
-def _share(
-    rows: Iterator[tuple[str, int, bytes]], cluster: Sequence[tuple[int, bytes]], release: str
-) -> Iterator[tuple[Any, ...]]:
+def _share(rows: Iterator[Sorted], clusters: Mapping[int, Sequence[Stored]], release: str) -> Iterator[tuple[Any, ...]]:
     """One share of the shards: a row for each difference, for each cause with its count, and for the asks."""
     asks, causes = 0, Counter[str]()
-    decoded = ((shard, decode_event(offset, value)) for shard, offset, value in rows)
-    for found in differences(decoded, timeline_of(cluster), release):
+    for found in _differences_by_log(rows, clusters, release):
         asks += 1
         if found is None:
             continue
@@ -126,15 +131,25 @@ def _share(
         why = found.why if found.why in causes or len(causes) < CAUSES_OF_SHARE_MAX else "other causes"
         causes[why] += 1
     for why, count in causes.items():
-        yield (count, *[None] * 6, why)
-    yield (asks, *[None] * 7)
+        yield (count, *[None] * 6, why, None)
+    yield (asks, *[None] * 8)
+
+
+def _differences_by_log(
+    rows: Iterator[Sorted], clusters: Mapping[int, Sequence[Stored]], release: str
+) -> Iterator[Difference | None]:
+    for log_partition, run in groupby(rows, itemgetter(0)):
+        decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
+        for found in differences(decoded, timeline_of(clusters.get(log_partition, ())), release):
+            yield found and msgspec.structs.replace(found, log_partition=log_partition)
 
 
 def _lines(again: Again, limit: int) -> Iterator[str]:
     for why, count in again.causes:
         yield f"  {count} x {why}"
     for one in again.told[:limit]:
-        yield f"offset {one.offset}, topic {one.topic}, request {one.request_id}"
+        of_log = f" of partition {one.log_partition}" if one.log_partition else ""
+        yield f"offset {one.offset}{of_log}, topic {one.topic}, request {one.request_id}"
         yield f"  recorded  {one.recorded}"
         yield f"  now       {one.now}"
         yield f"  because   {one.why}"
@@ -144,7 +159,7 @@ def _lines(again: Again, limit: int) -> Iterator[str]:
 
 def this_release() -> str:
     """The release whose rules decide here."""
-    return version("topicwright")
+    return RELEASE
 
 
 def differences(rows: Iterable[Row], timeline: Timeline, release: str) -> Iterator[Difference | None]:

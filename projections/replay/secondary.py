@@ -1,12 +1,12 @@
 """A look at a log folder, whether a service writes to it or not.
 
 What it is for: reading beside the running service. A second writer would fail on the lock, and a read-only opening
-fails now and then while the service moves files; a RocksDB *secondary* reads the files and the write-ahead log of
-another process, and changes nothing in its folder.
+fails now and then while the service moves files; a RocksDB *secondary* reads table files and write-ahead logs without
+changing any, though on a folder in use it misses what is moved while it opens.
 
-Method. A secondary needs a folder of its own for RocksDB's info log. It is removed as soon as RocksDB has opened its
-file in it, so that nothing is left behind even by a process that is killed. What a look shows is frozen at the moment
-it was taken: events, indexes and state belong together.
+Method. RocksDB is given the files as they are at one instant (see `frozen`), in a folder of its own, which is removed
+as soon as it has opened them all. What a look shows is of the moment at which it was taken, and holds everything that
+was durable then: events, indexes and state belong together.
 
 What RocksDB does not tell. A write-ahead log that is cut or damaged simply seems to end there. So the end is held
 against `DURABLE`, the offset up to which the service has synced: a log that ends before it is damaged. Whether every
@@ -23,7 +23,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
@@ -33,10 +32,9 @@ from events.rocksdb_database import VIEWS, Database
 from events.rocksdb_errors import classify
 from events.rocksdb_log import RocksDbLog
 from events.rocksdb_recovery import FORMAT, NEXT_KEY
+from projections.replay.frozen import frozen
 
 CACHE_BYTES = 8 << 20
-_OPENED_AT_MOST = 5
-"""How often to try where files vanish under the opening: the service has just compacted them."""
 
 
 class Look(RocksDbLog):
@@ -92,12 +90,11 @@ def is_written(path: Path) -> bool:
 
 
 class _Secondary(Database):
-    """A database opened beside its writer."""
+    """A database opened beside its writer, from files that are frozen in `place`."""
 
-    def __init__(self, path: Path) -> None:
-        with TemporaryDirectory(prefix="topicwright-look-") as own:
-            access = AccessType.secondary(own)
-            self._events = Rdict(str(path), _options(), column_families={VIEWS: _options()}, access_type=access)
+    def __init__(self, path: Path, place: Path) -> None:
+        access = AccessType.secondary(str(place))
+        self._events = Rdict(str(place), _options(), column_families={VIEWS: _options()}, access_type=access)
         self.path = path
         self._reading = threading.Lock()
         self._views = self._events.get_column_family(VIEWS)
@@ -105,13 +102,9 @@ class _Secondary(Database):
         self.get_view = self._views.get
         self.views_handle = self._events.get_column_family_handle(VIEWS)
 
-    def catch_up(self) -> None:
-        """Read what the writer has written since."""
-        self._events.try_catch_up_with_primary()
-
 
 def _options() -> Options:
-    """A secondary keeps every file open, so that those the writer deletes stay readable."""
+    """A secondary keeps every file open: the names by which it has found them are gone soon."""
     options, tables = Options(raw_mode=True), BlockBasedOptions()
     tables.set_block_cache(Cache(CACHE_BYTES))
     options.create_if_missing(False)
@@ -123,14 +116,15 @@ def _options() -> Options:
 
 
 def _open(path: Path) -> _Secondary:
-    for attempt in range(1, _OPENED_AT_MOST + 1):
-        try:
-            return _Secondary(path)
-        except Exception as error:
-            refused = classify(error, path)
-            if attempt == _OPENED_AT_MOST or "No such file" not in str(refused):
-                raise refused from error
-    raise AssertionError("the last attempt returns or raises")
+    """Open what is there now. Raises LogError, which names the folder itself."""
+    place = path
+    try:
+        with frozen(path) as place:
+            return _Secondary(path, place)
+    except LogError:
+        raise
+    except Exception as error:
+        raise classify(Exception(str(error).replace(str(place), str(path))), path) from None
 
 
 def _end(database: Database) -> int:

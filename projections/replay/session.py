@@ -36,15 +36,20 @@ CONNECT = "sc://"
 JAVA_AT_LEAST = 17
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 _PACKAGES = (controller, events, projections)
+_JAVA_OPTIONS = "-XX:-DontCompileHugeMethods"
+"""The checks become long methods, which Java would interpret for ever; compiled, they take less."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.faulthandler.enabled": "true",
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
 }
 """What a replay needs everywhere."""
 _LOCAL = {
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -86,6 +91,7 @@ def ship(session: SparkSession) -> None:
 
     Needed only for sessions that were not made by `spark_session`.
     """
+    from projections.replay.packed import PackSource
     from projections.replay.source import TopicwrightSource
 
     folder = mkdtemp(prefix="topicwright-code-")
@@ -96,6 +102,7 @@ def ship(session: SparkSession) -> None:
     else:
         session.sparkContext.addPyFile(str(code))
     session.dataSource.register(TopicwrightSource)
+    session.dataSource.register(PackSource)
 
 
 def check_java() -> None:
@@ -137,6 +144,9 @@ def _connected(url: str) -> SparkSession:
         raise ReplayError(f"{url} needs Spark Connect's client: install pyspark[connect] ({told(error)})") from error
     except Exception as error:
         raise ReplayError(f"no Spark Connect server answers at {url}: {told(error)}") from error
+    for name, value in _SETTINGS.items():
+        if name.startswith("spark.sql."):
+            session.conf.set(name, value)
     ship(session)
     return session
 

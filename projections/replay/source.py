@@ -10,6 +10,7 @@ Options
     columns       the columns to make, separated by commas; all. Spark does not tell Python sources what it needs, so
                   reading is much faster when it is said
     rangeevents   events that one task reads at most; 50,000
+    logpartition  the number that rows carry as `log_partition`, where a job reads several logs; 0
 
 Method. One task reads one range of offsets through a RocksDB secondary of its own (see `secondary`), so the log may be
 in use. Where the log ends is found once, when the frame is made, and all that is made of it sees the same events.
@@ -72,7 +73,7 @@ class TopicwrightSource(DataSource):
         return ddl(arrow_schema(self._names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EventReader(self._ref().path, self._pinned(), self._names, self._asked)
+        return EventReader(self._ref(), self._pinned(), self._names, self._asked)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - the name is Spark's
         from projections.replay.streaming import EventStreamReader
@@ -80,7 +81,7 @@ class TopicwrightSource(DataSource):
         return EventStreamReader(self._ref(), self._names, self._asked)
 
     def _ref(self) -> LogRef:
-        return parse_ref(self._asked.get("path", ""))
+        return parse_ref(self._asked.get("path", ""), number_option(self._asked, "logpartition", 0))
 
     def _pinned(self) -> Span:
         if self._span is None:
@@ -91,8 +92,8 @@ class TopicwrightSource(DataSource):
 class EventReader(DataSourceReader):
     """Reads a span of a log, in ranges."""
 
-    def __init__(self, path: Path, span: Span, names: Sequence[str], asked: Mapping[str, str]) -> None:
-        self._path = path
+    def __init__(self, ref: LogRef, span: Span, names: Sequence[str], asked: Mapping[str, str]) -> None:
+        self._ref = ref
         self._span = span
         self._names = names
         self._range_events = positive(asked, "rangeevents", RANGE_EVENTS)
@@ -103,7 +104,7 @@ class EventReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
-        return read_range(self._path, partition, self._names, self._shards)
+        return read_range(self._ref, partition, self._names, self._shards)
 
 
 def events_frame(
@@ -126,7 +127,7 @@ def events_frame(
     asked |= {} if end is None else {"endoffset": str(end)}
     span = _span(ref, asked)
     reader = spark.read.format(FORMAT).option("startoffset", span.start).option("endoffset", span.end)
-    reader = reader.option("rangeevents", range_events)
+    reader = reader.option("rangeevents", range_events).option("logpartition", ref.partition)
     if columns is not None:
         reader = reader.option("columns", ",".join(columns))
     if shards is not None:
@@ -142,32 +143,38 @@ def ranges(start: int, end: int, events_max: int) -> list[Range]:
 
 
 def read_range(
-    path: Path, wanted: Range, names: Sequence[str], shards: frozenset[str] | None
+    ref: LogRef, wanted: Range, names: Sequence[str], shards: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """The events of a range in batches. Raises LogError, EventDecodeError; LogCorrupted where one is missing."""
     gc.disable()  # decoded events hold no cycles, and looking for some takes half of the time
-    if wanted.start == wanted.end:
-        return
-    columns, room = Columns(names), _BATCH_BYTES
-    with look(path) as log:
-        if log.next_offset < wanted.end:
-            raise ReplayError(f"{path} ends at offset {log.next_offset} now: events up to {wanted.end} were there")
-        for offset, value in log.read(wanted.start, wanted.end):
-            recorded = decode_event(offset, value)
-            if shards is not None and _shard_of(recorded.event) not in shards:
-                continue
-            columns.add(recorded, value)
-            room -= len(value)
-            if room <= 0 or len(columns) >= _BATCH_ROWS:
-                yield columns.batch()
-                room = _BATCH_BYTES
+    columns, room = Columns(names, ref.partition), _BATCH_BYTES
+    for offset, value in read_events(ref.path, wanted):
+        recorded = decode_event(offset, value)
+        if shards is not None and _shard_of(recorded.event) not in shards:
+            continue
+        columns.add(recorded, value)
+        room -= len(value)
+        if room <= 0 or len(columns) >= _BATCH_ROWS:
+            yield columns.batch()
+            room = _BATCH_BYTES
     if len(columns):
         yield columns.batch()
 
 
+def read_events(path: Path, wanted: Range) -> Iterator[tuple[int, bytes]]:
+    """The stored events of a range. Raises LogError; LogCorrupted where one is missing, ReplayError where the log has
+    become shorter."""
+    if wanted.start == wanted.end:
+        return
+    with look(path) as log:
+        if log.next_offset < wanted.end:
+            raise ReplayError(f"{path} ends at offset {log.next_offset} now: events up to {wanted.end} were there")
+        yield from log.read(wanted.start, wanted.end)
+
+
 def positive(asked: Mapping[str, str], name: str, otherwise: int) -> int:
     """An option that is a whole number above 0. Raises ReplayError."""
-    number = offset_option(asked, name, otherwise)
+    number = number_option(asked, name, otherwise)
     if number == 0:
         raise ReplayError(f"option {name} must be above 0")
     return number
@@ -179,7 +186,7 @@ def _span(ref: LogRef, asked: Mapping[str, str]) -> Span:
         raise ReplayError("options at and endoffset both say where to end: give one of them")
     with looked_at(ref) as log:
         reached = end_of(log, asked.get("at"))
-        start, end = offset_option(asked, "startoffset", 0), offset_option(asked, "endoffset", reached)
+        start, end = number_option(asked, "startoffset", 0), number_option(asked, "endoffset", reached)
         if end > log.next_offset or start > end:
             past = "startoffset" if start > end else "endoffset"
             raise ReplayError(
@@ -188,7 +195,7 @@ def _span(ref: LogRef, asked: Mapping[str, str]) -> Span:
         return Span(start, end)
 
 
-def offset_option(asked: Mapping[str, str], name: str, otherwise: int) -> int:
+def number_option(asked: Mapping[str, str], name: str, otherwise: int) -> int:
     """An option that is a whole number, 0 or more. Raises ReplayError."""
     text = asked.get(name)
     if text is None:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from projections.replay.errors import ReplayError
 from projections.replay.log_ref import LogRef, looked_at
-from projections.replay.source import RANGE_EVENTS, Range, offset_option, positive, ranges, read_range, wanted_shards
+from projections.replay.source import RANGE_EVENTS, Range, number_option, positive, ranges, read_range, wanted_shards
 
 _NOT_HERE = ("at", "endoffset")
 
@@ -30,7 +30,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise ReplayError(f"option {name} is for reading a log once: a stream goes on")
         self._ref = ref
         self._names = names
-        self._start = offset_option(asked, "startoffset", 0)
+        self._start = number_option(asked, "startoffset", 0)
         self._range_events = positive(asked, "rangeevents", RANGE_EVENTS)
         self._events_max = positive(asked, "maxeventspertrigger", 0) if "maxeventspertrigger" in asked else None
         self._shards = wanted_shards(asked.get("shards"))
@@ -67,7 +67,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one range."""
         assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
-        return read_range(self._ref.path, partition, self._names, self._shards)
+        return read_range(self._ref, partition, self._names, self._shards)
 
     def _end(self) -> int:
         with looked_at(self._ref) as log:

@@ -107,7 +107,7 @@ class Watching:
         events = batch.persist()
         try:
             start = self._end_offset + 1
-            reached = extents(events, start).get(0)
+            reached = extents(events, start).get(self._ref.partition)
             if reached is not None:
                 self._check_events(events, start, reached)
         except Exception as error:
@@ -118,7 +118,7 @@ class Watching:
 
     def _check_events(self, events: DataFrame, start: int, extent: Extent) -> None:
         known = events if start == 0 else events.unionByName(self._earlier(events, start))
-        log = Log(known, {0: extent}, read_timeline(known))
+        log = Log(known, {self._ref.partition: extent}, read_timeline(known))
         broken = violations(self._session, log, settle_ms=None, start=start)
         for found in first_violations(broken, None):
             for row in found.violations:
@@ -130,7 +130,7 @@ class Watching:
     def _earlier(self, events: DataFrame, start: int) -> DataFrame:
         """The earlier events of the topics that a batch concerns, and all of brokers and settings."""
         shards = {ShardKey(row.shard) for row in events.select("shard").distinct().collect()} | {CLUSTER_SHARD}
-        made = Columns(COLUMNS)
+        made = Columns(COLUMNS, self._ref.partition)
         with looked_at(self._ref) as log:
             for shard in sorted(shards):
                 for offset in log.shard_offsets(shard, 0, start):

@@ -31,7 +31,7 @@ from projections.replay.rebuild import (
     requests_of_shard,
     run_rebuild,
     state_hash,
-    topic_of_shard,
+    topics_of_share,
 )
 from projections.requests import request_row
 from projections.store import TOPIC, TopicStore
@@ -68,7 +68,8 @@ def hashes(records: list[Recorded]) -> dict[str, str]:
 
 def test_after_every_event_topics_are_what_the_machine_had(history: LogRef, records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
-        rows = [row for shard, events in by_shard(history, end).items() for row in topic_of_shard(shard, iter(events))]
+        events = [(0, key, *one) for key, stored in by_shard(history, end).items() for one in stored]
+        rows = topics_of_share(iter(events))
         told = [dict(zip(TOPICS.names, row, strict=True)) for row in rows]
         assert {row["shard"]: row["state_hash"] for row in told} == hashes(records[:end]), f"before offset {end}"
 
@@ -101,7 +102,7 @@ def test_what_is_rebuilt_to_the_end_is_what_is_stored(spark: SparkSession, histo
 def test_after_every_event_requests_are_what_the_projection_tells(history: LogRef, records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
         events = by_shard(history, end)
-        rows = [row for shard in events for row in requests_of_shard(shard, iter(events[shard]))]
+        rows = [(0, *row) for shard in events for row in requests_of_shard(shard, iter(events[shard]))]
         told = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
         assert sorted(map(_told, told)) == sorted(_expected(records[:end])), f"before offset {end}"
 
@@ -206,7 +207,7 @@ def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: 
 
     import pyarrow as pa
 
-    schema = pa.schema([("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
+    schema = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
     expected = {shard: [offset for offset, _ in events] for shard, events in by_shard(history, end).items()}
     for shares in (1, 3):
         rows = fold_shards(shards_frame(spark, history, end), offsets, schema, shares).collect()

@@ -52,7 +52,8 @@ def test_a_wrong_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scri
         spark_session("local[1]")
 
 
-def test_spark_connect_needs_its_client() -> None:
+def test_spark_connect_needs_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(ReplayError, match=r"sc://localhost:1 needs Spark Connect's client: install pyspark\[connect\]"):
         spark_session("sc://localhost:1")
 

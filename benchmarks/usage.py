@@ -1,0 +1,107 @@
+"""What the processes below this one take: memory, and seconds of a core.
+
+Wall time tells little where others use the machine too. Seconds of a core, user and system together, tell what the work
+itself takes; on an idle machine the wall time is at least their number divided by that of the cores.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MIB = 1 << 20
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_LOOK_EVERY_S = 0.5
+
+
+class Usage:
+    """Of Java and of Python workers the highest proportional set sizes in MiB; of all, this process too, seconds."""
+
+    def __init__(self) -> None:
+        self.java = 0.0
+        self.workers = 0.0
+        self._own_s = time.process_time()
+        self._first = _seconds_by_process()
+        self._last = dict(self._first)
+
+    @property
+    def core_s(self) -> float:
+        """Seconds of a core so far. A process that ended counts up to the last look at it."""
+        below = sum(seconds - self._first.get(process, 0.0) for process, seconds in self._last.items())
+        return below + time.process_time() - self._own_s
+
+    def look(self) -> None:
+        """Measure once."""
+        self._last |= _seconds_by_process()
+        java = workers = 0
+        for process in _children(os.getpid()):
+            size = _pss_bytes(process)
+            if _name(process).startswith("java"):
+                java += size
+            else:
+                workers += size
+        self.java, self.workers = max(self.java, java / MIB), max(self.workers, workers / MIB)
+
+
+@contextmanager
+def usage() -> Iterator[Usage]:
+    """Watch what is taken meanwhile."""
+    seen, stopped = Usage(), threading.Event()
+
+    def watch() -> None:
+        while not stopped.wait(_LOOK_EVERY_S):
+            seen.look()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        stopped.set()
+        watching.join()
+        seen.look()
+
+
+def _seconds_by_process() -> dict[int, float]:
+    found = {}
+    for process in _children(os.getpid()):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found[process] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return found
+
+
+def _children(root: int) -> Iterator[int]:
+    try:
+        tasks = list(Path(f"/proc/{root}/task").iterdir())
+    except OSError:
+        return
+    for task in tasks:
+        try:
+            children = (task / "children").read_text().split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            yield child
+            yield from _children(child)
+
+
+def _pss_bytes(process: int) -> int:
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def _name(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""

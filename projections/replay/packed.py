@@ -1,0 +1,112 @@
+"""Folding a log into state with few rows through Spark: events travel in packs, and no shard is sorted.
+
+What it is for: rebuilding, where every event goes through the workers once. As rows, events cost more on their way
+through Java (to rows, shuffled, sorted, back) than in the fold itself. So the task that reads a range of offsets cuts
+its events by share of the shards, and hands on one row a share: a pack, which Java moves without looking into it. A
+share's packs come in the order of offsets, so all its shards are folded at once, in the order in which things happened.
+
+Memory: the states of one share's shards, and a pack; not the events, however many one shard has.
+
+What it does not do: serve folds that need a shard's events side by side; those are in `folding`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from zlib import crc32
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from events.codec import decode_event
+from events.names import shard_key
+from projections.replay.columns import ddl
+from projections.replay.folding import Row, as_batches, map_in_arrow
+from projections.replay.log_ref import LogRef, parse_ref
+from projections.replay.source import RANGE_EVENTS, Range, number_option, ranges, read_events
+
+FORMAT = "topicwright-packs"
+_SCHEMA = pa.schema(
+    [("log_partition", pa.int32()), ("share", pa.int32()), ("start", pa.int64()), ("events", pa.binary())]
+)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[str, int, bytes]]).decode
+
+Packed = tuple[int, str, int, bytes]
+"""An event: the partition of its log, its shard key, its offset and its canonical bytes."""
+StateFold = Callable[[Iterator[Packed]], Iterable[Row]]
+"""What a share of the shards comes to: gets the events, those of each log partition in the order of their offsets."""
+
+
+def packs_frame(spark: SparkSession, ref: LogRef, end: int, shares: int) -> DataFrame:
+    """The events of topics before offset `end`, in packs."""
+    reader = spark.read.format(FORMAT).option("endoffset", end).option("shares", shares)
+    return reader.option("logpartition", ref.partition).load(ref.location)
+
+
+def fold_packs(frame: DataFrame, fold: StateFold, schema: pa.Schema, shares: int) -> DataFrame:
+    """What `fold` makes of each share, as rows of `schema`."""
+
+    def folded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        gc.disable()  # events and states hold no cycles, and looking for some takes half of the time
+        return as_batches(fold(_unpacked(batches)), schema)
+
+    shared = frame.repartitionById(shares, frame["share"]).sortWithinPartitions("log_partition", "start")
+    return map_in_arrow(shared.select("log_partition", "events"), folded, ddl(schema))
+
+
+class PackSource(DataSource):
+    """The data source of packs, which only `packs_frame` asks for."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return ddl(_SCHEMA)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        asked = {name.lower(): text for name, text in self.options.items()}
+        return PackReader(parse_ref(asked["path"]), asked)
+
+
+class PackReader(DataSourceReader):
+    """Reads the events of a log from the beginning up to an end, in ranges."""
+
+    def __init__(self, ref: LogRef, asked: Mapping[str, str]) -> None:
+        self._ref = ref
+        self._end = number_option(asked, "endoffset", 0)
+        self._shares = number_option(asked, "shares", 1)
+        self._log_partition = number_option(asked, "logpartition", 0)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return ranges(0, self._end, RANGE_EVENTS)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
+        gc.disable()
+        packs: list[list[tuple[str, int, bytes]]] = [[] for _ in range(self._shares)]
+        for offset, value in read_events(self._ref.path, partition):
+            topic: str | None = getattr(decode_event(offset, value).event, "topic", None)
+            if topic is not None:
+                shard = shard_key(topic)
+                packs[crc32(shard.encode("utf-8", "surrogatepass")) % self._shares].append((shard, offset, value))
+        for share, pack in enumerate(packs):
+            if pack:
+                yield self._row(share, partition.start, _encode(pack))
+
+    def _row(self, share: int, start: int, events: bytes) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist(
+            [{"log_partition": self._log_partition, "share": share, "start": start, "events": events}], schema=_SCHEMA
+        )
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Packed]:
+    for batch in batches:
+        for log_partition, pack in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for shard, offset, value in _decode(pack):
+                yield log_partition, shard, offset, value

@@ -1,0 +1,18 @@
+"""One release: what the code says of itself, what the distribution is called, what the command prints."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.metadata import version
+
+from controller.release import RELEASE
+from tests.support.topicwright import COMMAND
+
+
+def test_the_distribution_has_the_version_of_the_code() -> None:
+    assert version("topicwright") == RELEASE
+
+
+def test_the_command_tells_it() -> None:
+    done = subprocess.run([COMMAND, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"topicwright {RELEASE}\n"
