@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 ENVIRONMENT := $(VENV)/.made-for-this-project
 RUNTIME := $(VENV)/.made-to-run
 
-.PHONY: help env tools run test check bench clean
+.PHONY: help env tools run cluster test check bench clean
 
 help:
 	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP)"
+	@echo "make cluster  Kafka, workers, fronts and Spark as processes, until Ctrl-C"
 	@echo "make test     fetch what the tests need, and run them all"
 	@echo "make check    ruff, mypy --strict, import-linter, and the tests"
 	@echo "make bench    measure, beside a real Kafka"
@@ -33,6 +34,9 @@ run: $(RUNTIME)
 
 tools: env
 	$(BIN)/python -m tests.support.fetch_tools
+
+cluster: tools
+	exec $(BIN)/python -m tests.support.cluster
 
 test: tools
 	$(BIN)/python -m pytest

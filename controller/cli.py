@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller import cli_demo, cli_query, cli_replay
+from controller import cli_demo, cli_front, cli_query, cli_replay, cli_worker
+from controller.brokers.cluster_wire import ClusterUnreachable
 from controller.policy.loading import PolicyLoadError
 from controller.release import RELEASE
 from controller.runtime.logs import configure_logs
@@ -20,20 +21,28 @@ from events.log import LogError
 
 DEFAULT_BROKERS = "simulated:3"
 SIMULATED_BROKERS_MAX = 1000
+_FLEET_HELP = "simulated:N, or cluster:HOST:PORT[,…] for a Kafka cluster that carries decisions out; %(default)s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    options = parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.func
+    return run(options)
+
+
+def parser() -> argparse.ArgumentParser:
+    """What is understood on the command line."""
     parser = argparse.ArgumentParser(prog="topicwright", description="A Kafka controller you can replay.")
     parser.add_argument("--version", action="version", version=f"topicwright {RELEASE}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _register_serve(commands)
+    cli_front.register(commands, _address)
+    cli_worker.register(commands)
     cli_demo.register(commands)
     cli_query.register(commands)
     cli_replay.register(commands)
-    options = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.func
-    return run(options)
+    return parser
 
 
 def _register_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,7 +52,7 @@ def _register_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("--data", type=Path, default=Path("topicwright-data"), metavar="DIR", help="./%(default)s")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
-    parser.add_argument("--brokers", type=_simulated, default=DEFAULT_BROKERS, metavar="FLEET", help="%(default)s")
+    parser.add_argument("--brokers", type=_fleet, default=DEFAULT_BROKERS, metavar="FLEET", help=_FLEET_HELP)
     parser.add_argument("--hints", action="store_true", help="say what to type next, once ready")
     parser.set_defaults(func=_serve)
 
@@ -55,11 +64,21 @@ def _address(text: str) -> Address:
     return Address(host.strip("[]"), int(port))
 
 
-def _simulated(text: str) -> int:
-    kind, _, count = text.partition(":")
-    if kind != "simulated" or not count.isdigit() or not 1 <= int(count) <= SIMULATED_BROKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not simulated:N with N from 1 to {SIMULATED_BROKERS_MAX}")
-    return int(count)
+def _fleet(text: str) -> int | str:
+    """So many simulated brokers, or the bootstrap addresses of a cluster."""
+    kind, _, rest = text.partition(":")
+    if kind == "simulated" and rest.isdigit() and 1 <= int(rest) <= SIMULATED_BROKERS_MAX:
+        return int(rest)
+    if kind == "cluster" and all(_is_address(part) for part in rest.split(",")):
+        return rest
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is neither simulated:N with N from 1 to {SIMULATED_BROKERS_MAX} nor cluster:HOST:PORT[,HOST:PORT…]"
+    )
+
+
+def _is_address(text: str) -> bool:
+    host, colon, port = text.strip().rpartition(":")
+    return bool(colon and host) and port.isdigit() and 1 <= int(port) <= 65535
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -67,7 +86,8 @@ def _serve(options: argparse.Namespace) -> int:
 
     try:
         settings = load_settings(options.config, options.set)
-        _check_node_id(settings, options.brokers)
+        simulated = options.brokers if isinstance(options.brokers, int) else 0
+        _check_node_id(settings, simulated)
         configure_logs(settings.log_level)
         return uvloop.run(
             serve(
@@ -75,13 +95,14 @@ def _serve(options: argparse.Namespace) -> int:
                     kafka=options.kafka,
                     http=options.http,
                     data=options.data,
-                    simulated_brokers=options.brokers,
+                    simulated_brokers=simulated,
+                    cluster=options.brokers if isinstance(options.brokers, str) else None,
                     settings=settings,
                     hints=options.hints,
                 )
             )
         )
-    except (SettingsError, PolicyLoadError, LogError, OSError) as error:
+    except (SettingsError, PolicyLoadError, LogError, ClusterUnreachable, OSError) as error:
         print(f"topicwright: {error}", file=sys.stderr)
         return 2
 

@@ -8,7 +8,7 @@ from typing import NoReturn, Self
 
 import msgspec
 
-from controller.cli_sources import Ask, Refusal, SourceError
+from controller.cli_sources import Ask, Refusal, SourceError, Which
 from controller.http import answers, shaping
 from controller.http.asking import CreateBody, create_command
 from controller.http.errors import status_of
@@ -25,12 +25,16 @@ from controller.machine.commands import CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
+from controller.machine.state import State
 from events.catalog import EVENT_VERSION, Verdict
 from events.log import LogError, LogLocked
 from events.names import RequestId, TopicId
 from events.rocksdb_log import RocksDbLog
+from projections.listing import BadPlace
 from projections.moments import BadMoment
 from projections.query import NoTopic, NotThere, Query
+from projections.questions import Questions
+from projections.reading import TopicReader
 from projections.store import TopicStore
 
 POLICIES_NOT_ASKED = "no policy was asked: a stopped service has none running"
@@ -42,16 +46,11 @@ class FolderSource:
     def __init__(self, folder: Path) -> None:
         if not (folder / "CURRENT").is_file():
             raise SourceError(f"{folder} holds no log: name the folder that `topicwright serve --data` was given")
-        try:
-            self._log = RocksDbLog.open(
-                folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster
-            )
-        except LogLocked as error:
-            raise SourceError(f"{error}; or ask the service that runs there with --http HOST:PORT") from error
-        except LogError as error:
-            raise SourceError(str(error)) from error
-        self._store = TopicStore(self._log)
-        self._query = Query(self._log, lambda: self._store)
+        self._log = open_log(folder)
+        store = TopicStore(self._log)
+        self._store: TopicReader = store
+        self._query: Questions = Query(self._log, lambda: store)
+        self._state = store.state
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +59,7 @@ class FolderSource:
         self._log.close()
 
     def topics(self, after: str | None, limit: int, at: str | None) -> TopicsShape:
-        with _Refusing():
+        with Refusing():
             if at is not None:
                 return answers.topics_at(self._query, at, after, limit)
             live = self._store.durable_cluster.live
@@ -68,11 +67,11 @@ class FolderSource:
             return answers.topics(self._query, page, page[-1].name if page else None, self._query.end())
 
     def topic(self, name: str, at: str | None) -> TopicShape:
-        with _Refusing():
-            return answers.topic_at(self._query, name, at)
+        with Refusing():
+            return answers.topic_at(self._query.of_topic(name), name, at)
 
     def dry_run(self, ask: Ask) -> CreatedShape:
-        with _Refusing():
+        with Refusing():
             command = create_command(
                 msgspec.convert(ask, CreateBody),
                 request_id=RequestId("dry-run"),
@@ -86,30 +85,42 @@ class FolderSource:
         return shaping.created(answer, self._store.durable_cluster.live, validate_only=True)
 
     def _decide(self, command: CreateTopic) -> Answer:
-        state = self._store.state()
+        return self._decide_on(self._state(), command)
+
+    def _decide_on(self, state: State, command: CreateTopic) -> Answer:
         decision = decide(state, command)
         if not decision.consult:
             return decision.answers[0]
         allowed = msgspec.structs.replace(command, verdict=Verdict("allowed"))
         return msgspec.structs.replace(decide(state, allowed).answers[0], message=POLICIES_NOT_ASKED)
 
-    def events(self, start: int, limit: int, topic: str | None, request_id: str | None) -> EventsShape:
-        with _Refusing():
-            return answers.events(self._query, start, limit, topic, request_id)
+    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> EventsShape:
+        with Refusing():
+            return answers.events(self._query, start, limit, which.topic, which.request_id, which.partition, cursor)
 
-    def follow(self, start: int | None, topic: str | None, request_id: str | None) -> Iterator[EventShape]:
+    def follow(self, start: int | None, which: Which) -> Iterator[EventShape]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
 
     def explain(self, subject: str) -> ExplanationShape:
-        with _Refusing():
+        with Refusing():
             return answers.explanation(self._query, subject)
+
+
+def open_log(folder: Path) -> RocksDbLog:
+    """The log in a folder. Raises SourceError."""
+    try:
+        return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster)
+    except LogLocked as error:
+        raise SourceError(f"{error}; or ask the service that runs there with --http HOST:PORT") from error
+    except LogError as error:
+        raise SourceError(str(error)) from error
 
 
 def _no_new_cluster() -> NoReturn:
     raise SourceError("the folder holds no log: name the folder that `topicwright serve --data` was given")
 
 
-class _Refusing:
+class Refusing:
     """Turns the errors of a query into the answer that HTTP would give."""
 
     def __enter__(self) -> None:
@@ -123,6 +134,8 @@ class _Refusing:
                 raise Refusal(404, ErrorShape(error="RESOURCE_NOT_FOUND", code=91, message=str(error))) from None
             case BadMoment():
                 raise _refusal(400, ErrorCode.INVALID_REQUEST, f"at: {error}") from None
+            case BadPlace():
+                raise _refusal(400, ErrorCode.INVALID_REQUEST, str(error)) from None
             case msgspec.ValidationError():
                 raise _refusal(400, ErrorCode.INVALID_REQUEST, str(error)) from None
             case LogError():

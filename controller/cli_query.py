@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from controller import cli_tables
-from controller.cli_sources import Ask, HttpSource, Refusal, Source, SourceError
+from controller.cli_sources import Ask, HttpSource, Refusal, Source, SourceError, Which
 from controller.http.shapes import AsOfShape, ErrorShape, EventShape, TopicSummary
 from projections.moments import SYNTAX, BadMoment, parse_moment
 
@@ -58,6 +58,7 @@ def _register_events(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser("events", help="show the log, event by event")
     parser.add_argument("--topic", metavar="NAME", help="only those of this topic")
     parser.add_argument("--request", metavar="ID", help="only those of this request")
+    parser.add_argument("--partition", type=_offset, metavar="N", help="only those of this one, where the log has some")
     parser.add_argument("--from", dest="start", type=_offset, metavar="OFFSET", default=0, help="begin at this offset")
     parser.add_argument("--follow", action="store_true", help="go on with what happens next, until interrupted")
     _add_common(parser, _events)
@@ -113,8 +114,9 @@ def _source(options: argparse.Namespace) -> AbstractContextManager[HttpSource | 
     if options.data is None:
         return HttpSource(*options.http)
     from controller.cli_folder import FolderSource
+    from controller.cli_partitions import PartitionsSource, is_partitioned
 
-    return FolderSource(options.data)
+    return PartitionsSource(options.data) if is_partitioned(options.data) else FolderSource(options.data)
 
 
 # --- the commands
@@ -134,7 +136,7 @@ def _all_topics(source: Source, at: str | None) -> tuple[list[TopicSummary], AsO
     page = source.topics(None, PAGE, at)
     summaries = list(page.topics)
     if at is not None:
-        at = str(page.as_of.offset) if page.as_of.offset >= 0 else at
+        at = str(page.as_of.offset) if page.as_of.offset >= 0 and not page.as_of.ends else at
     while page.next_after is not None:
         page = source.topics(page.next_after, PAGE, at)
         summaries.extend(page.topics)
@@ -165,15 +167,19 @@ def _events(options: argparse.Namespace, source: Source) -> int:
 
 
 def _recorded(options: argparse.Namespace, source: Source) -> Iterator[EventShape]:
-    start: int | None = options.start
-    while start is not None:
-        page = source.events(start, PAGE, options.topic, options.request)
+    page = source.events(options.start, PAGE, _which(options))
+    yield from page.events
+    while page.next is not None or page.next_cursor is not None:
+        page = source.events(page.next or 0, PAGE, _which(options), page.next_cursor)
         yield from page.events
-        start = page.next
 
 
 def _followed(options: argparse.Namespace, source: Source) -> Iterator[EventShape]:
-    return source.follow(options.start, options.topic, options.request)
+    return source.follow(options.start, _which(options))
+
+
+def _which(options: argparse.Namespace) -> Which:
+    return Which(options.topic, options.request, options.partition)
 
 
 def _explain(options: argparse.Namespace, source: Source) -> int:

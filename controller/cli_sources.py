@@ -44,14 +44,27 @@ class Refusal(Exception):
         self.error = error
 
 
+class Which(msgspec.Struct, frozen=True):
+    """Which events: all, or those of a topic, of a request, or of a partition where the log has several."""
+
+    topic: str | None = None
+    request_id: str | None = None
+    partition: int | None = None
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The same over HTTP."""
+        return {"topic": self.topic, "request": self.request_id, "partition": self.partition}
+
+
 class Source(Protocol):
     """What can be asked. Every method raises Refusal and SourceError."""
 
     def topics(self, after: str | None, limit: int, at: str | None) -> TopicsShape: ...
     def topic(self, name: str, at: str | None) -> TopicShape: ...
     def dry_run(self, ask: Ask) -> CreatedShape: ...
-    def events(self, start: int, limit: int, topic: str | None, request_id: str | None) -> EventsShape: ...
-    def follow(self, start: int | None, topic: str | None, request_id: str | None) -> Iterator[EventShape]: ...
+    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> EventsShape: ...
+    def follow(self, start: int | None, which: Which) -> Iterator[EventShape]: ...
     def explain(self, subject: str) -> ExplanationShape: ...
 
 
@@ -78,12 +91,12 @@ class HttpSource:
         answer = self._send("POST", "/topics?validate_only=true", msgspec.json.encode(ask))
         return self._decoded(answer, CreatedShape)
 
-    def events(self, start: int, limit: int, topic: str | None, request_id: str | None) -> EventsShape:
-        parameters = {"from": start, "limit": limit, "topic": topic, "request": request_id}
-        return self._get(EventsShape, "/events", **parameters)
+    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> EventsShape:
+        parameters = {"from": start if cursor is None else None, "cursor": cursor, "limit": limit}
+        return self._get(EventsShape, "/events", **parameters, **which.parameters)
 
-    def follow(self, start: int | None, topic: str | None, request_id: str | None) -> Iterator[EventShape]:
-        path = _with_parameters("/events/follow", {"from": start, "topic": topic, "request": request_id})
+    def follow(self, start: int | None, which: Which) -> Iterator[EventShape]:
+        path = _with_parameters("/events/follow", {"from": start, **which.parameters})
         answer = self._send("GET", path)
         if answer.status != 200:
             self._decoded(answer, EventShape)

@@ -98,21 +98,26 @@ def partitions(all_of_them: Sequence[PartitionShape]) -> Iterator[str]:
 
 def event(one: EventShape) -> str:
     """One event."""
-    return f"{one.offset:>8}  {one.at}  {one.type:<19}  {one.text}"
+    return f"{place(one.partition, one.offset):>8}  {one.at}  {one.type:<19}  {one.text}"
+
+
+def place(partition: int | None, offset: int) -> str:
+    """Where an event is: PARTITION:OFFSET where the log has partitions."""
+    return str(offset) if partition is None else f"{partition}:{offset}"
 
 
 def explanation(told: ExplanationShape) -> Iterator[str]:
     """A chain of events with times and causes."""
     yield told.summary
     yield ""
-    width = max(len("OFFSET"), *(len(str(step.offset)) for step in told.steps))
+    width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in told.steps))
     indent = " " * (width + 2 + 24 + 2 + 8 + 2)
     yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
     because = ""
     for number, step in enumerate(told.steps):
         if told.omitted and number == STEPS_FIRST:
             yield f"{indent}… {told.omitted} steps are left out; `topicwright events` shows all …"
-        yield f"{step.offset:>{width}}  {step.at}  {span(step.after_ms):>8}  {step.text}"
+        yield f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  {step.text}"
         if step.because != because and step.because:
             yield f"{indent}because {step.because}"
         because = step.because
@@ -148,4 +153,8 @@ def _status(one: TopicSummary) -> str:
 
 
 def _when(as_of: AsOfShape) -> str:
-    return f" as of offset {as_of.offset}, {as_of.at}" if as_of.at is not None else " before the first event"
+    if as_of.at is None:
+        return " before the first event"
+    if as_of.ends:
+        return f" as of {as_of.offset + 1} events in {len(as_of.ends)} partitions, {as_of.at}"
+    return f" as of offset {place(as_of.partition, as_of.offset)}, {as_of.at}"

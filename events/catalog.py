@@ -11,87 +11,30 @@ Times are milliseconds since the epoch. Topic ids are sixteen bytes.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
-import msgspec
+from typing import get_args
 
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
+from events.values import (
+    Assignment,
+    ConfigOp,
+    Configs,
+    Endpoint,
+    Fact,
+    Observation,
+    Outcome,
+    Partition,
+    Verdict,
+)
 
-Configs = tuple[tuple[str, str], ...]
-"""Explicit topic configs, sorted by name."""
-
-
-class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Base of every value in the log: immutable, compared by value, encoded as an array.
-
-    A longer array than this release knows is refused, not cut: what a newer release added may have changed a decision.
-    """
-
-
-class Partition(Fact, frozen=True):
-    """One partition as it stands.
-
-    `replicas` begins with the preferred leader; a negative id is a placeholder (KIP-409). `leader` is -1 when there
-    is none. `partition_epoch` rises with every change, `leader_epoch` with every change of leader (KIP-101, KIP-497).
-    """
-
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    leader: BrokerId
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-
-
-class Assignment(Fact, frozen=True):
-    """A manual assignment of one partition, as asked for."""
-
-    partition: int
-    replicas: tuple[BrokerId, ...]
-
-
-class ConfigOp(Fact, frozen=True):
-    """One change of a topic config; `op` is SET 0, DELETE 1, APPEND 2 or SUBTRACT 3 (KIP-339)."""
-
-    name: str
-    op: int
-    value: str | None
-
-
-class Endpoint(Fact, frozen=True):
-    """Where a broker listens: listener name, host, port."""
-
-    name: str
-    host: str
-    port: int
-
-
-Outcome = Literal["allowed", "refused", "failed"]
-
-
-class Observation(Fact, frozen=True):
-    """A rule that a topic breaks and that was recorded instead of enforced.
-
-    `rule` names the rule (`policy:rules/naming`), `message` says what is broken and what is allowed.
-    """
-
-    rule: str
-    message: str
-
-
-class Verdict(Fact, frozen=True):
-    """The answer of the whole chain of create-topic policies for one topic (KIP-108).
-
-    `outcome`: `allowed` when no policy objects or there is none; `refused` when one raised PolicyViolation, which the
-    client sees as POLICY_VIOLATION (44) with `message`; `failed` when one raised anything else, which costs that topic
-    UNKNOWN_SERVER_ERROR (-1). `policy` is the class that decided and `rule` its rule, both empty when allowed.
-    `observed` holds what was recorded and not enforced, whatever the outcome.
-    """
-
-    outcome: Outcome
-    policy: str = ""
-    rule: str = ""
-    message: str = ""
-    observed: tuple[Observation, ...] = ()
+__all__ = [
+    "EVENT_TYPES", "EVENT_VERSION", "Assignment", "BrokerFenced", "BrokerRegistered", "BrokerUnfenced",
+    "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut", "ChangeRejected", "ConfigOp", "Configs",
+    "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested", "CreationRefused", "DeletionWanted",
+    "Endpoint", "Event", "Fact", "IsrChanged", "LeaderElected", "MetadataPropagated", "Observation", "Outcome",
+    "Partition", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "Recorded", "SettingsChanged",
+    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished",
+    "Verdict",
+]  # fmt: skip
 
 
 class CreateRequested(Fact, frozen=True, tag=True):
@@ -299,6 +242,50 @@ class CreateAnswered(Fact, frozen=True, tag=True):
     waited_ms: int
 
 
+class TopicDiscovered(Fact, frozen=True, tag=True):
+    """The cluster that carries decisions out has the topic so: these are its facts from here on.
+
+    Written of a topic that was made behind our back, which counts as complete from then on; of one whose partitions or
+    configs others changed; and of one that the cluster has just created for us, which gives it the cluster's own id.
+    """
+
+    topic: TopicName
+    topic_id: TopicId
+    partitions: tuple[Partition, ...]
+    configs: Configs
+    reason: str
+
+
+class TopicVanished(Fact, frozen=True, tag=True):
+    """The topic is not in the cluster any more, though nobody asked here for its deletion; its name is free again."""
+
+    topic: TopicName
+    topic_id: TopicId
+    reason: str
+
+
+class CreationRefused(Fact, frozen=True, tag=True):
+    """The cluster did not create a topic that was decided on: its error code and message. There is no such topic."""
+
+    topic: TopicName
+    topic_id: TopicId
+    """The id that the decision gave the topic."""
+    error_code: int
+    message: str
+
+
+class ChangeCarriedOut(Fact, frozen=True, tag=True):
+    """The cluster did what a request decided for a topic (`error_code` 0), or refused to.
+
+    After a refusal a `TopicDiscovered` says how the topic stands.
+    """
+
+    request_id: RequestId
+    topic: TopicName
+    error_code: int
+    message: str
+
+
 class BrokerRegistered(Fact, frozen=True, tag=True):
     """A broker (or a new incarnation of it) is known; it is fenced until it has caught up (KIP-631)."""
 
@@ -355,6 +342,10 @@ Event = (
     | MetadataPropagated
     | TopicReady
     | CreateAnswered
+    | TopicDiscovered
+    | TopicVanished
+    | CreationRefused
+    | ChangeCarriedOut
     | BrokerRegistered
     | BrokerFenced
     | BrokerUnfenced

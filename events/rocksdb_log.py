@@ -140,6 +140,16 @@ class RocksDbLog:
         self._next_offset = end
         return first
 
+    def note(self, key: bytes, value: bytes) -> None:
+        """Write a state key that says nothing of the events, such as a reader's place in another log."""
+        batch = WriteBatch(raw_mode=True)
+        database = self._writable()
+        batch.put(_STATE + key, value, database.views_handle)
+        try:
+            self._apply(database, batch)
+        except Exception as error:
+            raise self._failed(error) from error
+
     def flush(self) -> int:
         with self._flushing:
             database = self._writable()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from typing import Literal
 
@@ -21,14 +21,17 @@ from events.catalog import (
     BrokerFenced,
     BrokerUnfenced,
     BrokerUnregistered,
+    CreationRefused,
     Recorded,
     TopicDeleted,
     TopicReady,
+    TopicVanished,
 )
 from projections.moments import iso
 from projections.names import error_name
 from projections.query import NotThere, Query
-from projections.requests import RequestRow, RequestTopicRow
+from projections.questions import Questions
+from projections.requests import RequestRow, RequestTopicRow, request_row
 from projections.topics import TopicPast, fold_topic, status
 from projections.wording import in_words, many
 
@@ -48,6 +51,8 @@ class Step(msgspec.Struct, frozen=True):
     command: str
     request_id: str
     because: str = ""
+    partition: int | None = None
+    """The partition that the offset belongs to; None in a log without partitions."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -60,14 +65,15 @@ class Explanation(msgspec.Struct, frozen=True):
     omitted: int = 0
 
 
-def explain(query: Query, subject: str) -> Explanation:
+def explain(query: Questions, subject: str) -> Explanation:
     """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id.
 
     Raises NotThere.
     """
-    end = query.end()
-    if next(query.topic_events(subject, 0, end), None) is not None:
-        return _explain_topic(query, subject, end)
+    part = query.of_topic(subject)
+    end = part.end()
+    if next(part.topic_events(subject, 0, end), None) is not None:
+        return _explain_topic(part, subject, end)
     try:
         request = query.request(subject)
     except NotThere:
@@ -77,10 +83,11 @@ def explain(query: Query, subject: str) -> Explanation:
 
 def _explain_topic(query: Query, name: str, end: int) -> Explanation:
     past = TopicPast()
-    chain = _Chain(query.broker_events(end))
+    chain = _Chain()
+    because = _Because(query, end)
     for record in query.topic_events(name, 0, end):
         past = fold_topic(past, record)
-        chain.add(record)
+        chain.add(record, because)
     return chain.explanation(name, "topic", _topic_summary(query, name, past, end))
 
 
@@ -95,12 +102,12 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     return f"topic {name}: never created, only asked for"
 
 
-def _explain_request(query: Query, request: RequestRow) -> Explanation:
-    end = query.end()
-    chain = _Chain(query.broker_events(end))
-    topics = [_while_asked(query, request, topic, end) for topic in request.topics]
-    for record in merge(*topics, key=lambda record: record.offset):
-        chain.add(record)
+def _explain_request(query: Questions, request: RequestRow) -> Explanation:
+    chain = _Chain()
+    told = [_told_by(part, request.request_id) for part in query.parts]
+    several = len(told) > 1  # then offsets of different partitions tell no order, and times do
+    for record, because in merge(*told, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
+        chain.add(record, because)
     fared = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
@@ -110,6 +117,22 @@ def _explain_request(query: Query, request: RequestRow) -> Explanation:
     return chain.explanation(request.request_id, "request", summary)
 
 
+def _told_by(part: Query, request_id: str) -> Iterator[tuple[Recorded, _Because]]:
+    """What the events of one part tell of a request, in order."""
+    end = part.end()
+    request = request_row(part.request_events(request_id))
+    if request is None:
+        return
+    because = _Because(part, end)
+    topics = [_while_asked(part, request, topic, end) for topic in request.topics]
+    for record in merge(*topics, key=lambda record: record.offset):
+        yield record, because
+
+
+ENDS = TopicDeleted | TopicVanished | CreationRefused
+"""What ends the life of a topic."""
+
+
 def _while_asked(query: Query, request: RequestRow, topic: RequestTopicRow, end: int) -> Iterator[Recorded]:
     """What happened to a topic from the first event of a request to its last, or until the topic was complete where the
     request did not live to see that; without what others asked for."""
@@ -117,9 +140,9 @@ def _while_asked(query: Query, request: RequestRow, topic: RequestTopicRow, end:
     last = end if unfinished else topic.offset + 1
     for record in query.topic_events(topic.topic, request.asked_offset, last):
         asked_by = getattr(record.event, "request_id", "")
-        if asked_by in ("", request.request_id) or isinstance(record.event, TopicDeleted):
+        if asked_by in ("", request.request_id) or isinstance(record.event, ENDS):
             yield record
-        if record.offset > topic.offset and isinstance(record.event, TopicReady | TopicDeleted):
+        if record.offset > topic.offset and isinstance(record.event, TopicReady | ENDS):
             return
 
 
@@ -128,18 +151,35 @@ _FOLLOW_BROKERS = frozenset(("ReviewTopics", "AlterPartition"))
 """The commands that come of a change of brokers."""
 
 
+class _Because:
+    """Names the change of brokers that an event of a log follows from."""
+
+    def __init__(self, part: Query, end: int) -> None:
+        self.partition = part.partition
+        self._brokers = [record for record in part.broker_events(end) if isinstance(record.event, _BROKER_CHANGES)]
+        self._offsets = [record.offset for record in self._brokers]
+
+    def of(self, record: Recorded) -> str:
+        """The change in words; "" where the event follows from none."""
+        if record.cause.command not in _FOLLOW_BROKERS:
+            return ""
+        before = bisect_left(self._offsets, record.offset)
+        if before == 0:
+            return ""
+        change = self._brokers[before - 1]
+        return f"{in_words(change.event)} at offset {change.offset}"
+
+
 class _Chain:
     """Collects the steps of an explanation, and no more of them than are told."""
 
-    def __init__(self, broker_events: Iterable[Recorded]) -> None:
-        self._brokers = [record for record in broker_events if isinstance(record.event, _BROKER_CHANGES)]
-        self._offsets = [record.offset for record in self._brokers]
+    def __init__(self) -> None:
         self._first: list[Step] = []
         self._last: deque[Step] = deque(maxlen=STEPS_LAST)
         self._count = 0
         self._started_ms = 0
 
-    def add(self, record: Recorded) -> None:
+    def add(self, record: Recorded, because: _Because) -> None:
         if self._count == 0:
             self._started_ms = record.at_ms
         step = Step(
@@ -150,7 +190,8 @@ class _Chain:
             in_words(record.event),
             record.cause.command,
             record.cause.request_id,
-            self._because(record),
+            because.of(record),
+            because.partition,
         )
         (self._first if self._count < STEPS_FIRST else self._last).append(step)
         self._count += 1
@@ -158,12 +199,3 @@ class _Chain:
     def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> Explanation:
         told = (*self._first, *self._last)
         return Explanation(subject, kind, summary, told, self._count - len(told))
-
-    def _because(self, record: Recorded) -> str:
-        if record.cause.command not in _FOLLOW_BROKERS:
-            return ""
-        before = bisect_left(self._offsets, record.offset)
-        if before == 0:
-            return ""
-        change = self._brokers[before - 1]
-        return f"{in_words(change.event)} at offset {change.offset}"

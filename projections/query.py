@@ -23,7 +23,7 @@ from itertools import islice
 import msgspec
 
 from controller.machine.state import Topic
-from events.catalog import Recorded, TopicCreated, TopicDeleted
+from events.catalog import CreationRefused, Recorded, TopicCreated, TopicDeleted, TopicDiscovered, TopicVanished
 from events.codec import decode_event
 from events.log import EventLog
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, TopicName, shard_key
@@ -57,6 +57,10 @@ class AsOf(msgspec.Struct, frozen=True):
 
     offset: int
     at_ms: int | None
+    ends: tuple[int, ...] = ()
+    """Where the log has partitions and the answer shows all of them: the offset after the last event of each."""
+    partition: int | None = None
+    """The partition whose offset this is; None in a log without partitions."""
 
 
 class TopicPage(msgspec.Struct, frozen=True):
@@ -80,10 +84,12 @@ class _Existing(msgspec.Struct, frozen=True):
 
 
 class Query:
-    """Answers about one log. `store` gives its live state, which is another one after the log was recovered."""
+    """Answers about one log. `store` gives its live state, which is another one after the log was recovered;
+    `partition` is the log's number where it is one of several."""
 
-    def __init__(self, log: EventLog, store: Callable[[], TopicStore]) -> None:
+    def __init__(self, log: EventLog, store: Callable[[], TopicStore], partition: int | None = None) -> None:
         self.log = log
+        self.partition = partition
         self._store = store
         self._closed = threading.Event()
         self._existing = _Existing(0, {}, [])
@@ -94,6 +100,15 @@ class Query:
         """Let what is at work in other threads end with QueryClosed."""
         self._closed.set()
 
+    @property
+    def parts(self) -> tuple[Query, ...]:
+        """This log alone; see `projections.questions`."""
+        return (self,)
+
+    def of_topic(self, name: str) -> Query:
+        """The log in which all events of a name are."""
+        return self
+
     # --- moments
 
     def end(self, at: str | None = None) -> int:
@@ -102,7 +117,7 @@ class Query:
 
     def as_of(self, end: int) -> AsOf:
         """What to say of the moment that an answer shows."""
-        return AsOf(end - 1, time_at(self.log, end))
+        return AsOf(end - 1, time_at(self.log, end), partition=self.partition)
 
     # --- now, on the thread that writes
 
@@ -239,7 +254,9 @@ class Query:
         if past.deletion is not None:
             gone = past.deletion
             whys.append(f"it was deleted at offset {gone.offset} ({iso(gone.at_ms)}) by {gone.principal}")
-        born = next((one for one in self.topic_events(name, end) if isinstance(one.event, TopicCreated)), None)
+        born = next(
+            (one for one in self.topic_events(name, end) if isinstance(one.event, TopicCreated | TopicDiscovered)), None
+        )
         if born is not None:
             again = "again " if whys else ""
             whys.append(f"it was created {again}at offset {born.offset} ({iso(born.at_ms)})")
@@ -260,9 +277,9 @@ class Query:
             if offset % EVENTS_PER_STRETCH == 0:
                 self._rest()
             event = decode_event(offset, value).event
-            if isinstance(event, TopicCreated):
+            if isinstance(event, TopicCreated | TopicDiscovered):
                 names[shard_key(event.topic)] = event.topic
-            elif isinstance(event, TopicDeleted):
+            elif isinstance(event, TopicDeleted | TopicVanished | CreationRefused):
                 del names[shard_key(event.topic)]
         return _Existing(end, names, sorted(names))
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from events.catalog import (
     Assignment,
+    ChangeCarriedOut,
     ChangeRejected,
     ConfigsWanted,
     CreateAnswered,
@@ -117,6 +118,8 @@ def fold_request_topic(told: RequestTopicRow | None, record: Recorded) -> Reques
             return _answered(_known(told, record), record, e)
         case PartitionsAdded() | TopicDeleted() | TopicConfigsChanged() | ChangeRejected() as e:
             return _changed(record, e)
+        case ChangeCarriedOut() as e:
+            return _carried_out(_known(told, record), record, e)
         case _:
             raise CannotFold(record, "it belongs to no request")
 
@@ -195,6 +198,21 @@ def _changed(record: Recorded, event: _Change) -> RequestTopicRow:
             return replace(done, status="partitions-added")
         case TopicConfigsChanged():
             return replace(done, status="configs-changed")
+
+
+def _carried_out(told: RequestTopicRow, record: Recorded, e: ChangeCarriedOut) -> RequestTopicRow:
+    """A change is answered once the cluster has carried it out, or refused to."""
+    status: RequestStatus = "rejected" if e.error_code else told.status
+    rule = "cluster" if e.error_code else told.rule
+    return replace(
+        told,
+        status=status,
+        offset=record.offset,
+        code=e.error_code,
+        message=e.message,
+        rule=rule,
+        answered_at_ms=record.at_ms,
+    )
 
 
 def _known(told: RequestTopicRow | None, record: Recorded) -> RequestTopicRow:

@@ -179,14 +179,14 @@ class TopicStore:
         """
         room = partitions_max if partitions_max is not None else 1 << 62
         topics: list[Topic] = []
-        for topic in self._durable_from(after):
+        for topic in self.durable_from(after):
             topics.append(topic)
             room -= len(topic.partitions)
             if len(topics) >= limit or room <= 0:
                 break
         return topics
 
-    def _durable_from(self, after: str | None) -> Iterator[Topic]:
+    def durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics by shard key: as the log has them, but for those of a commit that is being flushed, which
         are as they were before it. Those that it deletes are not in the log any more."""
         start = None if after is None else TOPIC + after.encode()

@@ -17,6 +17,7 @@ from controller.machine.state import Topic
 from events.catalog import (
     Configs,
     CreateRequested,
+    CreationRefused,
     IsrChanged,
     LeaderElected,
     Partition,
@@ -26,7 +27,9 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    TopicDiscovered,
     TopicReady,
+    TopicVanished,
     Verdict,
 )
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
@@ -102,6 +105,9 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
 def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
     """The row of a topic in the machine's state, with the event of its creation and, where it is known, of the ask."""
     event = created.event
+    if isinstance(event, TopicDiscovered):
+        facts = (topic.name, topic.topic_id, topic.partitions, topic.configs)
+        return TopicRow(*facts, topic.created_at_ms, topic.created_offset, None, None, (), topic.ready_at_ms)
     if not isinstance(event, TopicCreated):
         raise CannotFold(created, f"topic {topic.name!r} was to be created there")
     ask = requested.event if requested is not None else None
@@ -197,6 +203,28 @@ def _on_deleted(past: TopicPast, record: Recorded) -> TopicPast:
     return replace(past, row=None, deletion=end)
 
 
+def _on_discovered(past: TopicPast, record: Recorded) -> TopicPast:
+    event: Any = record.event
+    if past.row is None:
+        at = (record.at_ms, record.offset, None, None, (), record.at_ms)
+        return replace(past, row=TopicRow(event.topic, event.topic_id, event.partitions, event.configs, *at))
+    facts = {"topic_id": event.topic_id, "partitions": event.partitions, "configs": event.configs}
+    return replace(past, row=replace(past.row, **facts))
+
+
+def _on_gone(past: TopicPast, record: Recorded) -> TopicPast:
+    """Gone without an ask for it: deleted in the cluster that carries decisions out, or never made there."""
+    _row(past, record)
+    event: Any = record.event
+    request_id = record.cause.request_id
+    end = Deletion(event.topic_id, record.offset, record.at_ms, request_id, THE_CLUSTER, None)
+    return replace(past, row=None, deletion=end)
+
+
+THE_CLUSTER = "the cluster"
+"""Who deleted a topic that nobody asked here to delete."""
+
+
 def _on_partitions_added(past: TopicPast, record: Recorded) -> TopicPast:
     row, event = _row(past, record), record.event
     assert isinstance(event, PartitionsAdded)
@@ -256,6 +284,9 @@ _FOLDS: dict[type, Callable[[TopicPast, Recorded], TopicPast]] = {
     CreateRequested: _on_requested,
     TopicCreated: _on_created,
     TopicDeleted: _on_deleted,
+    TopicDiscovered: _on_discovered,
+    TopicVanished: _on_gone,
+    CreationRefused: _on_gone,
     PartitionsAdded: _on_partitions_added,
     TopicConfigsChanged: _on_configs,
     LeaderElected: _on_leadership,

@@ -11,12 +11,14 @@ from events.catalog import (
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
+    ChangeCarriedOut,
     ChangeRejected,
     ConfigOp,
     ConfigsWanted,
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    CreationRefused,
     DeletionWanted,
     Event,
     IsrChanged,
@@ -30,7 +32,9 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    TopicDiscovered,
     TopicReady,
+    TopicVanished,
     Verdict,
 )
 from events.names import is_placeholder
@@ -63,8 +67,27 @@ def in_words(event: Event) -> str:
             return f"partition {e.partition}: broker {e.broker_id} takes the place that {e.placeholder} kept"
         case PartitionsAdded() | TopicDeleted() | TopicConfigsChanged() | ChangeRejected():
             return _changed(event)
+        case TopicDiscovered() | TopicVanished() | CreationRefused() | ChangeCarriedOut():
+            return _of_the_cluster_behind(event)
         case _:
             return _cluster(event)
+
+
+def _of_the_cluster_behind(event: TopicDiscovered | TopicVanished | CreationRefused | ChangeCarriedOut) -> str:
+    """What is said of the cluster that carries decisions out."""
+    match event:
+        case TopicDiscovered() as e:
+            configs = ", ".join(f"{name}={value}" for name, value in e.configs)
+            told = f"{many(len(e.partitions), 'partition')}, {_replicas(e.partitions)}"
+            return f"the cluster has {e.topic} with {told}" + (f", {configs}" if configs else "") + f" ({e.reason})"
+        case TopicVanished() as e:
+            return f"{e.topic} is gone from the cluster ({e.reason})"
+        case CreationRefused() as e:
+            return f"the cluster refuses to create {e.topic} with {error_name(e.error_code)}: {e.message}"
+        case ChangeCarriedOut() as e:
+            if e.error_code:
+                return f"the cluster refuses the change of {e.topic} with {error_name(e.error_code)}: {e.message}"
+            return f"the cluster has carried out the change of {e.topic}"
 
 
 def _requested(e: CreateRequested) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import stream
 from tests.support.topicwright import Topicwright, topicwright
 
 TABLE_SETTINGS = {
@@ -45,9 +46,52 @@ def topicwright_without_auto(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield server
 
 
-@pytest.fixture(params=["kafka", "topicwright"])
+@pytest.fixture(scope="session")
+def front_server(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """One of two fronts, with two workers behind them, over the real Kafka; simulated brokers and settings as above."""
+    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
+    folder = tmp_path_factory.mktemp("stream") / "auto"
+    with stream(folder, kafka43.bootstrap, "auto", settings, workers=2, fronts=2) as running:
+        yield running.fronts[0]
+
+
+@pytest.fixture(scope="session")
+def front_without_auto(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """The same with one of each, but with auto.create.topics.enable=false."""
+    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
+    with stream(tmp_path_factory.mktemp("stream") / "no-auto", kafka43.bootstrap, "no-auto", settings) as running:
+        yield running.fronts[0]
+
+
+@pytest.fixture(params=["topicwright", "front"])
+def forbidding(request: pytest.FixtureRequest) -> Topicwright:
+    """Topicwright as a process of its own, then as a front of workers, with auto.create.topics.enable=false."""
+    name = "topicwright_without_auto" if request.param == "topicwright" else "front_without_auto"
+    server: Topicwright = request.getfixturevalue(name)
+    return server
+
+
+@pytest.fixture(scope="session")
+def cluster_server(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """Topicwright before the real Kafka, which carries its decisions out."""
+    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true", "node.id": "100"}
+    brokers = f"cluster:{kafka43.bootstrap}"
+    with topicwright(tmp_path_factory.mktemp("before") / "cluster", settings, brokers=brokers) as server:
+        yield server
+
+
+_SERVERS = {
+    "kafka": "kafka43",
+    "topicwright": "topicwright_server",
+    "front": "front_server",
+    "cluster": "cluster_server",
+}
+
+
+@pytest.fixture(params=list(_SERVERS))
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a real Kafka, then of Topicwright: what holds of one must hold of the other."""
-    server = request.getfixturevalue("kafka43" if request.param == "kafka" else "topicwright_server")
+    """HOST:PORT of a real Kafka, of Topicwright, of a front of workers, and of Topicwright before a real Kafka: what
+    holds of one must hold of the others."""
+    server = request.getfixturevalue(_SERVERS[request.param])
     address: str = server.bootstrap
     return address

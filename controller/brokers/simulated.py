@@ -71,13 +71,13 @@ class SimulatedFleet:
     """A fleet of simulated brokers, ids 1 to N, in three racks in turn.
 
     `endpoints` has the address at which clients find a broker, `default_endpoint` that of all the others: the
-    controller's own.
+    controller's own. With None they have no address.
     """
 
     def __init__(self, count: int) -> None:
         self.brokers = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
         self.endpoints: dict[BrokerId, Endpoint] = {}
-        self.default_endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
+        self.default_endpoint: Endpoint | None = Endpoint("PLAINTEXT", "localhost", 9092)
         self._controller: CommandSink
         self._loop: asyncio.AbstractEventLoop
         self._timers: set[asyncio.TimerHandle] = set()
@@ -181,7 +181,7 @@ class SimulatedFleet:
                 broker_id=broker.broker_id,
                 incarnation=f"simulated-{broker.broker_id}",
                 rack=broker.rack,
-                endpoints=(endpoint,),
+                endpoints=() if endpoint is None else (endpoint,),
             )
         )
         sink.observe(UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason=reason))

@@ -6,6 +6,7 @@ They only read the log, so they may run in any thread.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from controller.http import shaping
 from controller.http.shapes import (
@@ -20,15 +21,17 @@ from controller.http.shapes import (
 from controller.http.shaping import Live
 from controller.machine.state import Topic
 from projections.explain import explain
+from projections.listing import listing
 from projections.query import NoTopic, Query
+from projections.questions import Questions
 
 
-def summaries(query: Query, newest: Iterable[Topic], live: Live) -> list[TopicSummary]:
+def summaries(query: Questions, newest: Iterable[Topic], live: Live) -> list[TopicSummary]:
     """Topics of the live store for a list."""
     return [shaping.topic_summary(row, live) for row in query.rows(newest)]
 
 
-def topics(query: Query, page: Sequence[TopicSummary], next_after: str | None, end: int) -> TopicsShape:
+def topics(query: Questions, page: Sequence[TopicSummary], next_after: str | None, end: Any) -> TopicsShape:
     """A page of the topics that there are."""
     return TopicsShape(tuple(page), next_after, shaping.as_of(query.as_of(end)))
 
@@ -38,7 +41,7 @@ def topic(query: Query, newest: Topic, live: Live, end: int) -> TopicShape:
     return shaping.topic(query.rows((newest,))[0], live, query.as_of(end))
 
 
-def topics_at(query: Query, at: str, after: str | None, limit: int) -> TopicsShape:
+def topics_at(query: Questions, at: str, after: str | None, limit: int) -> TopicsShape:
     """A page of the topics that there were at a moment. Raises BadMoment."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit), query.live_at(end)
@@ -51,16 +54,25 @@ def topic_at(query: Query, name: str, at: str | None) -> TopicShape:
     return shaping.topic(query.topic_at(name, end), query.live_at(end), query.as_of(end))
 
 
-def brokers(query: Query, at: str | None) -> BrokersShape:
+def brokers(query: Questions, at: str | None) -> BrokersShape:
     """The brokers and settings at a moment. Raises BadMoment."""
     end = query.end(at)
     return shaping.brokers(query.cluster_at(end), query.as_of(end))
 
 
-def events(query: Query, start: int, limit: int, topic: str | None, request_id: str | None) -> EventsShape:
-    """A page of events: all, or those of a topic, or of a request."""
-    end = query.end()
-    return shaping.events(query.events(start, limit, end, topic=topic, request_id=request_id), end)
+def events(
+    query: Questions,
+    start: int,
+    limit: int,
+    topic: str | None,
+    request_id: str | None,
+    partition: int | None = None,
+    cursor: str | None = None,
+) -> EventsShape:
+    """A page of events: all, or those of a topic, of a request, or of a partition. Raises BadPlace."""
+    found = listing(query, topic, request_id, partition)
+    end = found.end()
+    return shaping.events(found.page(found.place(start, cursor), limit, end), end)
 
 
 def topic_events(query: Query, name: str, start: int, limit: int) -> EventsShape:
@@ -71,11 +83,11 @@ def topic_events(query: Query, name: str, start: int, limit: int) -> EventsShape
     return page
 
 
-def request(query: Query, request_id: str) -> RequestShape:
+def request(query: Questions, request_id: str) -> RequestShape:
     """A request. Raises NotThere."""
     return shaping.request(query.request(request_id))
 
 
-def explanation(query: Query, subject: str) -> ExplanationShape:
+def explanation(query: Questions, subject: str) -> ExplanationShape:
     """The chain of events behind a topic or a request. Raises NotThere."""
     return shaping.explanation(explain(query, subject))

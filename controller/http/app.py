@@ -14,16 +14,16 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.fleet import Fleet
-from controller.brokers.simulated import SimulatedFleet
 from controller.http import asking, health, seeing, simulated
 from controller.http.errors import answer_error
 from controller.http.following import Followers
 from controller.http.guards import refuse_other_sites, refuse_unknown_parameters
 from controller.http.metrics import Metrics
 from controller.http.reading import Reading
+from controller.http.simulated import SimulatedBrokers
 from controller.http.stopping import Stopping
 from controller.runtime.front import Front
-from projections.query import Query
+from projections.questions import Questions
 
 BODY_BYTES_MAX = 4 << 20
 """Enough for a manual assignment of 100,000 partitions."""
@@ -61,8 +61,8 @@ class Parts(msgspec.Struct, frozen=True):
     """What the handlers work with."""
 
     front: Front
-    fleet: Fleet
-    query: Query
+    fleet: Fleet | SimulatedBrokers | None
+    query: Questions
     metrics: Metrics
     reading: Reading
     stopping: Stopping
@@ -80,7 +80,7 @@ def build_app(parts: Parts, release: str) -> ASGIApp:
         "followers": parts.followers,
     }
     handlers = [*_ABOUT, *_ASKING, *_SEEING, *_HEALTH]
-    if isinstance(parts.fleet, SimulatedFleet):
+    if isinstance(parts.fleet, SimulatedBrokers):
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
     app = Litestar(

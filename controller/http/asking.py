@@ -72,7 +72,8 @@ async def create_topic(
         client_id=_client_id(request),
         denied=front.denial_of_create(PRINCIPAL, body.name),
     )
-    answer = await _answer(front, stopping, command, 0 if validate_only else body.timeout_ms)
+    asked = front.ask([command], 0 if validate_only else body.timeout_ms)
+    answer = await _answer(stopping, command, asked)
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
         raise Refused(status_of(answer.code), shaping.refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
@@ -97,10 +98,11 @@ async def delete_topic(
         api=API,
         denied=front.denial(PRINCIPAL, "Delete", name),
     )
-    answer = await _answer(front, stopping, command, 0)
+    known = front.topic(name)
+    answer = await _answer(stopping, command, front.ask_change([command]))
     if answer.code:
         raise Refused(status_of(answer.code), shaping.refusal(answer))
-    return shaping.deleted(answer)
+    return shaping.deleted(answer, known)
 
 
 def create_command(
@@ -132,9 +134,8 @@ def create_command(
     )
 
 
-async def _answer(front: Front, stopping: Stopping, command: Ask, timeout_ms: int) -> Answer:
-    """Put a command and wait for its answer, or until the service stops."""
-    asked = front.ask([command], timeout_ms)
+async def _answer(stopping: Stopping, command: Ask, asked: asyncio.Future[list[Answer]]) -> Answer:
+    """Wait for the answer to a command that was put, or until the service stops."""
     stops = asyncio.ensure_future(stopping.event.wait())
     try:
         await asyncio.wait((asked, stops), return_when=asyncio.FIRST_COMPLETED)

@@ -18,6 +18,7 @@ from controller.http.reading import TooBusy
 from controller.http.shapes import ErrorShape
 from controller.machine.errors import ErrorCode
 from events.log import LogError
+from projections.listing import BadPlace
 from projections.moments import BadMoment
 from projections.query import NoTopic, NotThere, QueryClosed
 
@@ -85,6 +86,8 @@ def _classify(request: Request[Any, Any, Any], error: Exception) -> tuple[int, E
             return error.status, error.error
         case BadMoment():
             return 400, _shape(ErrorCode.INVALID_REQUEST, f"at: {error}")
+        case BadPlace():
+            return 400, _shape(ErrorCode.INVALID_REQUEST, str(error))
         case NoTopic():
             return 404, _shape(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
         case NotThere():

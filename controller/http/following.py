@@ -16,7 +16,8 @@ from controller.http.errors import refused
 from controller.http.reading import Reading
 from controller.http.stopping import Stopping
 from controller.machine.errors import ErrorCode
-from projections.query import Query
+from projections.listing import Listing, Place, listing
+from projections.questions import Questions
 
 FOLLOWERS_MAX = 64
 EVENTS_PER_CHUNK = 200
@@ -29,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 class Followers:
     """Those who listen."""
 
-    def __init__(self, query: Query, reading: Reading, stopping: Stopping) -> None:
+    def __init__(self, query: Questions, reading: Reading, stopping: Stopping) -> None:
         self._query = query
         self._reading = reading
         self._stopping = stopping
@@ -38,20 +39,30 @@ class Followers:
     def __len__(self) -> int:
         return self._count
 
-    def follow(self, start: int | None, topic: str | None, request_id: str | None) -> AsyncIterator[bytes]:
-        """Lines of JSON from an offset on, or from now. Raises Refused where too many listen already."""
+    def follow(
+        self,
+        start: int | None,
+        topic: str | None,
+        request_id: str | None,
+        partition: int | None = None,
+        cursor: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        """Lines of JSON from an offset or a cursor on, or from now. Raises BadPlace, and Refused where too many listen
+        already."""
         if self._count >= FOLLOWERS_MAX:
             message = f"{FOLLOWERS_MAX} clients follow the events already"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
-        return self._lines(self._query.end() if start is None else start, topic, request_id)
+        events = listing(self._query, topic, request_id, partition)
+        place = events.end() if start is None and cursor is None else events.place(start or 0, cursor)
+        return self._lines(events, place)
 
-    async def _lines(self, offset: int, topic: str | None, request_id: str | None) -> AsyncIterator[bytes]:
+    async def _lines(self, events: Listing, place: Place) -> AsyncIterator[bytes]:
         self._count += 1
         silent_s = 0.0
         try:
             while not self._stopping.event.is_set():
-                if offset < self._query.end():
-                    lines, offset = await self._reading.run(self._chunk, offset, topic, request_id)
+                if any(at < end for at, end in zip(place, events.end(), strict=True)):
+                    lines, place = await self._reading.run(self._chunk, events, place)
                     if lines:
                         silent_s = 0.0
                         yield lines
@@ -64,8 +75,8 @@ class Followers:
         finally:
             self._count -= 1
 
-    def _chunk(self, offset: int, topic: str | None, request_id: str | None) -> tuple[bytes, int]:
-        end = self._query.end()
-        page = self._query.events(offset, EVENTS_PER_CHUNK, end, topic=topic, request_id=request_id)
-        lines = b"".join(_encode(shaping.event(record)) + b"\n" for record in page.records)
-        return lines, end if page.next_offset is None else page.next_offset
+    def _chunk(self, events: Listing, place: Place) -> tuple[bytes, Place]:
+        end = events.end()
+        page = events.page(place, EVENTS_PER_CHUNK, end)
+        lines = b"".join(_encode(shaping.event(record, partition)) + b"\n" for partition, record in page.events)
+        return lines, tuple(map(max, place, end)) if page.next_place is None else page.next_place

@@ -40,6 +40,9 @@ def why_not_ready(front: Front) -> str | None:
         return f"deciding has ended: {controller.failure}"
     if controller.storage_error is not None:
         return f"the log cannot be written: {controller.storage_error}"
+    trouble = front.fleet_trouble()
+    if trouble is not None:
+        return f"the cluster cannot be reached: {trouble}"
     if not front.cluster.release:
         return "not started: the settings are not recorded yet"
     return None

@@ -23,7 +23,7 @@ from controller.http.shapes import (
 )
 from controller.runtime.front import Front
 from projections.moments import SYNTAX
-from projections.query import Query
+from projections.questions import Questions
 
 LIMIT_MAX = 1000
 TOPICS_PER_SLICE = 100
@@ -31,11 +31,17 @@ TOPICS_PER_SLICE = 100
 OFFSET_MAX = 2**63 - 1
 
 _Front = NamedDependency[Front]
-_Queries = NamedDependency[Query]
+_Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
 _At = Annotated[str | None, QueryParameter(description=f"A moment of the past: {SYNTAX}")]
 _Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="How many at most")]
 _From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="The offset to begin at")]
+_Partition = Annotated[
+    int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Of a log in partitions: only this one")
+]
+_Cursor = Annotated[
+    str | None, QueryParameter(description="Of a log in partitions: go on there, `next_cursor` of the page before")
+]
 _After = Annotated[str | None, QueryParameter(description="Go on after this name: `next_after` of the page before")]
 
 
@@ -72,10 +78,11 @@ async def topic(
     at: _At = None,
 ) -> Response[TopicShape]:
     """One topic with its partitions."""
-    newest, end, live = queries.newest_named(name), queries.end(), front.cluster.live
+    part = queries.of_topic(name)
+    newest, end, live = part.newest_named(name), part.end(), front.cluster.live
     if at is not None or newest is None:
-        return await reading.answer(answers.topic_at, queries, name, at)
-    return await reading.answer(answers.topic, queries, newest, live, end)
+        return await reading.answer(answers.topic_at, part, name, at)
+    return await reading.answer(answers.topic, part, newest, live, end)
 
 
 @get("/topics/{name:str}/events")
@@ -87,7 +94,7 @@ async def topic_events(
     limit: _Limit = 100,
 ) -> Response[EventsShape]:
     """The events of a name, of all topics that ever had it, refused asks among them."""
-    return await reading.answer(answers.topic_events, queries, name, start, limit)
+    return await reading.answer(answers.topic_events, queries.of_topic(name), name, start, limit)
 
 
 @get("/requests/{request_id:str}")
@@ -110,9 +117,15 @@ async def events(
     limit: _Limit = 100,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+    partition: _Partition = None,
+    cursor: _Cursor = None,
 ) -> Response[EventsShape]:
-    """Events in order: all, or those of a topic, or of a request."""
-    return await reading.answer(answers.events, queries, start, limit, topic, request_id)
+    """Events in order: all, or those of a topic, or of a request.
+
+    Of a log in partitions they come in the order of their times; `from` is then an offset of the partition that is
+    given, or that the topic is in.
+    """
+    return await reading.answer(answers.events, queries, start, limit, topic, request_id, partition, cursor)
 
 
 @get("/events/follow", media_type="application/x-ndjson")
@@ -121,10 +134,13 @@ async def follow(
     start: Annotated[int | None, QueryParameter(name="from", ge=0, le=OFFSET_MAX)] = None,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+    partition: _Partition = None,
+    cursor: _Cursor = None,
 ) -> Stream:
     """Events as they become durable, one JSON object a line, from an offset on or from now. An empty line every few
     seconds says that the connection lives."""
-    return Stream(followers.follow(start, topic, request_id), media_type="application/x-ndjson")
+    lines = followers.follow(start, topic, request_id, partition, cursor)
+    return Stream(lines, media_type="application/x-ndjson")
 
 
 @get("/explain/{subject:str}")

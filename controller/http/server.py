@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import structlog
 import uvicorn
+from litestar.types import ASGIApp
 
 from controller.brokers.fleet import Fleet
 from controller.http.app import Parts, build_app
@@ -22,9 +23,10 @@ from controller.http.following import Followers
 from controller.http.health import states
 from controller.http.metrics import Metrics
 from controller.http.reading import Reading
+from controller.http.simulated import SimulatedBrokers
 from controller.http.stopping import Stopping
 from controller.runtime.front import Front
-from projections.query import Query
+from projections.questions import Questions
 
 BACKLOG = 1024
 CONNECTIONS_MAX = 1000
@@ -35,22 +37,49 @@ STOP_WITHIN_S = 2
 class HttpServer:
     """The HTTP side of one controller."""
 
-    def __init__(self, front: Front, fleet: Fleet, query: Query, metrics: Metrics) -> None:
+    def __init__(
+        self, front: Front, fleet: Fleet | SimulatedBrokers | None, query: Questions, metrics: Metrics
+    ) -> None:
         self._query = query
         self._reading = Reading()
         self._stopping = Stopping()
         followers = Followers(query, self._reading, self._stopping)
         self._parts = Parts(front, fleet, query, metrics, self._reading, self._stopping, followers)
-        self._server: _Server | None = None
+        self._listener = HttpListener()
         metrics.watch(lambda: states(front))
         metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is a free one where 0 is asked for. Raises OSError naming the address."""
+        return await self._listener.start(build_app(self._parts, _release()), host, port)
+
+    async def stop(self) -> None:
+        """Stop accepting, let what is under way end, close the rest within a bounded time."""
+        if not self._listener.listens:
+            return
+        self._stopping.event.set()
+        self._query.close()
+        await self._listener.stop()
+        self._reading.close()
+
+
+class HttpListener:
+    """Serves one application on one address."""
+
+    def __init__(self) -> None:
+        self._server: _Server | None = None
+
+    @property
+    def listens(self) -> bool:
+        """Whether it was started."""
+        return self._server is not None
+
+    async def start(self, app: ASGIApp, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one where 0 is asked for. Raises OSError naming the address."""
         listener = _listen(host, port)
         _forward_log_lines()
         config = uvicorn.Config(
-            build_app(self._parts, _release()),
+            app,
             http="h11",
             ws="none",
             lifespan="off",
@@ -71,13 +100,9 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Stop accepting, let what is under way end, close the rest within a bounded time."""
-        if self._server is None:
-            return
-        self._stopping.event.set()
-        self._query.close()
-        self._server.should_exit = True
-        await self._task
-        self._reading.close()
+        if self._server is not None:
+            self._server.should_exit = True
+            await self._task
 
 
 class _Server(uvicorn.Server):

@@ -14,12 +14,18 @@ import msgspec
 from projections.topics import Status
 
 
-class AsOfShape(msgspec.Struct, frozen=True):
-    """The moment that an answer shows: the newest event that it counts. `offset` is -1 before the first one."""
+class AsOfShape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The moment that an answer shows: the newest event that it counts. `offset` is -1 before the first one.
+
+    Of a log in partitions an answer shows either one `partition`, whose offset it is, or all: then `offset` counts the
+    events of all of them together, and `ends` has the offset after the newest event of each.
+    """
 
     offset: int
     at: str | None
     at_ms: int | None
+    partition: int | None = None
+    ends: tuple[int, ...] = ()
 
 
 class CreatedByShape(msgspec.Struct, frozen=True):
@@ -221,8 +227,9 @@ class CauseShape(msgspec.Struct, frozen=True):
     request_id: str
 
 
-class EventShape(msgspec.Struct, frozen=True):
-    """An event; `fields` are those of its type in `events/catalog.py`."""
+class EventShape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event; `fields` are those of its type in `events/catalog.py`. `partition` is there where the log has several,
+    each with offsets of its own."""
 
     offset: int
     at: str
@@ -232,18 +239,24 @@ class EventShape(msgspec.Struct, frozen=True):
     """What it says, in words."""
     cause: CauseShape
     fields: dict[str, Any]
+    partition: int | None = None
 
 
-class EventsShape(msgspec.Struct, frozen=True):
-    """A page of events; `next` is what to give as `from` for the next one, null where these are the newest."""
+class EventsShape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A page of events; `next` is what to give as `from` for the next one, null where these are the newest.
+
+    Where the page shows several partitions, their events are in the order of their times, and `next_cursor` is what to
+    give as `cursor` for the next page.
+    """
 
     events: tuple[EventShape, ...]
     next: int | None
     end: int
-    """The offset that the next event will have."""
+    """The offset that the next event will have; of several partitions how many events they have together."""
+    next_cursor: str | None = None
 
 
-class StepShape(msgspec.Struct, frozen=True, kw_only=True):
+class StepShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event of a chain; `after_ms` since the first; `because` names the change of brokers that it follows from."""
 
     offset: int
@@ -254,6 +267,7 @@ class StepShape(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     because: str
     cause: CauseShape
+    partition: int | None = None
 
 
 class ExplanationShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,14 +9,16 @@ import msgspec
 
 from controller.http import shapes
 from controller.machine.decision import Answer
+from controller.machine.state import Topic
 from events.catalog import Partition, Recorded, Verdict
 from events.names import BrokerId
 from projections import topics
 from projections.brokers import BrokerRow, ClusterRow
 from projections.explain import Explanation, Step
+from projections.listing import Listed, Place, cursor_of
 from projections.moments import iso
 from projections.names import error_word, topic_id_text
-from projections.query import AsOf, EventPage
+from projections.query import AsOf
 from projections.requests import Asked, RequestRow, RequestTopicRow
 from projections.topics import TopicRow
 from projections.wording import change_in_words, create_in_words, in_words
@@ -34,7 +36,7 @@ def maybe_iso(at_ms: int | None) -> str | None:
 
 def as_of(moment: AsOf) -> shapes.AsOfShape:
     """The moment that an answer shows."""
-    return shapes.AsOfShape(moment.offset, maybe_iso(moment.at_ms), moment.at_ms)
+    return shapes.AsOfShape(moment.offset, maybe_iso(moment.at_ms), moment.at_ms, moment.partition, moment.ends)
 
 
 def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[shapes.PartitionShape, ...]:
@@ -119,16 +121,18 @@ def created(answer: Answer, live: Live, validate_only: bool) -> shapes.CreatedSh
     )
 
 
-def deleted(answer: Answer) -> shapes.DeletedShape:
-    """The answer to a delete that succeeded."""
-    assert answer.topic is not None, "a delete that succeeded shows what it deleted"
+def deleted(answer: Answer, known: Topic | None) -> shapes.DeletedShape:
+    """The answer to a delete that succeeded; `known` is the topic as it was when that was asked for: where a cluster
+    deletes it, the answer comes when it is gone."""
+    gone = answer.topic or known
+    assert gone is not None, "a delete that succeeded found what it deleted"
     return shapes.DeletedShape(
         request_id=answer.request_id,
         error=error_word(answer.code),
         code=answer.code,
         message=answer.message,
         name=answer.topic_name,
-        topic_id=topic_id_text(answer.topic.topic_id),
+        topic_id=topic_id_text(gone.topic_id),
     )
 
 
@@ -214,7 +218,7 @@ def _broker(row: BrokerRow) -> shapes.BrokerShape:
     )
 
 
-def event(record: Recorded) -> shapes.EventShape:
+def event(record: Recorded, partition: int | None = None) -> shapes.EventShape:
     """An event with its fields."""
     return shapes.EventShape(
         record.offset,
@@ -224,12 +228,16 @@ def event(record: Recorded) -> shapes.EventShape:
         in_words(record.event),
         shapes.CauseShape(record.cause.command, record.cause.request_id),
         _fields(record.event),
+        partition,
     )
 
 
-def events(page: EventPage, end: int) -> shapes.EventsShape:
+def events(page: Listed, end: Place) -> shapes.EventsShape:
     """A page of events."""
-    return shapes.EventsShape(tuple(map(event, page.records)), page.next_offset, end)
+    shown = tuple(event(record, partition) for partition, record in page.events)
+    if len(end) == 1 or page.next_place is None:
+        return shapes.EventsShape(shown, None if page.next_place is None else page.next_place[0], sum(end))
+    return shapes.EventsShape(shown, None, sum(end), cursor_of(page.next_place))
 
 
 def _fields(fact: msgspec.Struct) -> dict[str, Any]:
@@ -273,4 +281,5 @@ def _step(step: Step) -> shapes.StepShape:
         text=step.text,
         because=step.because,
         cause=shapes.CauseShape(step.command, step.request_id),
+        partition=step.partition,
     )

@@ -6,22 +6,53 @@ moment later.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import msgspec
 from litestar import Request, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
-from controller.brokers.simulated import SimulatedBroker, SimulatedFleet
 from controller.http.bodies import described, read_body
+from controller.http.errors import refused
 from controller.http.shapes import SimulatedBrokerShape
+from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 
 DELAY_MS_MAX = 3_600_000
 RACK_CHARACTERS_MAX = 249
 
-_Fleet = NamedDependency[SimulatedFleet]
+
+class BrokerTold(Protocol):
+    """What a simulated broker was told to be."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+    @property
+    def rack(self) -> str: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def delay_ms(self) -> int: ...
+
+
+@runtime_checkable
+class SimulatedBrokers(Protocol):
+    """Brokers that do what they are told: a fleet in the process, or a front's hand on that of the workers.
+
+    All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
+    """
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, BrokerTold]: ...
+    def add(self, rack: str | None = None) -> BrokerTold: ...
+    def stop_broker(self, broker_id: int) -> None: ...
+    def start_broker(self, broker_id: int) -> None: ...
+    def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
+
+
+_Fleet = NamedDependency[SimulatedBrokers]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,11 +92,14 @@ async def start(broker_id: FromPath[int], fleet: _Fleet) -> SimulatedBrokerShape
 async def delay(broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet) -> SimulatedBrokerShape:
     """From now on a broker applies events so long after they are durable."""
     body = await read_body(request, DelayBody)
-    fleet.set_delay(broker_id, body.delay_ms)
+    try:
+        fleet.set_delay(broker_id, body.delay_ms)
+    except ValueError as error:
+        raise refused(400, ErrorCode.INVALID_REQUEST, str(error)) from None
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
-def _shape(broker: SimulatedBroker) -> SimulatedBrokerShape:
+def _shape(broker: BrokerTold) -> SimulatedBrokerShape:
     return SimulatedBrokerShape(
         broker_id=broker.broker_id, rack=broker.rack, running=broker.running, delay_ms=broker.delay_ms
     )

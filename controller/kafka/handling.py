@@ -27,6 +27,18 @@ NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 Answer = Message | Literal[NoResponse.NO_RESPONSE]
 
 
+class PassedRequest(Message, frozen=True, kw_only=True):
+    """A request that is not read here: its frame, without the size."""
+
+    frame: bytes
+
+
+class PassedAnswer(Message, frozen=True, kw_only=True):
+    """An answer that another server wrote: its frame, without the size."""
+
+    frame: bytes
+
+
 class Disconnect(Exception):
     """Raised by a handler: close this connection, after the answers to what was asked before, and log the reason."""
 
@@ -43,6 +55,9 @@ class ClientConnection(msgspec.Struct):
     principal: str = "User:ANONYMOUS"
     software_name: str = "unknown"
     software_version: str = "unknown"
+    wants_brokers: bool = False
+    """Whether the client has asked for what only certain brokers do, a coordinator or a producer id: it has to know
+    them, whatever else it asks."""
 
 
 class RequestContext(msgspec.Struct, frozen=True):
@@ -94,3 +109,5 @@ class ApiHandler(msgspec.Struct, frozen=True):
     max_version: int
     handle: Handler
     min_version_advertised: int | None = None
+    passes: bool = False
+    """Requests come to the handler as `PassedRequest`, whatever they say."""

@@ -24,6 +24,8 @@ from controller.kafka.handlers.metadata import MetadataHandler
 from controller.kafka.handlers.produce import produce
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.api_versions import ApiVersionsResponse
+from controller.kafka.passing_through import PassOn, passing
 from controller.runtime.front import Front
 
 HandlerTable = Mapping[int, ApiHandler]
@@ -40,6 +42,23 @@ def controller_listener(front: Front, versions_max: Mapping[str, int]) -> Handle
         ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(front),
     }
     return _table(handlers, versions_max)
+
+
+def cluster_listener(
+    front: Front, versions_max: Mapping[str, int], brokers: ApiVersionsResponse, pass_on: PassOn
+) -> HandlerTable:
+    """The controller's listener in front of a cluster: what is not about topics goes to one of its brokers, which speak
+    what `brokers` says."""
+    table = dict(controller_listener(front, versions_max))
+    del table[ApiKey.API_VERSIONS]
+    del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
+    own = {*table, int(ApiKey.API_VERSIONS)}
+    return with_api_versions(
+        {**table, **passing(brokers.api_keys, own, pass_on)},
+        supported_features=brokers.supported_features,
+        finalized_features=brokers.finalized_features,
+        finalized_features_epoch=brokers.finalized_features_epoch,
+    )
 
 
 def broker_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:

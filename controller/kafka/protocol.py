@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from controller.kafka import codec
 from controller.kafka.codec import MalformedRequest, RequestHeader
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler
+from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, PassedAnswer, PassedRequest
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 
@@ -66,6 +66,8 @@ class Exchange:
         if self.response is NO_RESPONSE:
             return b""
         header = self.header
+        if isinstance(self.response, PassedAnswer):
+            return _SIZE.pack(len(self.response.frame)) + self.response.frame
         return codec.encode_response(header.api_key, self.version_answered, header.correlation_id, self.response)
 
 
@@ -151,6 +153,8 @@ class ServerProtocol:
             api = self._apis.get(header.api_key)
             if api is None or not api.min_version <= header.api_version <= api.max_version:
                 return self._unsupported(header, api, len(frame))
+            if api.passes:
+                return self._add(Exchange(header, PassedRequest(frame=frame), len(frame)))
             request = codec.decode_request(header.api_key, header.api_version, frame, header.body_offset)
         except MalformedRequest as malformed:
             return self._ending(header, str(malformed), "malformed", len(frame))

@@ -18,10 +18,12 @@ from events.catalog import (
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
+    ChangeCarriedOut,
     ChangeRejected,
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    CreationRefused,
     IsrChanged,
     LeaderElected,
     MetadataPropagated,
@@ -33,7 +35,9 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    TopicDiscovered,
     TopicReady,
+    TopicVanished,
 )
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
@@ -144,6 +148,15 @@ def _on_deleted(topic: Topic | None, record: Recorded) -> Topic | None:
     return None
 
 
+def _on_discovered(topic: Topic | None, record: Recorded) -> Topic | None:
+    event: Any = record.event
+    if topic is None:
+        facts = (event.topic, event.topic_id, event.partitions, event.configs)
+        return Topic(*facts, record.at_ms, record.offset, ready_at_ms=record.at_ms)
+    known = _existing(topic, record)
+    return replace(known, topic_id=event.topic_id, partitions=event.partitions, configs=event.configs)
+
+
 def _on_configs(topic: Topic | None, record: Recorded) -> Topic | None:
     event: Any = record.event
     return replace(_existing(topic, record), configs=event.configs)
@@ -202,6 +215,10 @@ _TOPIC_FOLDS: dict[type, Callable[[Topic | None, Recorded], Topic | None]] = {
     TopicCreated: _on_created,
     PartitionsAdded: _on_partitions_added,
     TopicDeleted: _on_deleted,
+    TopicVanished: _on_deleted,
+    CreationRefused: _on_deleted,
+    ChangeCarriedOut: _unchanged,
+    TopicDiscovered: _on_discovered,
     TopicConfigsChanged: _on_configs,
     LeaderElected: _on_leadership,
     IsrChanged: _on_leadership,

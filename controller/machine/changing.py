@@ -8,8 +8,9 @@ from controller.machine import leadership, validation
 from controller.machine.commands import AlterTopicConfigs, Ask, CreatePartitions, DeleteTopic
 from controller.machine.config_rules import altered_configs, min_insync_replicas
 from controller.machine.creating import placed
-from controller.machine.decision import Answer, Decision, topic_named
-from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.decision import CONSULT, Answer, Decision, topic_named
+from controller.machine.discovering import BY_CLUSTER
+from controller.machine.errors import ErrorCode, Rejection, foreign
 from controller.machine.readiness import answer_waiter
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
@@ -35,9 +36,11 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     cluster = state.cluster
     asked = _asked(command, PartitionsWanted(command.count, command.assignments))
     topic = topic_named(state, command.topic)
-    rejection = _refused_at_once(command) or _check_partitions(topic, command, cluster)
+    rejection = _refused_at_once(command) or _check_partitions(topic, command, cluster) or _not_cleared(command)
     if rejection is not None or topic is None:
         return _rejected(command, asked, rejection or _UNKNOWN)
+    if _is_unheard(command, cluster):
+        return CONSULT
     partitions = _more_partitions(topic, command, cluster)
     answer = Answer(command.request_id, topic.name, 0, topic=replace(topic, partitions=topic.partitions + partitions))
     if command.validate_only:
@@ -52,7 +55,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         cluster.live,
         asked,
     )
-    return Decision((event,), (answer,))
+    return Decision((event,), _now_or_later(answer, cluster))
 
 
 def delete_topic(state: State, command: DeleteTopic) -> Decision:
@@ -66,11 +69,12 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
     if command.validate_only:
         return Decision((), (answer,))
     deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, command.principal, command.client_id, asked)
+    told = _now_or_later(answer, state.cluster)
     if topic.waiter is None:
-        return Decision((deleted,), (answer,))
+        return Decision((deleted,), told)
     message = "The topic was deleted before it was complete."
     gone = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
-    return Decision((deleted, *gone.events), (answer, *gone.answers))
+    return Decision((deleted, *gone.events), (*told, *gone.answers))
 
 
 def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
@@ -85,12 +89,17 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
         return _rejected(command, asked, configs)
     if topic is None:
         return _rejected(command, asked, _not_there(f"The topic '{command.topic}' does not exist."))
+    refused = _not_cleared(command)
+    if refused is not None:
+        return _rejected(command, asked, refused)
+    if configs != topic.configs and _is_unheard(command, state.cluster):
+        return CONSULT
     altered = replace(topic, configs=configs)
     answer = Answer(command.request_id, topic.name, 0, topic=altered)
     if command.validate_only or configs == topic.configs:
         return Decision((), (answer,))
     event = TopicConfigsChanged(command.request_id, topic.name, configs, command.principal, command.client_id, asked)
-    return Decision((event, *_elections(altered, state.cluster)), (answer,))
+    return Decision((event, *_elections(altered, state.cluster)), _now_or_later(answer, state.cluster))
 
 
 def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
@@ -101,6 +110,24 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
 
 
 # What all changes share.
+
+
+def _is_unheard(ask: Ask, cluster: Cluster) -> bool:
+    """Whether the cluster that carries decisions out is to be asked first."""
+    return cluster.settings.cluster_carries_out and ask.clearance is None
+
+
+def _not_cleared(ask: Ask) -> Rejection | None:
+    """What the cluster that carries decisions out has against it."""
+    said = ask.clearance
+    if said is None or not said.error_code:
+        return None
+    return Rejection(foreign(said.error_code), said.message, BY_CLUSTER)
+
+
+def _now_or_later(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
+    """The answer to a change that was decided on; none yet where a cluster has to carry it out (`FinishChange`)."""
+    return () if cluster.settings.cluster_carries_out else (answer,)
 
 
 def _asked(ask: Ask, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> ChangeAsked:

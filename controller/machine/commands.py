@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from events.catalog import Assignment, ConfigOp, Endpoint, Verdict
+from events.catalog import Assignment, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 
 __all__ = [
@@ -18,18 +18,24 @@ __all__ = [
     "AnyCommand",
     "Ask",
     "ChangeSettings",
+    "Clearance",
     "Command",
     "ConfigOp",
     "ConfirmMetadata",
     "CreatePartitions",
     "CreateTopic",
     "DeleteTopic",
+    "DiscoverDeletion",
+    "DiscoverTopic",
     "ExpireRequest",
     "FenceBroker",
+    "FinishChange",
     "IsrReport",
+    "RefuseCreation",
     "RegisterBroker",
     "ReportLeader",
     "ReviewTopics",
+    "SeenPartition",
     "UnfenceBroker",
     "UnregisterBroker",
 ]
@@ -45,13 +51,22 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
     at_ms: int
 
 
+class Clearance(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the cluster that carries decisions out said of an ask when it was tried there without effect: 0, or the
+    error code and message with which it would refuse."""
+
+    error_code: int = 0
+    message: str = ""
+
+
 class Ask(Command, frozen=True, kw_only=True, gc=False):
     """Base of what a client asks for: who asks, about which topic, through what.
 
     `api` is Kafka's name of the request, `Metadata` for an auto-creation (KIP-361), or `HTTP`; `api_version` its
     version. `denied` is the error code of the authorizer, 0 when it allows the ask. `duplicate` says that the request
     named the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
-    nothing (KIP-108).
+    nothing (KIP-108). `clearance` is what the cluster says that carries decisions out, None while it was not asked, or
+    where there is none.
     """
 
     topic: TopicName
@@ -62,6 +77,7 @@ class Ask(Command, frozen=True, kw_only=True, gc=False):
     denied: int = 0
     duplicate: bool = False
     validate_only: bool = False
+    clearance: Clearance | None = None
 
 
 class CreateTopic(Ask, frozen=True, kw_only=True, gc=False):
@@ -185,6 +201,56 @@ class ExpireRequest(Command, frozen=True, kw_only=True, gc=False):
     topic: TopicName
 
 
+class SeenPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One partition as a cluster's metadata shows it; `leader` is -1 when there is none."""
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: int
+
+
+class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
+    """The cluster that carries decisions out has a topic so.
+
+    `configs` are the explicit ones, None where they were not looked at. `known` is what was known of the topic when it
+    was looked at, its partition count and configs, None if there was no such topic: where that has changed since, the
+    look is out of date and changes nothing.
+    """
+
+    topic: TopicName
+    topic_id: TopicId
+    partitions: tuple[SeenPartition, ...]
+    configs: Configs | None = None
+    known: tuple[int, Configs] | None = None
+    reason: str = ""
+
+
+class DiscoverDeletion(Command, frozen=True, kw_only=True, gc=False):
+    """The cluster that carries decisions out has the topic of this id no more, though nobody asked here for that."""
+
+    topic: TopicName
+    topic_id: TopicId
+    reason: str
+
+
+class RefuseCreation(Command, frozen=True, kw_only=True, gc=False):
+    """The cluster refused to create a topic that was decided on. `topic_id` is the id that the decision gave it."""
+
+    topic: TopicName
+    topic_id: TopicId
+    error_code: int
+    message: str
+
+
+class FinishChange(Command, frozen=True, kw_only=True, gc=False):
+    """The cluster carried out the change that `request_id` decided for a topic, or refused to (`error_code`)."""
+
+    topic: TopicName
+    error_code: int = 0
+    message: str = ""
+
+
 class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
     """The settings that decisions depend on are these from here on."""
 
@@ -206,5 +272,9 @@ AnyCommand = (
     | ConfirmMetadata
     | ReportLeader
     | ExpireRequest
+    | DiscoverTopic
+    | DiscoverDeletion
+    | RefuseCreation
+    | FinishChange
     | ChangeSettings
 )

@@ -6,7 +6,8 @@ from controller.machine import leadership, placement, validation
 from controller.machine.commands import CreateTopic
 from controller.machine.config_rules import config_rejection, explicit_configs, min_insync_replicas
 from controller.machine.decision import CONSULT, Answer, Decision
-from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.discovering import BY_CLUSTER
+from controller.machine.errors import ErrorCode, Rejection, foreign
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import CreateAnswered, CreateRejected, CreateRequested, Partition, TopicCreated
 from events.names import Offset, shard_key
@@ -31,6 +32,11 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
         return _reject_create(command, Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule))
     elif verdict.outcome == "failed":
         return _reject_create(command, Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, POLICY_FAILED, verdict.rule))
+    clearance = command.clearance
+    if clearance is not None and clearance.error_code:
+        return _reject_create(command, Rejection(foreign(clearance.error_code), clearance.message, BY_CLUSTER))
+    if clearance is None and cluster.settings.cluster_carries_out:
+        return CONSULT
     return _created(cluster, command)
 
 

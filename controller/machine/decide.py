@@ -3,12 +3,13 @@
 `decide(state, command)` reads the state and returns the events that the command leads to, with the answers that they
 give. It changes nothing, asks no clock and draws no lots: the same command on the same state always gives the same
 decision. Control flow is in `creating`, `changing` and `observing`; the rules are in `validation`, `topic_configs`,
-`placement`, `leadership` and `readiness`.
+`placement`, `leadership` and `readiness`; `discovering` decides on what another cluster turns out to be like.
 
 A create is checked in this order: authorization, then the request (duplicate, name, exists, collision, counts,
 assignment, configs, live brokers), then policy (KIP-108). Policies are foreign code and run outside: a create that
 passes everything else while policies are set and have not been asked comes back with `consult`, and is put again with
-their verdict.
+their verdict. Where a cluster carries decisions out (`cluster.carries.out`), an ask that passes comes back in the same
+way until the cluster has been asked too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.machine import changing, creating, observing
+from controller.machine import changing, creating, discovering, observing
 from controller.machine.commands import (
     AlterPartition,
     AlterTopicConfigs,
@@ -26,8 +27,12 @@ from controller.machine.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DiscoverDeletion,
+    DiscoverTopic,
     ExpireRequest,
     FenceBroker,
+    FinishChange,
+    RefuseCreation,
     RegisterBroker,
     ReportLeader,
     ReviewTopics,
@@ -57,5 +62,9 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     ConfirmMetadata: observing.confirm,
     ReportLeader: observing.report_leader,
     ExpireRequest: observing.expire,
+    DiscoverTopic: discovering.discover,
+    DiscoverDeletion: discovering.discover_deletion,
+    RefuseCreation: discovering.refuse_creation,
+    FinishChange: discovering.finish_change,
     ChangeSettings: observing.change_settings,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import cast
 
 import msgspec
 
@@ -40,6 +41,11 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_ENDPOINT_TYPE = 115
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
+
+
+def foreign(code: int) -> ErrorCode:
+    """The code of another controller, which may be one that is not named here: it is passed on as it is."""
+    return cast(ErrorCode, code)
 
 
 class Rejection(msgspec.Struct, frozen=True):

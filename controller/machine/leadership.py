@@ -40,6 +40,9 @@ def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Eve
     for index, before in enumerate(partitions):
         filled, fills = _fill(topic.name, index, before, cluster)
         events += fills
+        if cluster.settings.cluster_carries_out:
+            partitions[index] = filled  # its leaders are elected elsewhere, and observed
+            continue
         after, how = _led(filled, topic, cluster)
         change = _change(topic.name, index, filled, after, how + reason)
         if change is not None:
@@ -56,6 +59,8 @@ def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
 def is_settled(topic: Topic, cluster: Cluster) -> bool:
     """Whether `settle` has nothing to do; cheap, for choosing which topics to review. It may err by saying no."""
     live = cluster.live
+    if cluster.settings.cluster_carries_out:
+        return all(p.replicas[-1] >= 0 or all(broker in p.replicas for broker in live) for p in topic.partitions)
     for partition in topic.partitions:
         if partition.leader not in live and (
             partition.leader >= 0 or any(replica in live for replica in partition.replicas)

@@ -95,8 +95,8 @@ def advance(lifecycle: Lifecycle, state: str, event: Event) -> str:
 CREATE_REQUEST = Lifecycle(
     name="create request",
     about=(
-        "One topic of a request to create topics, from the ask to its one terminal answer. `TopicReady` and "
-        "`TopicDeleted` concern it while it is the one that waits for the topic."
+        "One topic of a request to create topics, from the ask to its one terminal answer. `TopicReady`, "
+        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the one that waits for the topic."
     ),
     start=RequestState.UNKNOWN,
     table={
@@ -106,6 +106,8 @@ CREATE_REQUEST = Lifecycle(
         RequestState.CREATED: {
             "TopicReady": RequestState.COMPLETE,
             "TopicDeleted": RequestState.DELETED,
+            "TopicVanished": RequestState.DELETED,
+            "CreationRefused": RequestState.REJECTED,
             "CreateAnswered": RequestState.TIMED_OUT,
         },
         RequestState.COMPLETE: {"CreateAnswered": RequestState.SUCCEEDED},
@@ -118,7 +120,7 @@ CREATE_REQUEST = Lifecycle(
     meaning={
         RequestState.UNKNOWN: "nobody asked",
         RequestState.ASKED: "the ask is recorded",
-        RequestState.REJECTED: "a rule or a policy said no",
+        RequestState.REJECTED: "a rule, a policy or the cluster said no",
         RequestState.CREATED: "the topic exists and is not complete yet; the client waits",
         RequestState.COMPLETE: "every partition has a leader and every live broker knows the topic",
         RequestState.DELETED: "the topic was deleted before it was complete",
@@ -136,6 +138,7 @@ _WHILE_THERE = (
     LEADER_LOST,
     "IsrChanged",
     "PlaceholderFilled",
+    "TopicDiscovered",
 )
 
 TOPIC = Lifecycle(
@@ -143,15 +146,18 @@ TOPIC = Lifecycle(
     about="One life of a topic, from its creation to its deletion; the name may be taken again after that.",
     start=TopicState.ABSENT,
     table={
-        TopicState.ABSENT: {"TopicCreated": TopicState.INCOMPLETE},
+        TopicState.ABSENT: {"TopicCreated": TopicState.INCOMPLETE, "TopicDiscovered": TopicState.READY},
         TopicState.INCOMPLETE: {
             **dict.fromkeys((*_WHILE_THERE, "MetadataPropagated"), TopicState.INCOMPLETE),
             "TopicReady": TopicState.READY,
             "TopicDeleted": TopicState.ABSENT,
+            "TopicVanished": TopicState.ABSENT,
+            "CreationRefused": TopicState.ABSENT,
         },
         TopicState.READY: {
             **dict.fromkeys(_WHILE_THERE, TopicState.READY),
             "TopicDeleted": TopicState.ABSENT,
+            "TopicVanished": TopicState.ABSENT,
         },
     },
     meaning={
@@ -163,7 +169,8 @@ TOPIC = Lifecycle(
 
 PARTITION = Lifecycle(
     name="partition",
-    about="One partition of a topic. Epochs rise with each event but its first; placeholders may remain in any state.",
+    about="One partition of a topic. Epochs rise with each event but its first; placeholders may remain in any state. "
+    "`TopicDiscovered` is not in the table: it says how every partition stands.",
     start=PartitionState.ABSENT,
     table={
         PartitionState.ABSENT: {"TopicCreated": PartitionState.LED, "PartitionsAdded": PartitionState.LED},
@@ -173,11 +180,15 @@ PARTITION = Lifecycle(
             "IsrChanged": PartitionState.LED,
             "PlaceholderFilled": PartitionState.LED,
             "TopicDeleted": PartitionState.ABSENT,
+            "TopicVanished": PartitionState.ABSENT,
+            "CreationRefused": PartitionState.ABSENT,
         },
         PartitionState.LEADERLESS: {
             "LeaderElected": PartitionState.LED,
             "PlaceholderFilled": PartitionState.LEADERLESS,
             "TopicDeleted": PartitionState.ABSENT,
+            "TopicVanished": PartitionState.ABSENT,
+            "CreationRefused": PartitionState.ABSENT,
         },
     },
     meaning={

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.machine.commands import AlterTopicConfigs, Ask, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.commands import AlterTopicConfigs, Ask, Clearance, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.discovering import BY_CLUSTER
 from events.catalog import (
     ChangeRejected,
     ConfigsWanted,
@@ -36,7 +37,7 @@ def recall(records: Sequence[Recorded]) -> Ask | None:
     for record in records:
         match record.event:
             case CreateRequested() as asked:
-                return _create(record.at_ms, asked, _verdict(records))
+                return _create(record.at_ms, asked, records)
             case PartitionsAdded() | TopicDeleted() | TopicConfigsChanged() | ChangeRejected() as change:
                 return _change(record.at_ms, change)
             case _:
@@ -51,7 +52,15 @@ def _verdict(records: Sequence[Recorded]) -> Verdict | None:
     return None
 
 
-def _create(at_ms: int, asked: CreateRequested, verdict: Verdict | None) -> CreateTopic:
+def _clearance(refusal: object) -> Clearance:
+    """What the cluster said, which a decision looks at only where one carries decisions out."""
+    if isinstance(refusal, CreateRejected | ChangeRejected) and refusal.rule == BY_CLUSTER:
+        return Clearance(refusal.error_code, refusal.message)
+    return Clearance()
+
+
+def _create(at_ms: int, asked: CreateRequested, records: Sequence[Recorded]) -> CreateTopic:
+    refusal = next((record.event for record in records if isinstance(record.event, CreateRejected)), None)
     return CreateTopic(
         request_id=asked.request_id,
         at_ms=at_ms,
@@ -62,7 +71,8 @@ def _create(at_ms: int, asked: CreateRequested, verdict: Verdict | None) -> Crea
         assignments=asked.assignments,
         configs=asked.configs,
         timeout_ms=asked.timeout_ms,
-        verdict=verdict,
+        verdict=_verdict(records),
+        clearance=_clearance(refusal),
         principal=asked.principal,
         client_id=asked.client_id,
         api=asked.api,
@@ -84,6 +94,7 @@ def _change(at_ms: int, change: Change) -> Ask:
         api_version=asked.api_version,
         duplicate=asked.duplicate,
         denied=asked.denied,
+        clearance=_clearance(change),
     )
     return _wanting(stamps, asked.wanted)
 

@@ -60,7 +60,9 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Settings(msgspec.Struct, frozen=True):
     """Every setting that decisions depend on, under Kafka's names; durations in ms.
 
-    `topic_defaults` holds the broker-level keys that give topics their defaults (`log.retention.ms`, …).
+    `cluster_carries_out`: a cluster with its own controller creates the topics and elects the leaders; what happens
+    there is observed. `topic_defaults` holds the broker-level keys that give topics their defaults
+    (`log.retention.ms`, …).
     """
 
     num_partitions: int = 1
@@ -69,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
     delete_topic_enable: bool = True
     create_topic_policy_class_name: str = ""
     enable_under_replicated_topic_creation: bool = False
+    cluster_carries_out: bool = False
     topic_defaults: tuple[tuple[str, str], ...] = ()
 
 

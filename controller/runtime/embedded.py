@@ -25,18 +25,15 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from msgspec.structs import replace
-
 from controller.brokers.fleet import Fleet
 from controller.machine.apply import apply
-from controller.machine.commands import AnyCommand, Ask, ChangeSettings, CreateTopic, ExpireRequest
+from controller.machine.commands import AnyCommand, Ask, ChangeSettings, ExpireRequest
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Waiter
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
-from controller.policy.shown import as_policies_see_it
-from controller.runtime.consulting import put_again
+from controller.runtime.consulting import Clears, consulted, put_again
 from controller.runtime.progress import Progress
 from controller.runtime.replies import PendingAsk, Replies
 from controller.runtime.reports import Reports
@@ -55,6 +52,7 @@ STORAGE_FAILED = "The controller cannot write its log: whether this was done is 
 CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
 CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
 STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
+STILL_CARRIED_OUT = "The cluster has not answered, or not carried this out, in time; it may be done later."
 
 Flush = Callable[[], Awaitable[object]]
 
@@ -75,6 +73,7 @@ class Controller:
         flush: Flush,
         reports: Reports,
         policies: PolicyJudge | None = None,
+        cluster: Clears | None = None,
         partitions_cached: int = 100_000,
     ) -> None:
         self.log = log
@@ -90,6 +89,7 @@ class Controller:
         self._last_ms = 0
         self._flush = flush
         self._policies = policies
+        self._cluster = cluster
         self._partitions_cached = partitions_cached
         self._requests = 0
         self._recoveries = 0
@@ -239,9 +239,10 @@ class Controller:
         for topic in pending.unanswered():
             self._observe_deadline(pending.request_id, topic, deadline_ms)
         await self.decided()
-        # What is still unanswered is at the policies; `_consult` will find its time used up.
+        # What is still unanswered is at the policies or at the cluster; `_consult` will find its time used up.
+        why = STILL_JUDGED if self._cluster is None else STILL_CARRIED_OUT
         for topic in pending.unanswered():
-            self.replies.resolve(Answer(pending.request_id, topic, int(ErrorCode.REQUEST_TIMED_OUT), STILL_JUDGED))
+            self.replies.resolve(Answer(pending.request_id, topic, int(ErrorCode.REQUEST_TIMED_OUT), why))
 
     def _observe_deadline(self, request_id: RequestId, topic: TopicName, deadline_ms: int) -> None:
         self.observe(ExpireRequest(request_id=request_id, at_ms=self.now_ms(deadline_ms), topic=topic))
@@ -318,12 +319,12 @@ class Controller:
         self.fleet.learn(records)
         self._reviews.learn(records)
 
-    def _decide(self, batch: list[AnyCommand]) -> tuple[list[Recorded], list[Answer], list[CreateTopic], list[Entry]]:
+    def _decide(self, batch: list[AnyCommand]) -> tuple[list[Recorded], list[Answer], list[Ask], list[Entry]]:
         state = self.state
         offset = self.log.next_offset
         records: list[Recorded] = []
         answers: list[Answer] = []
-        consult: list[CreateTopic] = []
+        consult: list[Ask] = []
         entries: list[Entry] = []
         for command in batch:
             decision = decide(state, command)
@@ -345,19 +346,18 @@ class Controller:
 
     # --- policies
 
-    async def _consult(self, commands: Sequence[CreateTopic]) -> None:
-        """Ask the policies about the topics of one request, and put them again with the verdicts."""
-        assert self._policies is not None, "policies are set, so they are loaded"
-        settings, recoveries = self.state.cluster.settings, self._recoveries
+    async def _consult(self, commands: Sequence[Ask]) -> None:
+        """Ask the policies, and the cluster, about the topics of one request, and put them again with their words."""
+        recoveries = self._recoveries
         try:
-            verdicts = await self._policies.judge([as_policies_see_it(command, settings) for command in commands])
+            told = await consulted(commands, self.state, self._policies, self._cluster)
         except PolicyRunnerClosed:
             return  # the service stops: nothing may be decided any more, and connections close without an answer
         if self._recoveries != recoveries:
             return  # its client was answered KAFKA_STORAGE_ERROR meanwhile
         now_ms = self.now_ms()
-        for command, verdict in zip(commands, verdicts, strict=True):
-            self.observe(replace(put_again(command, now_ms), verdict=verdict))
+        for command in told:
+            self.observe(put_again(command, now_ms))  # type: ignore[arg-type]
 
     # --- a failing disk
 
@@ -387,10 +387,9 @@ class Controller:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), RECOVER_AFTER_S)
             return None
-        told_end = self._told_end
         try:
             self.log.recover()
-            survivors = [decode_event(offset, value) for offset, value in self.log.read(told_end)]
+            survivors = [decode_event(offset, value) for offset, value in self.log.read(self._told_end)]
             self._load_state()
         except _BEYOND_RECOVERY:
             raise

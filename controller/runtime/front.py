@@ -17,12 +17,14 @@ from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, Topic
 from controller.runtime.authorizer import CLUSTER_NAME, AllowAll, Authorizer, Operation
-from controller.runtime.embedded import Controller
+from controller.runtime.port import ControllerPort
 from events.catalog import Endpoint
 from events.names import BrokerId, TopicId
-from projections.store import TopicStore
+from projections.reading import TopicReader
 
 TOPIC_ID_BYTES = 16
+CHANGE_TIMEOUT_MS = 30_000
+"""How long a change without a timeout of its own waits to be carried out by a cluster: `request.timeout.ms`."""
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ class Front:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: ControllerPort,
         *,
         node_id: int,
         advertised: Endpoint,
@@ -60,6 +62,8 @@ class Front:
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.partitions_per_response_max = partitions_per_response_max
         self._applied: Callable[[], int] | None = None
+        self.fleet_trouble: Callable[[], str | None] = lambda: None
+        """Why what is decided cannot be carried out now; None when it can."""
 
     def as_of(self, applied: Callable[[], int]) -> Front:
         """The front of a node that knows only the topics whose creation it has applied; `applied` tells how far it
@@ -80,7 +84,7 @@ class Front:
         return topic if topic is not None and self.knows(topic) else None
 
     @property
-    def store(self) -> TopicStore:
+    def store(self) -> TopicReader:
         """The durable view of topics and brokers."""
         return self.controller.store
 
@@ -105,6 +109,13 @@ class Front:
         if self._is_a_node_itself():
             nodes.insert(0, Node(self.node_id, self.advertised.host, self.advertised.port))
         return nodes
+
+    def nodes_without_topics(self) -> list[Node]:
+        """The nodes that one is told of who asks about no topic. In front of a cluster that is this node alone: an
+        admin client asks so, and would take another broker's word for which node is the controller."""
+        if self.cluster.settings.cluster_carries_out:
+            return [Node(self.node_id, self.advertised.host, self.advertised.port)]
+        return self.nodes()
 
     def controller_id(self) -> int:
         """The node that clients are to send admin requests to."""
@@ -134,6 +145,12 @@ class Front:
     def ask(self, commands: Sequence[Ask], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request; their answers come in the same order."""
         return self.controller.ask(commands, timeout_ms)
+
+    def ask_change(self, commands: Sequence[Ask], timeout_ms: int = CHANGE_TIMEOUT_MS) -> asyncio.Future[list[Answer]]:
+        """Put the changes of one request. They are answered when decided; where a cluster carries them out, when that
+        is done, or REQUEST_TIMED_OUT when the time is up."""
+        carried_out = self.cluster.settings.cluster_carries_out
+        return self.controller.ask(commands, max(1, timeout_ms) if carried_out else 0)
 
 
 def new_topic_ids(count: int) -> list[TopicId]:

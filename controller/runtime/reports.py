@@ -12,13 +12,17 @@ from events.catalog import (
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
+    ChangeCarriedOut,
     ChangeRejected,
     CreateAnswered,
     CreateRejected,
+    CreationRefused,
     PartitionsAdded,
     Recorded,
     TopicConfigsChanged,
     TopicDeleted,
+    TopicDiscovered,
+    TopicVanished,
 )
 
 Line = dict[str, object]
@@ -123,6 +127,17 @@ def _configs_changed(record: Recorded, event: Any, _: Rules) -> Line:
     return {**_decision(record, "AlterConfigs", event), "code": 0}
 
 
+def _of_cluster(record: Recorded, event: Any, _: Rules) -> Line:
+    """What the cluster that carries decisions out did by itself, or refused."""
+    line = {"at_ms": record.at_ms, "level": "info", "event": type(event).__name__, "topic": event.topic}
+    line["offset"] = record.offset
+    if isinstance(event, TopicDiscovered | TopicVanished):
+        return {**line, "why": event.reason}
+    if event.error_code:
+        line["level"] = "warning"
+    return {**line, "request": record.cause.request_id, "code": event.error_code, "message": event.message}
+
+
 def _broker(record: Recorded, event: Any, _: Rules) -> Line:
     return {"at_ms": record.at_ms, "level": "info", "event": type(event).__name__, "broker": event.broker_id}
 
@@ -133,6 +148,10 @@ _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     TopicDeleted: _topic_deleted,
     PartitionsAdded: _partitions_added,
     TopicConfigsChanged: _configs_changed,
+    TopicDiscovered: _of_cluster,
+    TopicVanished: _of_cluster,
+    CreationRefused: _of_cluster,
+    ChangeCarriedOut: _of_cluster,
     BrokerRegistered: _broker,
     BrokerFenced: _broker,
     BrokerUnfenced: _broker,

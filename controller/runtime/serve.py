@@ -12,17 +12,19 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from controller.brokers.cluster import ClusterFleet
 from controller.brokers.simulated import SimulatedFleet
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.kafka.connection import Limits
-from controller.kafka.listeners import controller_listener
+from controller.kafka.listeners import cluster_listener, controller_listener
 from controller.kafka.messages import APIS
 from controller.kafka.server import KafkaServer
 from controller.policy.chain import PolicyChain, PolicyProbe
@@ -33,9 +35,12 @@ from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
 from controller.runtime.logs import write_lines
+from controller.runtime.reaching import ReachedCluster, decision_settings, reach_cluster
 from controller.runtime.reports import Reports
 from controller.runtime.settings import ServeSettings
-from events.catalog import EVENT_VERSION, Endpoint
+from events.catalog import EVENT_VERSION, Endpoint, Recorded
+from events.codec import decode_event
+from events.names import ShardKey
 from events.rocksdb_log import RocksDbLog
 from projections.query import Query
 
@@ -67,6 +72,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     http: Address
     data: Path
     simulated_brokers: int
+    cluster: str | None = None
+    """Where to find the Kafka cluster that carries decisions out (HOST:PORT[,…]), in place of simulated brokers."""
     settings: ServeSettings
     hints: bool = False
     """Say what to type next, once ready."""
@@ -75,8 +82,9 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Service:
     """Everything that one `serve` runs. Made with its log open: raises LogError and PolicyLoadError."""
 
-    def __init__(self, options: ServeOptions) -> None:
+    def __init__(self, options: ServeOptions, cluster: ReachedCluster | None = None) -> None:
         self.options = options
+        self._cluster = cluster
         self._log = structlog.get_logger("topicwright")
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.metrics = Metrics()
@@ -87,7 +95,7 @@ class Service:
         settings = self.options.settings
         log = RocksDbLog.open(
             self.options.data,
-            cluster_id=settings.cluster_id,
+            cluster_id=settings.cluster_id if self._cluster is None else self._cluster.cluster_id,
             event_version=EVENT_VERSION,
             new_cluster_id=_new_cluster_id,
             cache_bytes=settings.store_cache_bytes // 2,
@@ -99,7 +107,7 @@ class Service:
     async def start(self) -> None:
         """Start deciding, then take requests. Raises OSError when an address cannot be had."""
         options, settings = self.options, self.options.settings
-        self.fleet = SimulatedFleet(options.simulated_brokers)
+        self.fleet = self._make_fleet()
         self.controller = Controller(
             self.log,
             self.fleet,
@@ -108,11 +116,14 @@ class Service:
             flush=self._flush,
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=PolicyRunner(self._policies, probe=self._probe()) if self._policies else None,
+            cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
             partitions_cached=settings.store_cache_bytes // 2 // PARTITION_BYTES,
         )
         await self._listen()
         self.metrics.watch(self._gauges)
-        await self.controller.start(settings.decision_settings(), RELEASE)
+        await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
+        if isinstance(self.fleet, ClusterFleet):
+            await self.fleet.looked()
         await self.controller.decided()
         await self._open_doors()
         self.http = HttpServer(self.front, self.fleet, Query(self.log, lambda: self.controller.store), self.metrics)
@@ -122,6 +133,15 @@ class Service:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+
+    def _make_fleet(self) -> SimulatedFleet | ClusterFleet:
+        options = self.options
+        if self._cluster is None:
+            return SimulatedFleet(options.simulated_brokers)
+        return self._cluster.fleet(self._history, options.settings, self._log)
+
+    def _history(self, shard: ShardKey) -> Iterator[Recorded]:
+        return (decode_event(offset, self.log.read_one(offset)) for offset in self.log.shard_offsets(shard))
 
     def _load_policies(self) -> PolicyChain | None:
         names = self.options.settings.create_topic_policy_class_name
@@ -144,40 +164,39 @@ class Service:
         options, settings = self.options, self.options.settings
         self._server = main = self._make_server(options.kafka.host, options.kafka.port)
         await main.start()
-        advertised = settings.advertised_endpoint or Endpoint("PLAINTEXT", _reachable(options.kafka.host), main.port)
+        advertised = settings.advertised_endpoint or Endpoint("PLAINTEXT", reachable(options.kafka.host), main.port)
         self.kafka_port = main.port
         self.front = Front(
             self.controller,
             node_id=settings.node_id,
             advertised=advertised,
-            broker_listeners=settings.simulated_broker_listeners,
+            broker_listeners=settings.simulated_broker_listeners or self._cluster is not None,
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
-        self.fleet.default_endpoint = advertised
         self._doors: BrokerDoors | None = None
+        if isinstance(self.fleet, ClusterFleet):
+            fleet = self.fleet
+            self.front.fleet_trouble = lambda: fleet.trouble
+            return
+        self.fleet.default_endpoint = advertised
         if settings.simulated_broker_listeners:
             self._doors = BrokerDoors(options.kafka.host, advertised, self.fleet, self._make_server)
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         versions_max = dict(self.options.settings.api_versions_max)
-        self._server.handlers = controller_listener(self.front, versions_max)
+        if self._cluster is None:
+            self._server.handlers = controller_listener(self.front, versions_max)
+        else:
+            spoken, pass_on = self._cluster.spoken, self._cluster.link.pass_on
+            self._server.handlers = cluster_listener(self.front, versions_max, spoken, pass_on)
         if self._doors is not None:
             await self._doors.open(self.front, versions_max)
 
     def _make_server(self, host: str, port: int) -> KafkaServer:
         # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
-        limits, clock = self._limits(), time.perf_counter
+        limits, clock = limits_of(self.options.settings), time.perf_counter
         return KafkaServer(host, port, {}, limits=limits, on_request=self._requested, clock=clock)
-
-    def _limits(self) -> Limits:
-        settings = self.options.settings
-        return Limits(
-            request_bytes_max=settings.socket_request_max_bytes,
-            connections_max=settings.max_connections,
-            idle_ms_max=settings.connections_max_idle_ms,
-            requests_in_flight_max=settings.max_in_flight_requests_per_connection,
-        )
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         open_now = self._server.connections + (self._doors.connections if self._doors is not None else 0)
@@ -207,15 +226,28 @@ def _new_cluster_id() -> str:
     return base64.urlsafe_b64encode(new_topic_ids(1)[0]).rstrip(b"=").decode()
 
 
-def _reachable(host: str) -> str:
+def limits_of(settings: ServeSettings) -> Limits:
+    """What a listener puts up with."""
+    return Limits(
+        request_bytes_max=settings.socket_request_max_bytes,
+        connections_max=settings.max_connections,
+        idle_ms_max=settings.connections_max_idle_ms,
+        requests_in_flight_max=settings.max_in_flight_requests_per_connection,
+    )
+
+
+def reachable(host: str) -> str:
     """The address by which clients on this machine reach a listener bound to every address."""
     return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
 
 
 async def serve(options: ServeOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the service from starting."""
-    service = Service(options)
     loop = asyncio.get_running_loop()
+    cluster = None
+    if options.cluster is not None:
+        cluster = await reach_cluster(options.cluster, options.settings, structlog.get_logger("topicwright"))
+    service = Service(options, cluster)
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)

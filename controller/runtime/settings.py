@@ -51,7 +51,20 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     connections_max_idle_ms: int
     max_in_flight_requests_per_connection: int
     max_request_partition_size_limit: int
+    stream_commands_topic: str
+    stream_events_topic: str
+    stream_partitions: int
+    stream_replication_factor: int
+    stream_group_id: str
+    stream_session_timeout_ms: int
     store_cache_bytes: int
+    front_heartbeat_interval_ms: int
+    front_session_timeout_ms: int
+    front_answer_timeout_ms: int
+    stream_fronts_topic: str
+    cluster_client_properties_file: str | None
+    cluster_watch_interval_ms: int
+    cluster_configs_watch_interval_ms: int
     log_level: str
     topic_defaults: Configs
     """The broker-level settings that were given to be defaults of topics, sorted by key."""

@@ -21,7 +21,9 @@ PARTITION_COLUMNS = (
 """What is read of every event."""
 
 _LEADING = ("LeaderElected", "IsrChanged")
-_OF_PARTITIONS = ("TopicCreated", "PartitionsAdded", *_LEADING, "PlaceholderFilled")
+_OF_PARTITIONS = ("TopicCreated", "PartitionsAdded", "TopicDiscovered", *_LEADING, "PlaceholderFilled")
+_NEW = "replicas is not null and type != 'TopicDiscovered'"
+"""A partition that was decided here, and begins with epochs 0 and a live leader; one that was found has a past."""
 
 _ONE_A_PARTITION = {
     "log_partition": "log_partition",
@@ -107,7 +109,7 @@ PARTITION_CHECKS = (
     ),
     Check(
         "epochs-never-go-back",
-        "replicas is not null and not (leader_epoch <=> 0 and partition_epoch <=> 0)",
+        f"{_NEW} and not (leader_epoch <=> 0 and partition_epoch <=> 0)",
         _EPOCHS,
         "'epochs 0, 0 when it is new'",
     ),
@@ -120,7 +122,8 @@ PARTITION_CHECKS = (
     Check(
         "leaders-unfenced",
         f"(replicas is not null or type in ({words(_LEADING)})) "
-        "and not coalesce(array_contains(live, leader) or (leader = -1 and replicas is null), false)",
+        f"and not coalesce(array_contains(live, leader) or (leader = -1 and not ({_NEW})) "
+        "or type = 'TopicDiscovered', false)",
         text("'partition '", "partition", "': leader '", "leader"),
         text("'one of the live brokers '", listed("live")),
     ),
@@ -175,7 +178,8 @@ def unfilled_violations(events: DataFrame, could: str) -> DataFrame:
     left = _stood(events).where("is_last").selectExpr("*", f"{_STANDS} as stands", f"{could} as could")
     left = left.where("array_min(stands) < 0 and size(array_except(could, stands)) > 0")
     since = left.selectExpr("*", "case when replicas is not null then offset else base.offset end as since")
-    deleted = events.where("type = 'TopicDeleted'").selectExpr(
+    ends = "'TopicDeleted', 'TopicVanished', 'CreationRefused'"
+    deleted = events.where(f"type in ({ends})").selectExpr(
         "log_partition as deleted_in", "shard as deleted", "offset as deleted_at"
     )
     same = "log_partition = deleted_in and shard = deleted and deleted_at > since"

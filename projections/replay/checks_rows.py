@@ -8,22 +8,35 @@ OWN = "own"
 """Marks commands whose request id is that of the events they cause."""
 
 _LOOKED_AT = ("ReviewTopics", "ReportLeader")
+_DISCOVERED = ("DiscoverTopic", "DiscoverDeletion")
 _CHANGES = ("CreatePartitions", "DeleteTopic", "AlterTopicConfigs")
 
 CAUSES: dict[str, tuple[str, ...]] = {
     "CreateRequested": ("CreateTopic",),
     "CreateRejected": ("CreateTopic",),
     "TopicCreated": ("CreateTopic",),
-    "CreateAnswered": ("CreateTopic", "ExpireRequest", "ConfirmMetadata", "DeleteTopic", *_LOOKED_AT),
+    "CreateAnswered": (
+        "CreateTopic",
+        "ExpireRequest",
+        "ConfirmMetadata",
+        "DeleteTopic",
+        "RefuseCreation",
+        *_DISCOVERED,
+        *_LOOKED_AT,
+    ),
     "PartitionsAdded": ("CreatePartitions",),
     "TopicDeleted": ("DeleteTopic",),
     "TopicConfigsChanged": ("AlterTopicConfigs",),
     "ChangeRejected": _CHANGES,
-    "LeaderElected": ("AlterTopicConfigs", "AlterPartition", *_LOOKED_AT),
-    "IsrChanged": ("AlterTopicConfigs", "AlterPartition", *_LOOKED_AT),
+    "LeaderElected": ("AlterTopicConfigs", "AlterPartition", "DiscoverTopic", *_LOOKED_AT),
+    "IsrChanged": ("AlterTopicConfigs", "AlterPartition", "DiscoverTopic", *_LOOKED_AT),
     "PlaceholderFilled": ("AlterTopicConfigs", *_LOOKED_AT),
     "MetadataPropagated": ("ConfirmMetadata",),
-    "TopicReady": ("ConfirmMetadata", *_LOOKED_AT),
+    "TopicReady": ("ConfirmMetadata", "DiscoverTopic", *_LOOKED_AT),
+    "TopicDiscovered": ("DiscoverTopic",),
+    "TopicVanished": _DISCOVERED,
+    "CreationRefused": ("RefuseCreation",),
+    "ChangeCarriedOut": ("FinishChange",),
     "BrokerRegistered": ("RegisterBroker",),
     "BrokerFenced": ("FenceBroker", "RegisterBroker"),
     "BrokerUnfenced": ("UnfenceBroker",),
@@ -50,7 +63,7 @@ ROW_CHECKS = (
         f"(cause_command in ({words(_OF_ITS_OWN)}) and type like 'Create%' and cause_id != request_id) or "
         f"(cause_command in ({words(('CreateTopic', *_CHANGES))}) and "
         "type in ('TopicCreated', 'PartitionsAdded', 'TopicDeleted', 'TopicConfigsChanged', 'ChangeRejected') "
-        "and cause_id != request_id)",
+        "and cause_id != request_id) or (type = 'ChangeCarriedOut' and cause_id != request_id)",
         text("type", "' by '", "cause_command", "' '", "cause_id"),
         "'a command that leads to this event, of the same request'",
     ),

@@ -28,10 +28,14 @@ TOPIC_COLUMNS = (
 
 _OF_A_TOPIC = (
     "PartitionsAdded", "TopicDeleted", "TopicConfigsChanged", "LeaderElected", "IsrChanged", "PlaceholderFilled",
-    "MetadataPropagated", "TopicReady",
+    "MetadataPropagated", "TopicReady", "TopicVanished", "CreationRefused",
 )  # fmt: skip
 _OF_A_PARTITION = ("LeaderElected", "IsrChanged", "PlaceholderFilled")
-_OF_A_REQUEST = ("CreateRequested", "CreateRejected", "TopicCreated", "TopicReady", "TopicDeleted", "CreateAnswered")
+_OF_A_REQUEST = (
+    "CreateRequested", "CreateRejected", "TopicCreated", "TopicReady", "TopicDeleted", "CreateAnswered",
+    "TopicVanished", "CreationRefused",
+)  # fmt: skip
+_ENDS = ("TopicDeleted", "TopicVanished", "CreationRefused")
 _BIT = {event: 1 << place for place, event in enumerate(_OF_A_REQUEST)}
 
 _NARROW = {
@@ -51,8 +55,9 @@ _NARROW = {
     "manual": "assignments is not null",
     "added": "case when partitions is not null then size(partitions) end",
     "factor": "case when partitions is not null then size(get(partitions, 0).replicas) end",
-    "placed": "case when partitions is not null then array_distinct(flatten(partitions.replicas)) end",
-    "own_min_isr": "case when type in ('TopicCreated', 'TopicConfigsChanged') then "
+    "placed": "case when partitions is not null and type != 'TopicDiscovered' "
+    "then array_distinct(flatten(partitions.replicas)) end",
+    "own_min_isr": "case when type in ('TopicCreated', 'TopicConfigsChanged', 'TopicDiscovered') then "
     "named_struct('value', try_cast(configs['min.insync.replicas'] as int)) end",
     "broken_row": found(ROW_CHECKS),
 }
@@ -61,37 +66,49 @@ _NARROW = {
 _IN_A_SHARD = "partition by log_partition, shard order by offset rows between unbounded preceding and 1 preceding"
 _STOOD_BEFORE = {
     "life": "last_value(case when type = 'TopicCreated' then named_struct('topic', topic, 'request_id', request_id) "
-    "when type = 'TopicDeleted' then named_struct('topic', cast(null as string), 'request_id', cast(null as string)) "
+    f"when type in ({words(_ENDS)}) then "
+    "named_struct('topic', cast(null as string), 'request_id', cast(null as string)) "
     f"end, true) over ({_IN_A_SHARD})",
-    "count": "last_value(case when type = 'TopicCreated' then added when type = 'PartitionsAdded' then first + added "
+    "found_there": "last_value(case when type = 'TopicDiscovered' then named_struct('topic', topic) "
+    f"when type in ({words(_ENDS)}) then named_struct('topic', cast(null as string)) end, true) over ({_IN_A_SHARD})",
+    "count": "last_value(case when type in ('TopicCreated', 'TopicDiscovered') then added "
+    "when type = 'PartitionsAdded' then first + added "
     f"end, true) over ({_IN_A_SHARD})",
     "set_min_isr": f"last_value(own_min_isr, true) over ({_IN_A_SHARD})",
 }
 
-_LIVES = "life.topic is not null"
+_STANDING = "coalesce(life.topic, found_there.topic)"
+"""The topic that stands under a shard key: created here, or found in the cluster that carries decisions out."""
+_LIVES = f"{_STANDING} is not null"
 LIFE_CHECKS = (
     Check(
         "one-creation-per-life",
         f"type = 'TopicCreated' and {_LIVES}",
-        text("'created while '", "life.topic", "' exists'"),
+        text("'created while '", _STANDING, "' exists'"),
         "'no topic under this shard key'",
     ),
     Check(
+        "one-creation-per-life",
+        f"type = 'TopicDiscovered' and {_LIVES} and {_STANDING} != topic",
+        text("'discovered while '", _STANDING, "' exists'"),
+        "'no other topic under this shard key'",
+    ),
+    Check(
         "topic-exists",
-        f"type in ({words(_OF_A_TOPIC)}) and (life is null or not (life.topic <=> topic))",
-        text("type", "' while there is '", "life.topic"),
+        f"type in ({words(_OF_A_TOPIC)}) and not coalesce({_STANDING} = topic, false)",
+        text("type", "' while there is '", _STANDING),
         "'the topic'",
     ),
     Check(
         "topic-exists",
-        f"type in ({words(_OF_A_PARTITION)}) and life.topic = topic "
+        f"type in ({words(_OF_A_PARTITION)}) and {_STANDING} = topic "
         "and not coalesce(partition between 0 and count - 1, false)",
         text("type", "' of partition '", "partition"),
         text("'a partition below '", "count"),
     ),
     Check(
         "partitions-never-fall",
-        "type = 'PartitionsAdded' and life.topic = topic and (not (first <=> count) or added = 0)",
+        f"type = 'PartitionsAdded' and {_STANDING} = topic and (not (first <=> count) or added = 0)",
         text("added", "' partitions added from '", "first"),
         text("'some, from '", "count"),
     ),
@@ -202,6 +219,7 @@ def _never_answered(extents: Mapping[int, Extent]) -> Check:
     that the end of the log may cut."""
     ends = by_partition({log_partition: str(one.end_offset) for log_partition, one in extents.items()})
     waits = f"{_has('TopicCreated')} and not {_has('TopicReady')} and not {_has('TopicDeleted')} and timeout_asked > 0"
+    waits += f" and not {_has('TopicVanished')} and not {_has('CreationRefused')}"
     return Check(
         "one-answer",
         f"is_last and {_has('CreateRequested')} and offset < {ends} and not {_has('CreateAnswered')} and not ({waits})",
@@ -217,7 +235,7 @@ _OF_THE_ASK = {
 
 
 _ASK = (
-    "case when type in ('TopicReady', 'TopicDeleted') and life.topic = topic then life.request_id else request_id end"
+    f"case when type in ('TopicReady', {words(_ENDS)}) and life.topic = topic then life.request_id else request_id end"
 )
 """Whose request an event belongs to."""
 

@@ -27,10 +27,12 @@ from events.catalog import (
     BrokerUnfenced,
     BrokerUnregistered,
     ChangeAsked,
+    ChangeCarriedOut,
     ChangeRejected,
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    CreationRefused,
     IsrChanged,
     LeaderElected,
     MetadataPropagated,
@@ -42,7 +44,9 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    TopicDiscovered,
     TopicReady,
+    TopicVanished,
 )
 from events.names import shard_key
 from projections.names import topic_id_text
@@ -205,6 +209,10 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     MetadataPropagated: _same("topic", "brokers"),
     TopicReady: _same("topic"),
     CreateAnswered: _same("request_id", "topic", "error_code", "message", "waited_ms"),
+    TopicDiscovered: {**_same("topic", "configs", "reason"), "topic_id": _topic_id, "partitions": _partitions},
+    TopicVanished: {**_same("topic", "reason"), "topic_id": _topic_id},
+    CreationRefused: {**_same("topic", "error_code", "message"), "topic_id": _topic_id},
+    ChangeCarriedOut: _same("request_id", "topic", "error_code", "message"),
     BrokerRegistered: _same("broker_id", "broker_epoch", "rack"),
     BrokerFenced: _BROKER,
     BrokerUnfenced: _BROKER,

@@ -18,12 +18,21 @@ import msgspec
 
 from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
-from events.catalog import Recorded, TopicConfigsChanged, TopicCreated, TopicDeleted
+from events.catalog import (
+    CreationRefused,
+    Recorded,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicDiscovered,
+    TopicVanished,
+)
 from events.codec import decode_event
 from events.log import EventLog
 from events.names import ShardKey
 from projections.wording import in_words
 
+_ENDS = TopicDeleted | TopicVanished | CreationRefused
 UNEXPLAINED = "no event of the log explains what the live side has"
 
 
@@ -74,7 +83,13 @@ def parting(history: History, live: Topic | None) -> Parting:
 
 def _gone(history: History) -> Callable[[int], bool]:
     """Whether the topic that is there in the end was created by so many events."""
-    born = max((n for n, one in enumerate(history.records()) if isinstance(one.event, TopicCreated)), default=None)
+    born: int | None = None
+    lives = False
+    for number, record in enumerate(history.records()):
+        if isinstance(record.event, _ENDS):
+            lives = False
+        elif isinstance(record.event, TopicCreated | TopicDiscovered) and not lives:
+            born, lives = number, True
     return lambda count: born is not None and count > born
 
 
@@ -97,8 +112,10 @@ def _passed(history: History, live: Topic) -> Callable[[int], bool]:
 
 def is_past(topic: Topic, live: Topic) -> bool:
     """Whether any part of a topic, but for its configs, is further than in `live`, or as far with other content."""
-    if (topic.name, topic.topic_id, topic.created_at_ms) != (live.name, live.topic_id, live.created_at_ms):
+    if (topic.name, topic.created_at_ms) != (live.name, live.created_at_ms):
         return True
+    if topic.topic_id != live.topic_id and (topic.ready_at_ms is not None or topic.propagated):
+        return True  # before that a cluster that carries decisions out may still give it another id
     if len(topic.partitions) > len(live.partitions):
         return True
     for mine, theirs in zip(topic.partitions, live.partitions, strict=False):
@@ -122,9 +139,9 @@ def _config_changes(history: History, live: Topic) -> list[int]:
         event = record.event
         if record.offset < live.created_offset:
             continue
-        if isinstance(event, TopicDeleted):
+        if isinstance(event, _ENDS):
             break
-        if isinstance(event, TopicCreated | TopicConfigsChanged):
+        if isinstance(event, TopicCreated | TopicConfigsChanged | TopicDiscovered):
             unseen.append(record.offset)
             if event.configs == live.configs:
                 unseen.clear()

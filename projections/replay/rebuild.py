@@ -25,7 +25,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
-from events.catalog import ChangeRejected, CreateAnswered, PartitionsAdded, TopicConfigsChanged, TopicDeleted
+from events.catalog import (
+    ChangeCarriedOut,
+    ChangeRejected,
+    CreateAnswered,
+    PartitionsAdded,
+    TopicConfigsChanged,
+    TopicDeleted,
+    TopicDiscovered,
+)
 from events.codec import decode_event
 from events.names import TopicName
 from projections.brokers import NO_CLUSTER, ClusterRow, fold_cluster
@@ -98,7 +106,9 @@ BROKERS = pa.schema(
 VIEWS = ("topics", "brokers", "requests")
 FORMATS = ("parquet", "json")
 _encode = msgspec.msgpack.Encoder().encode
-_REQUEST_ENDS = CreateAnswered | PartitionsAdded | TopicDeleted | TopicConfigsChanged | ChangeRejected
+_REQUEST_ENDS = CreateAnswered | ChangeRejected | ChangeCarriedOut
+_CHANGES = PartitionsAdded | TopicDeleted | TopicConfigsChanged
+"""They end their request too, but where a cluster carries decisions out: there ChangeCarriedOut does."""
 
 
 def state_hash(stored: bytes) -> str:
@@ -259,20 +269,24 @@ def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
     """The requests that a shard's events tell of, as rows of REQUESTS: each as soon as nothing more can happen to it,
     so that only open ones are kept."""
     waiting: dict[tuple[str, TopicName], _Asked] = {}
+    carried_out = False
     for offset, value in events:
         record = decode_event(offset, value)
         event: Any = record.event
         request_id: str | None = getattr(event, "request_id", None)
+        carried_out = carried_out or isinstance(event, TopicDiscovered)
         if request_id is None:
             continue
         key = (request_id, event.topic)
         known = waiting.get(key)
+        if known is None and isinstance(event, ChangeCarriedOut):
+            continue  # decided before the cluster was seen to have the topic, and told then
         told = fold_request_topic(None if known is None else known.told, record)
         if known is None:
             api = event.api if hasattr(event, "api") else event.asked.api
             known = waiting[key] = _Asked(told, event.principal, event.client_id, api, record.at_ms, offset)
         known.told = told
-        if isinstance(event, _REQUEST_ENDS):
+        if isinstance(event, _REQUEST_ENDS) or (isinstance(event, _CHANGES) and not carried_out):
             yield _request_row(request_id, waiting.pop(key))
     for (request_id, _topic), open_one in waiting.items():
         yield _request_row(request_id, open_one)

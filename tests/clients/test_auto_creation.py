@@ -47,10 +47,10 @@ def test_java_consumer(
 
 @pytest.mark.parametrize("version", JAVA_VERSIONS)
 def test_java_consumer_where_the_cluster_forbids(
-    version: str, topicwright_without_auto: Topicwright, topic: str, java_client: Callable[[str], str]
+    version: str, forbidding: Topicwright, topic: str, java_client: Callable[[str], str]
 ) -> None:
-    poll(java_client(version), topicwright_without_auto.kafka, topic, allow=True)
-    assert not exists(topicwright_without_auto.kafka, topic)
+    poll(java_client(version), forbidding.kafka, topic, allow=True)
+    assert not exists(forbidding.kafka, topic)
 
 
 @pytest.mark.parametrize("allow", [True, False], ids=["allows", "forbids"])
@@ -59,9 +59,9 @@ def test_librdkafka_consumer(allow: bool, bootstrap: str, topic: str) -> None:
     assert exists(bootstrap, topic) is allow
 
 
-def test_librdkafka_consumer_where_the_cluster_forbids(topicwright_without_auto: Topicwright, topic: str) -> None:
-    _consume(topicwright_without_auto.kafka, topic, allow=True)
-    assert not exists(topicwright_without_auto.kafka, topic)
+def test_librdkafka_consumer_where_the_cluster_forbids(forbidding: Topicwright, topic: str) -> None:
+    _consume(forbidding.kafka, topic, allow=True)
+    assert not exists(forbidding.kafka, topic)
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,30 @@ settings fewer count=4 minisr=2
 partitions a to=3 id=q1
 """
 
+CLUSTER = """
+create a 2x3 id=q0 clear=0
+create b 1x1 id=q1 clear=44
+create c 1x2 id=q2 clear=0
+refuse c code=44
+seen a 1.2.3::1:0 2.3.1::2:0
+confirm 1 2 3
+partitions a to=3 id=q3 clear=0
+done a id=q3
+alter a set:retention.ms=7 id=q4 clear=0
+done a id=q4 code=40
+seen a 1.2.3::1:0 2.3.1::2:0 3.1.2::3:0 conf=
+fence 2
+review a
+seen a 1.2.3:1.3:1:0 2.3.1:3.1:3:1 3.1.2:3.1:3:0
+seen d 1.3::1:0 conf=retention.ms=5
+gone a
+seen d 3.1::3:5 3.1::3:0 conf=
+delete d id=q5
+done d id=q5
+"""
+
 HISTORIES = {
+    "cluster": ("1 2 3 cluster", CLUSTER),
     "life": ("1 2 fewer", planted.STEPS),
     "refusals": ("1 policy", REFUSALS),
     "brokers": ("1@a fewer", BROKERS),

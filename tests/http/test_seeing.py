@@ -279,8 +279,8 @@ WRONG = """
 /brokers?at=3&x=1               | 400 x: unknown query parameter; allowed are at
 /events?from=-1                 | 400 from: Expected `int` >= 0
 /events?from=x                  | 400 from: Expected `int`, got `str`
-/events?start=1                 | 400 start: unknown query parameter; allowed are from, limit, request, topic
-/events/follow?limit=1          | 400 limit: unknown query parameter; allowed are from, request, topic
+/events?start=1                 | 400 start: unknown query parameter; allowed are cursor, from, limit, partition
+/events/follow?limit=1          | 400 limit: unknown query parameter; allowed are cursor, from, partition
 /explain/x?y=z                  | 400 y: unknown query parameter; none is allowed here
 /health/ready?verbose=1         | 400 verbose: unknown query parameter; none is allowed here
 /metrics?x=1                    | 400 x: unknown query parameter; none is allowed here
@@ -328,7 +328,7 @@ async def test_the_document_names_every_path_and_every_body() -> None:
         assert (body["required"], body["additionalProperties"]) == (["name"], False)
         assert "validate_only" in {parameter["name"] for parameter in create["parameters"]}
         parameters = {one["name"] for one in document["paths"]["/events"]["get"]["parameters"]}
-        assert parameters == {"from", "limit", "topic", "request"}
+        assert parameters == {"from", "limit", "topic", "request", "partition", "cursor"}
 
 
 # --- reading

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from events.catalog import (
@@ -37,6 +37,7 @@ from events.catalog import (
     TopicDeleted,
     TopicReady,
 )
+from tests.machine.auditor_cluster import ClusterWitness, Life, own
 
 CHECKS = {
     "offsets": "offsets are contiguous, from 0 on",
@@ -67,7 +68,7 @@ CHECKS = {
 COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
     "FenceBroker", "UnfenceBroker", "ReviewTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
-    "ExpireRequest", "ChangeSettings",
+    "ExpireRequest", "ChangeSettings", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation", "FinishChange",
 }  # fmt: skip
 
 TIMED_OUT = 7
@@ -80,18 +81,6 @@ class Violation(NamedTuple):
     offset: int
     topic: str
     seen: str
-
-
-@dataclass
-class Life:
-    """A topic as the auditor knows it."""
-
-    request: str
-    deadline_ms: int
-    partitions: list[dict[str, Any]]
-    known_by: set[int] = field(default_factory=set)
-    ready: bool = False
-    configs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -114,7 +103,7 @@ def audit(records: Iterable[Recorded], settled: bool = False) -> list[Violation]
     return auditor.violations
 
 
-class Auditor:
+class Auditor(ClusterWitness):
     """Takes a log record by record."""
 
     def __init__(self) -> None:
@@ -147,7 +136,8 @@ class Auditor:
             life = self.topics.get(topic)
             waits = ask.created and life is not None and not life.ready and life.request == ask.event.request_id
             self._expect("one-answer", ask.answered or (waits and ask.event.timeout_ms > 0), "never answered", topic)
-        for name, life in self.topics.items() if settled else ():
+        elects = self.settings.get("cluster.carries.out") != "true"
+        for name, life in self.topics.items() if settled and elects else ():
             for index, partition in enumerate(life.partitions):
                 self._check_settled(name, index, partition)
 
@@ -221,7 +211,7 @@ class Auditor:
             minisr = dict(event.configs).get("min.insync.replicas")
             self._check_new(event.partitions, 0, by_hand, minisr)
         life = Life(
-            event.request_id, event.deadline_ms, [_own(p) for p in event.partitions], configs=dict(event.configs)
+            event.request_id, event.deadline_ms, [own(p) for p in event.partitions], configs=dict(event.configs)
         )
         self.topics[event.topic] = life
 
@@ -239,7 +229,7 @@ class Auditor:
     ) -> None:
         live = self._live()
         for index, partition in enumerate(partitions, first):
-            self._check_partition(index, _own(partition))
+            self._check_partition(index, own(partition))
             wanted = by_hand.get(index)
             self._expect("as-asked", wanted in (None, partition.replicas), f"{partition.replicas} for {wanted}")
             brokers = {replica for replica in partition.replicas if replica >= 0}
@@ -289,7 +279,7 @@ class Auditor:
         alike = all(len(partition.replicas) == factor for partition in event.partitions)
         self._expect("as-asked", alike, f"the factor is {factor}")
         self._check_new(event.partitions, event.first, by_hand, life.configs.get("min.insync.replicas"))
-        life.partitions += [_own(partition) for partition in event.partitions]
+        life.partitions += [own(partition) for partition in event.partitions]
 
     def _on_topic_deleted(self, event: TopicDeleted) -> None:
         if self._life(event.topic) is not None:
@@ -387,13 +377,3 @@ class Auditor:
 
     def _on_settings_changed(self, event: SettingsChanged) -> None:
         self.settings = dict(event.settings)
-
-
-def _own(partition: Partition) -> dict[str, Any]:
-    return {
-        "replicas": list(partition.replicas),
-        "isr": list(partition.isr),
-        "leader": int(partition.leader),
-        "leader_epoch": partition.leader_epoch,
-        "partition_epoch": partition.partition_epoch,
-    }

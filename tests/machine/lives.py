@@ -11,10 +11,12 @@ from events.catalog import (
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
+    ChangeCarriedOut,
     ChangeRejected,
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    CreationRefused,
     IsrChanged,
     LeaderElected,
     PartitionsAdded,
@@ -23,10 +25,13 @@ from events.catalog import (
     SettingsChanged,
     TopicCreated,
     TopicDeleted,
+    TopicDiscovered,
     TopicReady,
+    TopicVanished,
 )
 
 REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
+ENDS = TopicReady | TopicDeleted | TopicVanished | CreationRefused
 BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered
 
 
@@ -48,7 +53,7 @@ class Lives:
 
     def see(self, event: Any) -> None:
         """Take in one event."""
-        if isinstance(event, SettingsChanged | ChangeRejected):
+        if isinstance(event, SettingsChanged | ChangeRejected | ChangeCarriedOut):
             return
         if isinstance(event, BROKER_EVENTS):
             _move(BROKER, self.brokers, event.broker_id, event)
@@ -66,7 +71,7 @@ class Lives:
                 self._waiting[event.topic] = key
             elif isinstance(event, CreateAnswered) and self._waiting.get(event.topic) == key:
                 del self._waiting[event.topic]
-        elif isinstance(event, TopicReady | TopicDeleted) and event.topic in self._waiting:
+        elif isinstance(event, ENDS) and event.topic in self._waiting:
             _move(CREATE_REQUEST, self.requests, self._waiting[event.topic], event)
 
     def _see_partitions(self, event: Any) -> None:
@@ -75,12 +80,22 @@ class Lives:
             indices = list(range(first, first + len(event.partitions)))
         elif isinstance(event, LeaderElected | IsrChanged | PlaceholderFilled):
             indices = [event.partition]
-        elif isinstance(event, TopicDeleted):
+        elif isinstance(event, TopicDiscovered):
+            self._see_anew(event)
+            return
+        elif isinstance(event, TopicDeleted | TopicVanished | CreationRefused):
             indices = [index for topic, index in self.partitions if topic == event.topic]
         else:
             return
         for index in indices:
             _move(PARTITION, self.partitions, (event.topic, index), event)
+
+    def _see_anew(self, event: TopicDiscovered) -> None:
+        """All partitions are as the cluster has them; the table of partitions does not speak of that."""
+        for key in [key for key in self.partitions if key[0] == event.topic]:
+            del self.partitions[key]
+        for index, partition in enumerate(event.partitions):
+            self.partitions[event.topic, index] = "led" if partition.leader >= 0 else "leaderless"
 
 
 def _move(lifecycle: Lifecycle, states: dict[Any, str], key: Any, event: Any) -> None:

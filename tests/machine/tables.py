@@ -20,17 +20,23 @@ from controller.machine.commands import (
     AlterTopicConfigs,
     AnyCommand,
     ChangeSettings,
+    Clearance,
     ConfigOp,
     ConfirmMetadata,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DiscoverDeletion,
+    DiscoverTopic,
     ExpireRequest,
     FenceBroker,
+    FinishChange,
     IsrReport,
+    RefuseCreation,
     RegisterBroker,
     ReportLeader,
     ReviewTopics,
+    SeenPartition,
     UnfenceBroker,
     UnregisterBroker,
 )
@@ -61,6 +67,7 @@ SHORT = {
     "count": "num.partitions",
     "factor": "default.replication.factor",
     "minisr": "min.insync.replicas",
+    "cluster": "cluster.carries.out=true",
 }
 
 
@@ -125,6 +132,7 @@ def _ask(rig: Rig, words: list[str], options: dict[str, str], api: str, version:
         "denied": int(options.get("denied", 0)),
         "duplicate": "twice" in words,
         "validate_only": "dry" in words,
+        "clearance": _clearance(options.get("clear")),
     }
 
 
@@ -150,6 +158,11 @@ def _create(rig: Rig, text: str) -> CreateTopic:
         timeout_ms=int(options.get("timeout", 1000)),
         verdict=_verdict(options.get("verdict")),
     )
+
+
+def _clearance(text: str | None) -> Clearance | None:
+    """`clear=CODE`: what the cluster that carries decisions out said, 0 for nothing against it."""
+    return None if text is None else Clearance(int(text), "not here" if int(text) else "")
 
 
 def _verdict(text: str | None) -> Verdict | None:
@@ -289,6 +302,57 @@ def _settings(rig: Rig, text: str) -> ChangeSettings:
     )
 
 
+def _seen(rig: Rig, text: str) -> DiscoverTopic:
+    """`seen NAME REPLICAS:ISR:LEADER:LEADER_EPOCH … [conf=k=v;…] [topic-id=own|other] [known=stale]`: the cluster has a
+    topic so; ISR is all replicas where it is left empty."""
+    words, options = _options(text)
+    topic = topic_named(rig.state, words[0])
+    partitions = []
+    for word in words[1:]:
+        replicas, isr, leader, epoch = word.split(":")
+        partitions.append(
+            SeenPartition(_brokers(replicas), _brokers(isr or replicas), BrokerId(int(leader)), int(epoch))
+        )
+    configs = tuple(tuple(one.split("=")) for one in options["conf"].split(";") if one) if "conf" in options else None
+    known = None if topic is None else (len(topic.partitions), topic.configs)
+    return DiscoverTopic(
+        **_stamps(rig, options),
+        topic=words[0],  # type: ignore[arg-type]
+        topic_id={"own": OWN_ID, "other": b"o" * 16}[options.get("topic-id", "own")],  # type: ignore[arg-type]
+        partitions=tuple(partitions),
+        configs=configs,  # type: ignore[arg-type]
+        known=known if options.get("known") != "stale" else (99, ()),
+        reason="seen",
+    )
+
+
+OWN_ID = b"kafka's own id.."
+"""The id that the cluster gives a topic."""
+
+
+def _gone(rig: Rig, text: str) -> DiscoverDeletion:
+    """`gone NAME [topic-id=own|other]`"""
+    words, options = _options(text)
+    topic_id: Any = {"own": OWN_ID, "other": b"o" * 16}[options.get("topic-id", "own")]
+    return DiscoverDeletion(**_stamps(rig, options), topic=words[0], topic_id=topic_id, reason="seen")  # type: ignore[arg-type]
+
+
+def _refuse(rig: Rig, text: str) -> RefuseCreation:
+    """`refuse NAME code=CODE [topic-id=other]`"""
+    words, options = _options(text)
+    topic_id: Any = b"o" * 16 if "topic-id" in options else TOPIC_ID
+    said = {"error_code": int(options["code"]), "message": "not here"}
+    return RefuseCreation(**_stamps(rig, options), topic=words[0], topic_id=topic_id, **said)  # type: ignore[arg-type]
+
+
+def _done(rig: Rig, text: str) -> FinishChange:
+    """`done NAME id=REQUEST [code=CODE]`"""
+    words, options = _options(text)
+    code = int(options.get("code", 0))
+    said = {"error_code": code, "message": "not here" if code else ""}
+    return FinishChange(**_stamps(rig, options), topic=words[0], **said)  # type: ignore[arg-type]
+
+
 _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "create": _create,
     "partitions": _partitions,
@@ -306,4 +370,8 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "leader": _leader,
     "expire": _expire,
     "settings": _settings,
+    "seen": _seen,
+    "gone": _gone,
+    "refuse": _refuse,
+    "done": _done,
 }

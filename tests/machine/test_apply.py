@@ -27,6 +27,7 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, TopicName, shard_key
+from tests.events.golden import history
 from tests.machine.planted import clean
 from tests.machine.rig import fold, topics_of
 from tests.machine.tables import command, given
@@ -114,7 +115,7 @@ def test_events_of_topics_and_of_the_cluster() -> None:
     of_cluster = {
         kind.__name__
         for kind in EVENT_TYPES
-        if not any(concerns_topic(r.event) for r in clean() if type(r.event) is kind)
+        if not any(concerns_topic(r.event) for r in (*clean(), *history("cluster")) if type(r.event) is kind)
     }
     assert of_cluster == {"BrokerRegistered", "BrokerFenced", "BrokerUnfenced", "BrokerUnregistered", "SettingsChanged"}
 

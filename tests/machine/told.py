@@ -9,10 +9,12 @@ from events.catalog import (
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
+    ChangeCarriedOut,
     ChangeRejected,
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    CreationRefused,
     Event,
     IsrChanged,
     LeaderElected,
@@ -24,7 +26,9 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    TopicDiscovered,
     TopicReady,
+    TopicVanished,
 )
 from events.names import BrokerId
 
@@ -83,6 +87,16 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id} e{event.broker_epoch})"
         case SettingsChanged():
             return "settings"
+        case TopicDiscovered():
+            leaders = " ".join(f"{p.leader}e{p.leader_epoch}/{p.partition_epoch}" for p in event.partitions)
+            configs = "".join(f" {name}={value}" for name, value in event.configs)
+            return f"discovered({replicas_text(event.partitions)} led by {leaders}{configs})"
+        case TopicVanished():
+            return "vanished"
+        case CreationRefused():
+            return f"creation-refused({event.error_code})"
+        case ChangeCarriedOut():
+            return f"carried-out({event.error_code})"
 
 
 def replicas_text(partitions: tuple[Partition, ...]) -> str:

@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 
 from tests.conftest import TABLE_SETTINGS
+from tests.reference.cases import Case
 from tests.reference.differences import versions_asked
 from tests.reference.golden import FILE, parse
 from tests.reference.table import CASES, Answers, ask_all
-from tests.support.reference_kafka import reference_kafka
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import stream
 from tests.support.tools import CACHE, KAFKA_SERVER
-from tests.support.topicwright import topicwright
+from tests.support.topicwright import Topicwright, topicwright
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +30,41 @@ def kafka_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 
 @pytest.fixture(scope="session")
-def topicwright_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+def embedded_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """Topicwright's answers, in every version that it speaks; a second server forbids automatic creation."""
     folder = tmp_path_factory.mktemp("table")
-    cases = [replace(case, versions=versions_asked(case)) for case in CASES]
     with topicwright(folder / "auto", {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}) as server:
-        answers = ask_all({1: server.kafka}, [case for case in cases if case.node == 1])
+        answers = _asked_with_auto(server)
     with topicwright(folder / "no-auto", {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}) as server:
-        return {**answers, **ask_all({1: server.kafka, 3: server.kafka}, [case for case in cases if case.node == 3])}
+        return {**answers, **_asked_without_auto(server)}
+
+
+@pytest.fixture(scope="session")
+def front_answers(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The same of a front with a worker behind it."""
+    folder = tmp_path_factory.mktemp("table-front")
+    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
+    with stream(folder / "auto", kafka43.bootstrap, "table-auto", settings) as running:
+        answers = _asked_with_auto(running.fronts[0])
+    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
+    with stream(folder / "no-auto", kafka43.bootstrap, "table-no-auto", settings) as running:
+        return {**answers, **_asked_without_auto(running.fronts[0])}
+
+
+@pytest.fixture(params=["embedded", "front"])
+def topicwright_answers(request: pytest.FixtureRequest) -> Answers:
+    """Topicwright's answers as a process of its own, and as a front of workers."""
+    answers: Answers = request.getfixturevalue(f"{request.param}_answers")
+    return answers
+
+
+def _asked_with_auto(server: Topicwright) -> Answers:
+    return ask_all({1: server.kafka}, [case for case in _cases() if case.node == 1])
+
+
+def _asked_without_auto(server: Topicwright) -> Answers:
+    return ask_all({1: server.kafka, 3: server.kafka}, [case for case in _cases() if case.node == 3])
+
+
+def _cases() -> list[Case]:
+    return [replace(case, versions=versions_asked(case)) for case in CASES]

@@ -14,7 +14,8 @@ from tests.conftest import TABLE_SETTINGS
 from tests.reference.cases import Case, Row, assigned, case, topic
 from tests.reference.differences import Difference, agrees, expected
 from tests.reference.table import Answers, ask_all
-from tests.support.reference_kafka import reference_kafka
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import stream
 from tests.support.topicwright import topicwright
 
 DOWN = 3
@@ -94,10 +95,17 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Answers:
         return ask_all(live, CASES, prepared=lambda: cluster.stop_broker(DOWN))
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    with topicwright(tmp_path_factory.mktemp("fenced") / "topicwright", TABLE_SETTINGS) as server:
-        return ask_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
+@pytest.fixture(scope="module", params=["embedded", "front"])
+def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Topicwright's answers as a process of its own, and as a front of workers."""
+    folder = tmp_path_factory.mktemp("fenced") / "topicwright"
+    if request.param == "embedded":
+        with topicwright(folder, TABLE_SETTINGS) as server:
+            return ask_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
+    kafka43: ReferenceKafka = request.getfixturevalue("kafka43")
+    with stream(folder, kafka43.bootstrap, "fenced", TABLE_SETTINGS) as running:
+        front = running.fronts[0]
+        return ask_all({1: front.kafka}, CASES, prepared=lambda: front.stop_broker(DOWN))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

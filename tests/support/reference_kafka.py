@@ -17,8 +17,8 @@ from tests.support.ports import free_ports
 from tests.support.processes import Process
 
 CLUSTER_ID = "dG9waWN3cmlnaHQtdGVzdA"
-_SOURCES = tools.ROOT / "tests/reference/java"
-_JVM = ("-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+SOURCES = tools.ROOT / "tests/reference/java"
+JVM = ("-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +49,24 @@ def reference_kafka(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterat
     java = tools.program("java")
     classes = folder / "classes"
     classes.mkdir(parents=True)
-    classpath = tools.compile_java(_SOURCES, tools.server_classpath(), classes)
+    classpath = tools.compile_java(SOURCES, tools.server_classpath(), classes)
     controller, *ports = free_ports(nodes + 1)
     settings = {name.replace("_", "."): value for name, value in overrides.items()}
     files = []
     for node_id, port in enumerate(ports, start=1):
         file = folder / f"node{node_id}.properties"
-        lines = {**_properties(node_id, port, controller, folder, nodes), **settings}
+        lines = {**node_properties(node_id, port, controller, folder, nodes), **settings}
         file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         files.append(f"{node_id}={file}")
     log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    argv = [java, *_JVM, log_level, "-cp", classpath, "ReferenceCluster", CLUSTER_ID, *files]
+    argv = [java, *JVM, log_level, "-cp", classpath, "ReferenceCluster", CLUSTER_ID, *files]
     with Process(argv, cwd=folder) as process:
         process.wait_for_line("^ready", within_s=120)
         yield ReferenceKafka(process, {i: f"127.0.0.1:{port}" for i, port in enumerate(ports, start=1)})
 
 
-def _properties(node_id: int, port: int, controller: int, folder: Path, nodes: int) -> dict[str, str]:
+def node_properties(node_id: int, port: int, controller: int, folder: Path, nodes: int) -> dict[str, str]:
+    """The settings of one node, with its data in `folder`."""
     here = f"BROKER://127.0.0.1:{port}"
     settings = {
         "process.roles": "broker",

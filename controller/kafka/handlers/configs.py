@@ -110,7 +110,7 @@ class _Altering:
             for (_, name, ops), refusal in zip(resources, refusals, strict=True)
             if refusal is None
         ]
-        answers = {answer.topic_name: answer for answer in await self._front.ask(commands)} if commands else {}
+        answers = {answer.topic_name: answer for answer in await self._front.ask_change(commands)} if commands else {}
         return [
             (kind, name, *_outcome(refusal, answers.get(TopicName(name))))
             for (kind, name, _), refusal in zip(resources, refusals, strict=True)

@@ -44,7 +44,7 @@ class CreatePartitionsHandler:
             )
             for topic in {topic.name: topic for topic in request.topics}.values()
         ]
-        answers = await self._front.ask(commands) if commands else []
+        answers = await self._front.ask_change(commands, request.timeout_ms) if commands else []
         return CreatePartitionsResponse(
             results=tuple(
                 CreatePartitionsTopicResult(

@@ -41,8 +41,9 @@ class DeleteTopicsHandler:
             elif name not in commands:
                 commands[name] = self._command(context, request_id, at_ms, name, state, named[name] > 1)
         asked = [command for name, command in commands.items() if name not in results]
-        answers = await self._front.ask(asked) if asked else []
-        answered = [_result(answer, commands[answer.topic_name]) for answer in answers]
+        ids = {command.topic: self._id_of(command) for command in asked}
+        answers = await self._front.ask_change(asked, request.timeout_ms) if asked else []
+        answered = [_result(answer, commands[answer.topic_name], ids[answer.topic_name]) for answer in answers]
         return DeleteTopicsResponse(responses=(*results.values(), *answered))
 
     def _resolve(
@@ -66,6 +67,10 @@ class DeleteTopicsHandler:
             known = DeleteTopicState(name=name, topic_id=state.topic_id)
             return _refused(known, ErrorCode.INVALID_REQUEST, message)
         return name
+
+    def _id_of(self, command: DeleteTopic) -> bytes:
+        topic = self._front.topic(command.topic)
+        return command.topic_id or (topic.topic_id if topic is not None else ZERO_UUID)
 
     def _command(
         self,
@@ -94,8 +99,11 @@ def _refused(state: DeleteTopicState, code: ErrorCode, message: str | None) -> D
     return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=int(code), error_message=message)
 
 
-def _result(answer: Answer, command: DeleteTopic) -> DeletableTopicResult:
-    topic_id = answer.topic.topic_id if answer.topic is not None else command.topic_id or ZERO_UUID
+def _result(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:
+    """`known_id` is the id of the topic as it was when it was asked about: where a cluster deletes it, it is gone. Kafka
+    tells it of what it deleted; with an error only the id that was asked about."""
+    deleted_id = answer.topic.topic_id if answer.topic is not None else known_id
+    topic_id = (command.topic_id or ZERO_UUID) if answer.code else deleted_id
     return DeletableTopicResult(
         name=answer.topic_name,
         topic_id=topic_id,

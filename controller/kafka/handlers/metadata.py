@@ -123,7 +123,8 @@ class MetadataHandler:
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
         front = self._front
-        nodes = front.nodes()
+        about_topics = request.topics is None or bool(request.topics) or context.connection.wants_brokers
+        nodes = front.nodes() if about_topics else front.nodes_without_topics()
         operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_OMITTED
         return MetadataResponse(
             brokers=tuple(

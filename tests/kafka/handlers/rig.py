@@ -33,7 +33,8 @@ class Unheard:
 class Rig:
     """One controller and its listeners."""
 
-    def __init__(self, front: Front, fleet: SimulatedFleet) -> None:
+    def __init__(self, controller: Controller, front: Front, fleet: SimulatedFleet) -> None:
+        self.controller = controller
         self.front = front
         self.fleet = fleet
         self.listener: HandlerTable = controller_listener(front, {})
@@ -74,7 +75,7 @@ async def rig(
     await controller.start(tuple(sorted((settings or {}).items())), "1.0")
     await controller.decided()
     try:
-        yield Rig(front, fleet)
+        yield Rig(controller, front, fleet)
     finally:
         await controller.stop()
         log.close()

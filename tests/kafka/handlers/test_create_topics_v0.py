@@ -21,7 +21,7 @@ ASSIGNED_TWICE = CreatableTopic(
 
 
 def rejected(a: Rig) -> list[tuple[str, str]]:
-    events = (decode_event(*pair).event for pair in a.front.controller.log.read())
+    events = (decode_event(*pair).event for pair in a.controller.log.read())
     return [(event.topic, event.rule) for event in events if isinstance(event, CreateRejected)]
 
 

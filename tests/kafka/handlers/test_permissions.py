@@ -54,7 +54,7 @@ async def test_create_needs_create_on_the_cluster_or_on_the_topic() -> None:
 async def test_a_refused_create_is_logged_with_the_authorizer_as_its_rule() -> None:
     async with rig(authorizer=Granted()) as a:
         await codes_of_create(a, "mine")
-        log = a.front.controller.log
+        log = a.controller.log
         rejected = [e for e in (decode_event(*pair).event for pair in log.read()) if isinstance(e, CreateRejected)]
         assert [(e.topic, e.rule, e.error_code) for e in rejected] == [("mine", "authorizer", DENIED)]
 
@@ -118,7 +118,7 @@ async def test_auto_creation_needs_create() -> None:
     async with rig(authorizer=Granted(("Describe", "Topic", "mine"))) as a:
         request = MetadataRequest(topics=(MetadataRequestTopic(name="mine"),), allow_auto_topic_creation=True)
         await a.call(ApiKey.METADATA, 12, request, BOB)
-        await a.front.controller.decided()
+        await a.controller.decided()
         assert a.front.store.durable_named("mine") is None
 
 

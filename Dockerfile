@@ -1,0 +1,15 @@
+# Topicwright with what its replays need; every service of docker-compose.yml runs this image.
+FROM python:3.11-slim-bookworm
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md ./
+COPY controller controller
+COPY events events
+COPY projections projections
+RUN pip install --no-cache-dir --constraint constraints.txt '.[replay]'
+RUN useradd --create-home topicwright && install --directory --owner topicwright /data
+USER topicwright
+WORKDIR /home/topicwright
+ENTRYPOINT ["topicwright"]

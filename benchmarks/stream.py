@@ -1,0 +1,194 @@
+"""Deciding over Kafka: commands a second for one worker and two, and how long a command takes to become events.
+
+Both drivers run the same engine. Throughput: the commands topic is filled first, so that only Kafka and the workers are
+at work, and the times are those that the workers stamp on their records. Latency: one command at a time at a gentle
+rate, from just before it is put until its decision arrives at a consumer. Kafka is one combined node, replication
+factor 1, on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+
+from benchmarks.figures import Figure, percentile, show
+from benchmarks.servers import TOPICWRIGHT, kafka
+from controller.machine.commands import CreateTopic
+from controller.runtime.stream.commands import encode_command, key_of, partition_of
+from controller.runtime.stream.topics import Wanted, prepare_topics
+from events.kafka_record import Decided, decode_record
+from events.names import RequestId, TopicId, TopicName
+from tests.support.processes import Process
+
+PARTITIONS = 4
+WANTED = {("plain", 1): "20,000", ("faust", 1): "3,000"}
+
+
+class Topics:
+    """A pair of topics of their own, and workers on them."""
+
+    def __init__(self, bootstrap: str, folder: Path, driver: str) -> None:
+        self.bootstrap = bootstrap
+        self.driver = driver
+        name = f"bench-{driver}-{time.time_ns()}"
+        self.commands, self.events, self.group = f"{name}.commands", f"{name}.events", f"{name}.workers"
+        self._folder = folder / name
+        prepare_topics({"bootstrap.servers": bootstrap}, Wanted(self.commands, self.events, PARTITIONS, 1))
+
+    @contextmanager
+    def workers(self, count: int) -> Iterator[list[Process]]:
+        """So many workers, ready."""
+        settings = {
+            "stream.commands.topic": self.commands,
+            "stream.events.topic": self.events,
+            "stream.group.id": self.group,
+            "log.level": "warning",
+        }
+        with ExitStack() as held:
+            started = []
+            for number in range(count):
+                argv: list[str | Path] = [TOPICWRIGHT, "worker", "--bootstrap", self.bootstrap, "--http", "127.0.0.1:0"]
+                argv += ["--driver", self.driver, "--data", self._folder / str(number)]
+                for key, value in settings.items():
+                    argv += ["--set", f"{key}={value}"]
+                started.append(held.enter_context(Process(argv, cwd=self._folder.parent)))
+            for process in started:
+                process.wait_for_line(r"^ready http=", within_s=120)
+            yield started
+
+    def fill(self, count: int) -> None:
+        """Put so many creates, of one partition and one replica."""
+        producer = self._producer(linger_ms=20)
+        for number in range(count):
+            _put(producer, self.commands, create(number))
+            producer.poll(0)
+        producer.flush()
+
+    def consumer(self) -> Consumer:
+        """A consumer of nothing yet."""
+        return Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none", "enable.auto.commit": False})
+
+    def decided(self, count: int) -> float:
+        """Wait until the first `count` asks are decided; decisions a second from the first of them to the last."""
+        consumer = self.consumer()
+        consumer.assign([TopicPartition(self.events, each, 0) for each in range(PARTITIONS)])
+        times: list[int] = []
+        seen = records = 0
+        while seen < count:
+            for message in consumer.consume(5000, 1.0):
+                value = message.value()
+                record = decode_record(value) if value else None
+                if isinstance(record, Decided):
+                    times.append(message.timestamp()[1])
+                    records += 1
+                    seen += b"CreateRequested" in b"".join(record.events)
+        consumer.close()
+        return records / max(0.001, (max(times) - min(times)) / 1000)
+
+    def latencies_ms(self, count: int, rate: float) -> list[float]:
+        """From just before a command is put until its decision arrives, one command at a time."""
+        consumer, producer = self.consumer(), self._producer(linger_ms=0)
+        consumer.assign([TopicPartition(self.events, each, OFFSET_END) for each in range(PARTITIONS)])
+        consumer.poll(2.0)
+        told = []
+        for number in range(count):
+            command = create(1_000_000 + number)
+            started = time.perf_counter()
+            _put(producer, self.commands, command)
+            producer.poll(0)
+            self._await(consumer, command.request_id.encode())
+            told.append((time.perf_counter() - started) * 1000)
+            time.sleep(max(0.0, 1 / rate - told[-1] / 1000))
+        producer.flush()
+        consumer.close()
+        return told
+
+    @staticmethod
+    def _await(consumer: Consumer, request_id: bytes) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is not None and request_id in (message.value() or b""):
+                return
+        raise AssertionError(f"{request_id!r} was not decided")
+
+    def _producer(self, linger_ms: int) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": linger_ms,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+
+
+def create(number: int) -> CreateTopic:
+    """An ask for a topic of one partition and one replica."""
+    return CreateTopic(
+        request_id=RequestId(f"bench-{number}-"),
+        at_ms=time.time_ns() // 1_000_000,
+        topic=TopicName(f"bench-{number}"),
+        topic_id=TopicId(number.to_bytes(16, "big")),
+        num_partitions=1,
+        replication_factor=1,
+        timeout_ms=60_000,
+    )
+
+
+def cpu_s(process: Process) -> float:
+    """The CPU time that a process has used, all its threads together."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _put(producer: Producer, topic: str, command: CreateTopic) -> None:
+    key = key_of(command)
+    producer.produce(topic, encode_command(command), key.encode(), partition_of(key, PARTITIONS))
+
+
+def run(drivers: Sequence[str] = ("plain", "faust"), count: int = 40_000) -> list[Figure]:
+    """Measure both drivers on one Kafka."""
+    figures = []
+    with TemporaryDirectory(prefix="topicwright-bench-") as held, kafka() as bootstrap:
+        for driver in drivers:
+            many = count if driver == "plain" else count // 4
+            for workers in (1, 2):
+                topics = Topics(bootstrap, Path(held), driver)
+                with topics.workers(workers):
+                    topics.fill(100)
+                    topics.decided(100)
+                topics.fill(many)
+                with topics.workers(workers) as processes:
+                    before = sum(map(cpu_s, processes))
+                    rate = topics.decided(many)
+                    cpu_ms = (sum(map(cpu_s, processes)) - before) * 1000 / many
+                    told = topics.latencies_ms(200, 50) if workers == 1 else []
+                label = f"{driver}, {workers} worker{'s' if workers > 1 else ''}"
+                note = f"{cpu_ms:.3f} ms of CPU an ask; commands that workers put themselves are counted"
+                figures.append(Figure(label, "commands/s", rate, reach=WANTED.get((driver, workers), ""), note=note))
+                if told:
+                    figures.append(Figure(f"{label}: to event, median", "ms", percentile(told, 0.5), reach="2"))
+                    figures.append(Figure(f"{label}: to event, 99 %", "ms", percentile(told, 0.99)))
+    return figures
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--driver", choices=("plain", "faust"), action="append", help="only these")
+    parser.add_argument("--commands", type=int, default=40_000, help="%(default)s")
+    options = parser.parse_args()
+    show(run(options.driver or ("plain", "faust"), options.commands), options.json)
+
+
+if __name__ == "__main__":
+    main()

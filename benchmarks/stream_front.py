@@ -1,0 +1,79 @@
+"""From ask to answer at a front, with workers behind it, beside the embedded controller in the same run.
+
+The same frames and the same bare client as in `benchmarks.creates`. Behind the front are one or two workers (plain
+driver, simulated brokers) and one node of a real Kafka: an ask that waits for its topic goes through Kafka four times,
+once each for the command, the decision, what the brokers confirm, and the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from benchmarks.creates import in_requests, one_by_one, pipelined
+from benchmarks.servers import kafka, topicwright
+from tests.support.stream import stream
+
+QUIET = {"log.level": "warning"}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One figure at each of them."""
+
+    work: str
+    unit: str
+    front: float
+    front_of_two: float
+    embedded: float
+
+
+def measure(address: str, scale: float) -> dict[tuple[str, str], float]:
+    """Every figure of one server."""
+    count = max(20, round(1000 * scale))
+    median, p99, rate = one_by_one(address, count, False)
+    dry, dry_p99, _ = one_by_one(address, count, True)
+    return {
+        ("one create after another, median", "ms"): median,
+        ("one create after another, 99 %", "ms"): p99,
+        ("one create after another", "creates/s"): rate,
+        ("validate-only one by one, median", "ms"): dry,
+        ("validate-only one by one, 99 %", "ms"): dry_p99,
+        ("creates pipelined on one connection", "creates/s"): pipelined(address, count * 5),
+        ("300 topics in one request, created", "topics/s"): in_requests(address, max(3, round(20 * scale)), 300, False),
+    }
+
+
+def run(scale: float = 1.0) -> list[Row]:
+    """Measure a front of one worker, a front of two, and the embedded controller."""
+    fronts = []
+    with TemporaryDirectory(prefix="topicwright-bench-") as folder, kafka() as address:
+        for workers in (1, 2):
+            names = f"bench-{workers}"
+            with stream(Path(folder) / names, address, names, QUIET, workers=workers, fronts=0) as running:
+                fronts.append(measure(running.start_front(QUIET).kafka, scale))
+    with TemporaryDirectory(prefix="topicwright-bench-") as folder, topicwright(Path(folder) / "data") as ours:
+        embedded = measure(ours.kafka, scale)
+    one, two = fronts
+    return [Row(*key, one[key], two[key], value) for key, value in embedded.items()]
+
+
+def main() -> None:
+    """Run from the command line; takes about a minute."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stream_front", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="so many times the requests; %(default)s")
+    options = parser.parse_args()
+    rows = run(options.scale)
+    if options.json:
+        print(msgspec.json.encode(rows).decode())
+        return
+    print(f"{'work':<40}{'unit':<11}{'front, 1 worker':>17}{'2 workers':>12}{'embedded':>12}")
+    for row in rows:
+        print(f"{row.work:<40}{row.unit:<11}{row.front:>17,.1f}{row.front_of_two:>12,.1f}{row.embedded:>12,.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What the log and the cluster say of one topic, compared. Pure.
+
+After a restart it is not known what had been carried out. The log tells what was decided and never reported as done;
+the cluster tells how things stand; what both agree on needs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from controller.brokers.cluster_link import SeenTopic
+from controller.machine.commands import SeenPartition
+from controller.machine.state import Topic
+from events.catalog import (
+    ChangeCarriedOut,
+    Configs,
+    IsrChanged,
+    LeaderElected,
+    Partition,
+    PartitionsAdded,
+    PlaceholderFilled,
+    Recorded,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicDiscovered,
+)
+from events.names import BrokerId, RequestId, TopicId, is_placeholder
+
+Change = PartitionsAdded | TopicDeleted | TopicConfigsChanged
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What the events of a shard leave open: changes that nobody reported as carried out, whether placeholders were
+    filled without the broker being in sync yet, and the ids of topics that are meant to be gone."""
+
+    changes: tuple[Change, ...] = ()
+    fills: bool = False
+    deleted: frozenset[TopicId] = frozenset()
+
+
+def past_of(records: Iterable[Recorded]) -> Past:
+    """The past of a shard, from its events in their order."""
+    changes: dict[RequestId, Change] = {}
+    fills: set[tuple[int, BrokerId]] = set()
+    deleted: set[TopicId] = set()
+    for record in records:
+        event: Any = record.event
+        match event:
+            case TopicCreated() | TopicDiscovered():
+                fills.clear()
+            case PartitionsAdded() | TopicConfigsChanged():
+                changes[event.request_id] = event
+            case TopicDeleted():
+                changes = {event.request_id: event}  # what was to be done to the topic before is of no use any more
+                deleted.add(event.topic_id)
+                fills.clear()
+            case ChangeCarriedOut():
+                done = changes.pop(event.request_id, None)
+                if event.error_code and isinstance(done, TopicDeleted):
+                    deleted.discard(done.topic_id)
+            case PlaceholderFilled():
+                fills.add((event.partition, event.broker_id))
+            case IsrChanged() | LeaderElected():
+                fills -= {(event.partition, member) for member in event.isr}
+            case _:
+                pass
+    return Past(tuple(changes.values()), bool(fills), frozenset(deleted))
+
+
+def known(topic: Topic | None) -> tuple[int, Configs] | None:
+    """What a look at the cluster says that it knew of the topic."""
+    return None if topic is None else (len(topic.partitions), topic.configs)
+
+
+def differs(topic: Topic, seen: SeenTopic) -> bool:
+    """Whether a topic is not as the cluster has it; configs are not looked at."""
+    if topic.topic_id != seen.topic_id or len(topic.partitions) != len(seen.partitions):
+        return True
+    return any(_differs(mine, theirs) for mine, theirs in zip(topic.partitions, seen.partitions, strict=True))
+
+
+def _differs(mine: Partition, theirs: SeenPartition) -> bool:
+    """In-sync sets are compared as sets; one that the cluster has empty (KIP-966) keeps its last members here."""
+    if (mine.leader, mine.leader_epoch) != (theirs.leader, theirs.leader_epoch):
+        return True
+    if brokers_of(mine) != theirs.replicas:
+        return True
+    return bool(theirs.isr) and set(mine.isr) != set(theirs.isr)
+
+
+def brokers_of(partition: Partition) -> tuple[BrokerId, ...]:
+    """The replicas of a partition that are brokers: what the cluster is told of them (KIP-409)."""
+    return tuple(replica for replica in partition.replicas if not is_placeholder(replica))

@@ -1,0 +1,59 @@
+"""What is not about topics, passed to a broker of the cluster byte for byte: groups, transactions, offsets, ACLs, …
+
+Clients that bootstrap here take this node for a broker, and ask any broker to find a coordinator, to give out a
+producer id or to list groups. Such a request goes on as it came, and its answer comes back as it is; so whatever
+versions and fields the two sides agree on, nothing of it has to be known here. ApiVersions tells what brokers speak.
+
+What it does not do: it reads nothing of what it passes, and passes nothing that brokers say only to each other. It
+speaks to the cluster as Topicwright, so the cluster's ACLs see Topicwright and not the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final
+
+from controller.brokers.cluster_security import NotAuthenticated
+from controller.brokers.cluster_wire import ClusterUnreachable
+from controller.kafka.handling import ApiHandler, Disconnect, PassedAnswer, PassedRequest, RequestContext
+from controller.kafka.messages.api_versions import ApiVersion
+
+PassOn = Callable[[bytes, float], Awaitable[bytes]]
+"""Sends a request frame to a broker and gives the frame of its answer, within so many seconds."""
+
+WITHIN_S: Final = 330.0
+"""How long a broker may keep a request waiting: a join of a group may last as long as a member may poll."""
+
+BETWEEN_BROKERS: Final = frozenset(
+    (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, *range(83, 88))
+)
+"""What brokers and controllers say to each other: state of replicas, Raft, registration, markers of transactions."""
+
+BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
+"""SASL and delegation tokens: they are about who is connected, which is Topicwright here."""
+
+
+OF_BROKERS: Final = frozenset((10, 22))
+"""FindCoordinator and InitProducerId: who asks for these goes on to the broker that is named."""
+
+
+def passing(spoken: Iterable[ApiVersion], own: Collection[int], pass_on: PassOn) -> dict[int, ApiHandler]:
+    """The rows of a listener's table for what brokers speak (`spoken`) and this listener does not (`own`)."""
+
+    def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer]:
+        if context.api_key in OF_BROKERS:
+            context.connection.wants_brokers = True
+        return asyncio.ensure_future(passed(request))
+
+    async def passed(request: PassedRequest) -> PassedAnswer:
+        try:
+            return PassedAnswer(frame=await pass_on(request.frame, WITHIN_S))
+        except (ClusterUnreachable, NotAuthenticated) as unreachable:
+            raise Disconnect(f"nobody to pass it to: {unreachable}") from unreachable
+
+    return {
+        api.api_key: ApiHandler(api.min_version, api.max_version, handle, passes=True)
+        for api in spoken
+        if api.api_key not in own and api.api_key not in BETWEEN_BROKERS and api.api_key not in BY_IDENTITY
+    }

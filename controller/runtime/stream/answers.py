@@ -1,0 +1,64 @@
+"""The answers of a decision, on their way to whoever asked.
+
+They travel in the record of the decision, because not all of them are events: a dry run has none, and its asker is told
+all the same. A topic that the events lead to is not repeated: a reader has it in its own state.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.machine.decision import Answer, Decision
+from controller.machine.state import Topic, Topics
+from events.catalog import Fact
+from events.names import RequestId, TopicName, shard_key
+
+
+class _Told(Fact, frozen=True):
+    request_id: RequestId
+    topic_name: TopicName
+    code: int
+    message: str
+    rule: str
+    waited_ms: int
+    topic: Topic | None
+    as_it_stands: bool
+    """The topic shown is the one that the reader has after the events."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[_Told, ...]).decode
+
+
+def encode_answers(decision: Decision, topics: Topics) -> bytes:
+    """The answers of a decision; `topics` are those after its events. Empty where there is no answer."""
+    if not decision.answers:
+        return b""
+    return _encode([_told(answer, decision, topics) for answer in decision.answers])
+
+
+def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
+    """The answers that a record carries; `topics` are those after its events. Raises msgspec.DecodeError."""
+    return tuple(_answer(told, topics) for told in _decode(value)) if value else ()
+
+
+def _told(answer: Answer, decision: Decision, topics: Topics) -> _Told:
+    shown, as_it_stands = answer.topic, False
+    if shown is not None and decision.events:
+        stands = topics.get(shard_key(shown.name))
+        as_it_stands = stands is not None and stands.topic_id == shown.topic_id
+    return _Told(
+        answer.request_id,
+        answer.topic_name,
+        int(answer.code),
+        answer.message,
+        answer.rule,
+        answer.waited_ms,
+        None if as_it_stands else shown,
+        as_it_stands,
+    )
+
+
+def _answer(told: _Told, topics: Topics) -> Answer:
+    topic = topics.get(shard_key(told.topic_name)) if told.as_it_stands else told.topic
+    return Answer(told.request_id, told.topic_name, told.code, told.message, told.rule, told.waited_ms, topic)

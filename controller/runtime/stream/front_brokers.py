@@ -1,0 +1,94 @@
+"""Simulated brokers of the workers, as a front's HTTP moves them: by commands to every partition.
+
+The workers' fleet takes a broker's end and start from the log like everybody else. A delay is nothing that a command
+says, so a front cannot set one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from controller.brokers.simulated import UnknownBroker, rack_of
+from controller.machine.commands import AnyCommand, FenceBroker, RegisterBroker, UnfenceBroker
+from controller.machine.state import Broker
+from controller.runtime.stream.front_node import FrontNode
+from events.names import BrokerId
+
+SIMULATED = "simulated-"
+
+
+class BrokerTold(msgspec.Struct, frozen=True):
+    """What a simulated broker was told to be."""
+
+    broker_id: BrokerId
+    rack: str
+    running: bool
+    delay_ms: int = 0
+
+
+class FrontBrokers:
+    """Adds, stops and starts simulated brokers."""
+
+    def __init__(self, node: FrontNode) -> None:
+        self._node = node
+        self._told: dict[BrokerId, BrokerTold] = {}
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, BrokerTold]:
+        """Those that were told something here."""
+        return self._told
+
+    def add(self, rack: str | None = None) -> BrokerTold:
+        """A further broker joins, with the next free id."""
+        known = self._node.store.durable_cluster.brokers
+        broker_id = BrokerId(max([0, *known, *self._told]) + 1)
+        self._join(broker_id, rack or rack_of(broker_id), known.get(BrokerId(1)), "joined")
+        return self._told[broker_id]
+
+    def stop_broker(self, broker_id: int) -> None:
+        """A broker dies. Raises UnknownBroker."""
+        broker = self._simulated(broker_id)
+        request_id = self._node.new_request_id(f"broker-{broker_id}")
+        at_ms = self._node.now_ms()
+        self._broadcast([FenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason="stopped")])
+        self._told[broker.broker_id] = BrokerTold(broker.broker_id, broker.rack or "", running=False)
+
+    def start_broker(self, broker_id: int) -> None:
+        """A broker comes back. Raises UnknownBroker."""
+        broker = self._simulated(broker_id)
+        self._join(broker.broker_id, broker.rack or "", broker, "started")
+
+    def set_delay(self, broker_id: int, delay_ms: int) -> None:
+        """Brokers of workers have no delay. Raises UnknownBroker, ValueError."""
+        broker = self._simulated(broker_id)
+        if delay_ms:
+            raise ValueError("delay_ms: brokers of stream workers cannot be made slow; allowed is 0")
+        told = BrokerTold(broker.broker_id, broker.rack or "", running=not broker.fenced)
+        self._told.setdefault(broker.broker_id, told)
+
+    def _join(self, broker_id: BrokerId, rack: str, like: Broker | None, reason: str) -> None:
+        request_id, at_ms = self._node.new_request_id(f"broker-{broker_id}"), self._node.now_ms()
+        register = RegisterBroker(
+            request_id=request_id,
+            at_ms=at_ms,
+            broker_id=broker_id,
+            incarnation=f"{SIMULATED}{broker_id}",
+            rack=rack,
+            endpoints=like.endpoints if like is not None else (),
+        )
+        unfence = UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker_id, reason=reason)
+        self._broadcast([register, unfence])
+        self._told[broker_id] = BrokerTold(broker_id, rack, running=True)
+
+    def _broadcast(self, commands: Sequence[AnyCommand]) -> None:
+        self._node.broadcast(commands)
+
+    def _simulated(self, broker_id: int) -> Broker:
+        brokers = self._node.store.durable_cluster.brokers
+        broker = brokers.get(BrokerId(broker_id))
+        if broker is None or not broker.incarnation.startswith(SIMULATED):
+            known = [one.broker_id for one in brokers.values() if one.incarnation.startswith(SIMULATED)]
+            raise UnknownBroker(broker_id, sorted(known))
+        return broker

@@ -1,0 +1,92 @@
+"""Which fronts live: each announces itself in a topic, and hears the announcements of all.
+
+A front that hears its own announcement knows that Kafka takes what it writes and gives it back. One that has not heard
+itself for too long has lost Kafka; one that it has not heard for too long, while it heard itself, is dead. Nothing but
+the last seconds of the topic matters, so it is read from its end, and kept short.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import msgspec
+
+from controller.runtime.front import Node
+from events.catalog import Fact
+
+ANNOUNCEMENT_VERSION = 1
+NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
+"""The ids of fronts as nodes of their own, away from those of brokers."""
+
+
+class Announcement(Fact, frozen=True):
+    """A front says where it is. Newer releases may add fields, which older ones do not read."""
+
+    version: int
+    front_id: str
+    """Unique to one data folder's front."""
+    process: str
+    """Unique to one process."""
+    host: str
+    port: int
+    http: str
+    """HOST:PORT of its HTTP side."""
+    leaving: bool = False
+
+
+_decode = msgspec.msgpack.Decoder(Announcement).decode
+encode_announcement = msgspec.msgpack.Encoder().encode
+
+
+def node_id_of(front_id: str) -> int:
+    """The id of a front as a node of its own: the same at every front, and after a restart."""
+    return NODE_IDS_FROM + zlib.crc32(front_id.encode()) % NODE_IDS
+
+
+class Members:
+    """The fronts that live, as one of them hears it. `clock` gives seconds."""
+
+    def __init__(self, own: Announcement, *, session_s: float, clock: Callable[[], float]) -> None:
+        self.own = own
+        self._session_s = session_s
+        self._clock = clock
+        self._heard: dict[str, tuple[float, Announcement]] = {}
+        self._began = clock()
+
+    def hear(self, value: bytes) -> None:
+        """Take an announcement; what this release cannot read is passed over, as it is no part of any history."""
+        try:
+            told = _decode(value)
+        except msgspec.DecodeError:
+            return
+        if told.leaving and told.front_id != self.own.front_id:
+            self._heard.pop(told.front_id, None)
+        elif told.front_id != self.own.front_id or told.process == self.own.process:
+            self._heard[told.front_id] = (self._clock(), told)
+
+    @property
+    def heard_own(self) -> bool:
+        """Whether this front has heard itself at all."""
+        return self.own.front_id in self._heard
+
+    def silent_s(self) -> float:
+        """For how long this front has not heard itself."""
+        heard = self._heard.get(self.own.front_id)
+        return self._clock() - (self._began if heard is None else heard[0])
+
+    def live(self) -> list[Announcement]:
+        """The fronts that live, this one among them, in one order at all of them."""
+        heard = self._heard.get(self.own.front_id)
+        newest = self._clock() if heard is None else heard[0]
+        others = [told for at, told in self._heard.values() if newest - at < self._session_s]
+        return sorted([*(told for told in others if told.front_id != self.own.front_id), self.own], key=_order)
+
+
+def _order(told: Announcement) -> str:
+    return told.front_id
+
+
+def node_of(told: Announcement) -> Node:
+    """A front as a node of its own."""
+    return Node(node_id_of(told.front_id), told.host, told.port)

@@ -1,0 +1,78 @@
+"""The nodes that clients are told of by a front.
+
+Where the brokers have addresses of their own (an existing cluster), clients get these, and this front beside them as
+the controller. Where they have none (simulated brokers), clients reach every broker at a front: the live fronts stand
+in for the brokers in turn, in an order that all fronts agree on, and those that are left over are nodes of their own.
+The controller is the node at which this very front is reached, so it is one that answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.machine.state import Broker
+from controller.runtime.authorizer import Authorizer
+from controller.runtime.front import Front, Node
+from controller.runtime.port import ControllerPort
+from controller.runtime.stream.front_members import Announcement, Members, node_id_of, node_of
+from events.catalog import Endpoint
+
+
+class StreamFront(Front):
+    """One of several fronts as its handlers see it."""
+
+    def __init__(
+        self,
+        controller: ControllerPort,
+        members: Members,
+        *,
+        advertised: Endpoint,
+        authorizer: Authorizer | None = None,
+        partitions_per_response_max: int = 2000,
+    ) -> None:
+        super().__init__(
+            controller,
+            node_id=node_id_of(members.own.front_id),
+            advertised=advertised,
+            authorizer=authorizer,
+            partitions_per_response_max=partitions_per_response_max,
+        )
+        self.members = members
+
+    def nodes(self, include_fenced: bool = False) -> list[Node]:
+        """The nodes that clients are told of, by id."""
+        brokers = [
+            broker
+            for _, broker in sorted(self.cluster.brokers.items())
+            if include_fenced or not broker.fenced  # a fenced one is told of only where that is asked for
+        ]
+        if any(_has_address(broker) for broker in brokers):
+            return [*map(_own_node, brokers), node_of(self.members.own)]
+        return _stood_in_for(brokers, self.members.live())
+
+    def controller_id(self) -> int:
+        """The node that clients are to send admin requests to: this front."""
+        own = self.members.own
+        for node in self.nodes():
+            if (node.host, node.port) == (own.host, own.port):
+                return node.node_id
+        return self.node_id
+
+
+def _has_address(broker: Broker) -> bool:
+    return bool(broker.endpoints) and broker.endpoints[0].port > 0
+
+
+def _own_node(broker: Broker) -> Node:
+    endpoint = broker.endpoints[0] if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
+    return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+
+
+def _stood_in_for(brokers: Sequence[Broker], fronts: Sequence[Announcement]) -> list[Node]:
+    live = [broker for broker in brokers if not broker.fenced]
+    nodes = []
+    for broker in brokers:
+        turn = live.index(broker) if not broker.fenced else 0
+        front = fronts[turn % len(fronts)]
+        nodes.append(Node(broker.broker_id, front.host, front.port, broker.rack, broker.fenced))
+    return [*nodes, *map(node_of, fronts[len(live) :])]

@@ -1,0 +1,227 @@
+"""What the owner of a partition does beside deciding: deadlines, its brokers, topics looked at again.
+
+All of it speaks in commands, which go through the commands topic like anybody else's: whatever is lost with a process
+is said anew by the next owner, from the partition's state alone.
+
+Broker commands concern every topic. Whoever watches the brokers of a real cluster puts them to every partition
+(`PartitionSink.broadcast`); that is not atomic, so it says everything again when it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from controller.brokers.fleet import Fleet
+from controller.machine.commands import AnyCommand
+from controller.runtime.reviews import Reviews
+from controller.runtime.stream.commands import encode_command, key_of, partition_of
+from controller.runtime.stream.deadlines import Deadlines
+from controller.runtime.stream.partition import PartitionState
+from controller.runtime.stream.transport import KafkaTrouble, Transport
+from events.catalog import Recorded
+from events.names import Offset, RequestId, shard_key
+from projections.store import TopicStore
+
+MakeFleet = Callable[[PartitionState], Fleet]
+"""The brokers of one partition, as its owner sees them."""
+
+
+class Surroundings:
+    """What all partitions of a worker share: Kafka, the clock, ids, and whom to tell of failures."""
+
+    def __init__(
+        self,
+        *,
+        writer: str,
+        partitions: int,
+        transport: Callable[[], Transport],
+        clock_ms: Callable[[], int],
+        make_fleet: MakeFleet,
+        on_trouble: Callable[[str], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.writer = writer
+        self.partitions = partitions
+        self.transport = transport
+        self.clock_ms = clock_ms
+        self.make_fleet = make_fleet
+        self.on_trouble = on_trouble
+        """Kafka did not take commands: the partitions are to be claimed anew."""
+        self.on_failure = on_failure
+        """A bug: the process is to end."""
+        self.requests = 0
+
+
+class PartitionSink:
+    """A `CommandSink` over one partition: what is observed becomes a command of its topic."""
+
+    def __init__(self, around: Surroundings, partition: PartitionState) -> None:
+        self.partition = partition.partition
+        self.store: TopicStore = partition.store
+        self._around = around
+        self._state = partition
+        self._decided = partition.fold.next_source
+        self._outbox: list[tuple[int, AnyCommand]] = []
+        self._observed = self._put = 0
+        self._last_offset = -1
+        self._wake = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.background(self._put_all())
+
+    @property
+    def last_offset(self) -> Offset:
+        """The number of the newest event of the partition, -1 if there is none."""
+        return Offset(self._state.log.durable_offset - 1)
+
+    def has_waiting_topics(self) -> bool:
+        """Whether a topic of the partition is not complete yet."""
+        return bool(self._state.state.waiting)
+
+    def now_ms(self) -> int:
+        """The time to stamp on a command: not before the newest event of the partition."""
+        return max(self._around.clock_ms(), self._state.last_ms)
+
+    def new_request_id(self, origin: str = "") -> RequestId:
+        """An id that no other request has."""
+        self._around.requests += 1
+        return RequestId(f"{origin}{'-' if origin else ''}{self._around.writer}-{self._around.requests}")
+
+    def owns(self, topic: str) -> bool:
+        """Whether a topic of this name is decided in the partition."""
+        return partition_of(shard_key(topic), self._around.partitions) == self.partition
+
+    def observe(self, command: AnyCommand) -> None:
+        """Put a command to the partition."""
+        self._outbox.append((self.partition, command))
+        self._observed += 1
+        self._wake.set()
+
+    def broadcast(self, command: AnyCommand) -> None:
+        """Put a command to every partition."""
+        self._outbox += [(partition, command) for partition in range(self._around.partitions)]
+        self._observed += self._around.partitions
+        self._wake.set()
+
+    async def decided(self) -> None:
+        """Wait until all that was observed so far is decided, in this partition."""
+        observed = self._observed
+        while self._put < observed:
+            await self._poked()
+        offset = self._last_offset
+        while self._decided <= offset:
+            await self._poked()
+
+    def learn(self) -> None:
+        """The partition was decided further."""
+        self._decided = self._state.fold.next_source
+        self._poke()
+
+    def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something for as long as the partition is owned. What it raises ends the process."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def stop(self) -> None:
+        """End what runs in the background; commands that are not in Kafka yet are dropped."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _put_all(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            outbox, self._outbox = self._outbox, []
+            try:
+                await self._put_some(outbox)
+            except KafkaTrouble as trouble:
+                self._around.on_trouble(f"commands were not taken: {trouble}")
+                return
+            self._put += len(outbox)
+            self._poke()
+
+    async def _put_some(self, outbox: Sequence[tuple[int, AnyCommand]]) -> None:
+        transport = self._around.transport()
+        putting = [
+            (partition, await transport.put(partition, key_of(command).encode(), encode_command(command)))
+            for partition, command in outbox
+        ]
+        offsets = await asyncio.gather(*(future for _, future in putting))
+        own = [offset for (partition, _), offset in zip(putting, offsets, strict=True) if partition == self.partition]
+        self._last_offset = max([self._last_offset, *own])
+
+    async def _poked(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    def _poke(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._around.on_failure(error)
+
+
+class _Duties:
+    """What is done for one owned partition."""
+
+    def __init__(self, around: Surroundings, partition: PartitionState) -> None:
+        self.sink = PartitionSink(around, partition)
+        self.deadlines = Deadlines(partition.store, self.sink.now_ms, self.sink.observe)
+        self.reviews = Reviews(self.sink)
+        self.fleet = around.make_fleet(partition)
+        self.deadlines.begin(partition.state.waiting)
+        self.fleet.start(self.sink)
+        self.reviews.sweep()
+
+    def learn(self, records: Sequence[Recorded]) -> None:
+        self.sink.learn()
+        if records:
+            self.deadlines.learn(records)
+            self.fleet.learn(records)
+            self.reviews.learn(records)
+
+    async def end(self) -> None:
+        self.deadlines.stop()
+        self.reviews.stop()
+        await self.fleet.stop()
+        await self.sink.stop()
+
+
+class Watching:
+    """Implements `engine.Owner` for all partitions of a worker."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._duties: dict[int, _Duties] = {}
+
+    def begin(self, partition: PartitionState) -> None:
+        """Watch over a partition."""
+        self._duties[partition.partition] = _Duties(self._around, partition)
+
+    def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+        """The partition was decided further."""
+        self._duties[partition.partition].learn(records)
+
+    async def end(self, partition: int) -> None:
+        """Watch over it no longer."""
+        duties = self._duties.pop(partition, None)
+        if duties is not None:
+            await duties.end()
+
+    @property
+    def deadlines(self) -> int:
+        """How many deadlines are watched."""
+        return sum(len(duties.deadlines) for duties in self._duties.values())

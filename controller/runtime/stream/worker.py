@@ -1,0 +1,282 @@
+"""`topicwright worker`: one of any number of processes that decide what fronts put into the commands topic.
+
+It prints `ready http=HOST:PORT` when it has joined the group and claimed what it was assigned. Kafka that cannot be
+reached is waited for, with a line in the log and not-ready over HTTP; topics that are not what they must be, and
+settings that nothing can start with, end it with 2. What would make a decision wrong (a gap, events of a newer release,
+a bug) ends it at once with 3, with nothing acknowledged that is not in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from controller.http.metrics import Metrics
+from controller.http.server import HttpListener
+from controller.http.worker import build_worker_app
+from controller.policy.chain import PolicyChain, PolicyProbe
+from controller.policy.loading import load_policies
+from controller.policy.runner import PolicyRunner
+from controller.runtime.logs import write_lines
+from controller.runtime.reports import Reports
+from controller.runtime.serve import FAILED, RELEASE, Address
+from controller.runtime.settings import ServeSettings
+from controller.runtime.stream.deciding import Fault
+from controller.runtime.stream.driver import Driver, Group
+from controller.runtime.stream.engine import Engine, Identity
+from controller.runtime.stream.folder import hold_folder
+from controller.runtime.stream.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
+from controller.runtime.stream.transport import KafkaTransport, KafkaTrouble, Topics
+from controller.runtime.stream.watching import MakeFleet, Surroundings, Watching
+from events.catalog import Recorded
+
+POLICIES_CLOSE_S = 1.0
+TRY_AGAIN_S = 2.0
+LOOK_EVERY_S = 2.0
+LOOK_TIMEOUT_S = 5.0
+
+MakeDriver = Callable[[Engine, Group], Driver]
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `worker` was asked to do. `client_properties` are librdkafka's, for reaching Kafka."""
+
+    bootstrap: str
+    http: Address
+    data: Path
+    settings: ServeSettings
+    make_driver: MakeDriver
+    make_fleet: MakeFleet
+    release: str = RELEASE
+    client_properties: Mapping[str, str] = {}
+
+
+class Worker:
+    """Everything that one `worker` runs. Made with its folder held: raises FolderHeld and PolicyLoadError."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self.options = options
+        self.metrics = Metrics()
+        self._log = structlog.get_logger("topicwright")
+        self._policies = self._load_policies()
+        self._folder = hold_folder(options.data)
+        self._writer = os.urandom(5).hex()
+        self._figures = WorkerFigures()
+        settings = options.settings
+        decisions = settings.log_level in ("debug", "info")
+        self._reports = Reports(self._log, write_lines, self.metrics, decisions=decisions)
+        self._stopping = asyncio.Event()
+        self._http = HttpListener()
+        self._engine: Engine | None = None
+        self._why_not: str | None = "starting"
+        self._unreachable: str | None = None
+
+    def why_not_ready(self) -> str | None:
+        """Why nothing can be decided now; None when it can."""
+        return self._why_not or self._unreachable
+
+    def stop(self) -> None:
+        """End in order: the batch in hand, then the group."""
+        self._stopping.set()
+
+    async def listen(self) -> None:
+        """Answer over HTTP from now on. Raises OSError where the address cannot be had."""
+        http = self.options.http
+        self.metrics.watch(self._gauges)
+        app = build_worker_app(self.why_not_ready, self.metrics, self.options.release)
+        self._ready_line = f"ready http={Address(http.host, await self._http.start(app, http.host, http.port))}"
+
+    async def run(self) -> int:
+        """Run until stopped; the exit code. Raises TopicsMismatch, and whatever ends the process."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        judge = PolicyRunner(self._policies, probe=self._probe()) if self._policies else None
+        try:
+            topics = await self._topics()
+            if topics is not None:
+                await self._work(topics, judge)
+        finally:
+            if judge is not None:
+                for failure in await judge.close(POLICIES_CLOSE_S):
+                    self._reports.policy_close_failed(failure)
+            await self._http.stop()
+        return 0
+
+    async def _topics(self) -> Topics | None:
+        """The topics, as soon as Kafka answers; None if told to stop before it does."""
+        properties = {**self.options.client_properties, "bootstrap.servers": self.options.bootstrap}
+        wanted = Wanted.by(self.options.settings)
+        told = ""
+        while not self._stopping.is_set():
+            try:
+                return await asyncio.to_thread(prepare_topics, properties, wanted)
+            except KafkaUnreachable as error:
+                self._why_not = str(error)
+                if told != str(error):
+                    told = str(error)
+                    self._log.warning("waiting for Kafka", bootstrap=self.options.bootstrap, why=told)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), TRY_AGAIN_S)
+        return None
+
+    async def _work(self, topics: Topics, judge: PolicyRunner | None) -> None:
+        options, settings = self.options, self.options.settings
+        around = Surroundings(
+            writer=self._writer,
+            partitions=topics.partitions,
+            transport=lambda: engine.transport,
+            clock_ms=_clock_ms,
+            make_fleet=options.make_fleet,
+            on_trouble=lambda why: self._troubled(driver, why),
+            on_failure=self.fail,
+        )
+        self._watching = Watching(around)
+        engine = self._engine = Engine(
+            options.data,
+            topics,
+            Identity(self._writer, options.release, settings.decision_settings()),
+            connect=lambda: KafkaTransport(options.bootstrap, topics),
+            owner=self._watching,
+            watcher=self,
+            clock=time.perf_counter,
+            clock_ms=_clock_ms,
+            judge=judge,
+        )
+        group = Group(
+            options.bootstrap,
+            settings.stream_group_id,
+            topics.commands,
+            topics.partitions,
+            settings.stream_session_timeout_ms,
+        )
+        driver = options.make_driver(engine, group)
+        self._why_not = "joining the group"
+        looking = asyncio.create_task(self._look_at_kafka(engine))
+        try:
+            await driver.run(self._stopping, self._claimed)
+        finally:
+            self._why_not = "stopping"
+            looking.cancel()
+            await engine.close()
+
+    def _claimed(self) -> None:
+        self._why_not = None
+        if not self._figures.claimed_once:
+            self._figures.claimed_once = True
+            print(self._ready_line, flush=True)
+
+    def _troubled(self, driver: Driver, why: str) -> None:
+        self.lost(why)
+        driver.claim_anew()
+
+    def fail(self, error: BaseException) -> None:
+        """End the process at once: whatever is not in Kafka was acknowledged to nobody."""
+        self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=error)
+        os._exit(FAILED)
+
+    # --- told by the engine
+
+    def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
+        """A partition is ours."""
+        self._figures.claims += 1
+        self._log.info("partition claimed", partition=partition, epoch=epoch, read=read, ms=round(seconds * 1000))
+
+    def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
+        """Decisions are in Kafka."""
+        self._figures.commands += commands
+        self._reports.committed(commands, len(records), seconds)
+        self._reports.decided(records)
+
+    def passed_over(self, fault: Fault) -> None:
+        """A poison command is recorded as one."""
+        self._figures.faults += 1
+        self._log.error(
+            "command passed over", partition=fault.partition, offset=fault.offset, why=fault.why, exc_info=fault.error
+        )
+
+    def lost(self, why: str) -> None:
+        """The partitions are to be claimed anew."""
+        self._figures.losses += 1
+        self._why_not = f"partitions are claimed anew: {why}"
+        self._log.warning("partitions lost, to be claimed anew", why=why)
+
+    # --- looking
+
+    async def _look_at_kafka(self, engine: Engine) -> None:
+        """Ask Kafka now and then how far commands are: it also tells whether Kafka answers at all."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                for partition in sorted(engine.active) or [0]:
+                    _, end = await asyncio.wait_for(engine.transport.commands_range(partition), LOOK_TIMEOUT_S)
+                    self._figures.ends[partition] = end
+                self._unreachable = None
+            except (KafkaTrouble, TimeoutError) as error:
+                why = f"Kafka does not answer: {error or 'no answer in time'}"
+                if self._unreachable is None:
+                    self._log.warning("Kafka lost", why=why)
+                self._unreachable = why
+
+    def _gauges(self) -> Iterable[tuple[str, str, float]]:
+        figures, engine = self._figures, self._engine
+        active = sorted(engine.active) if engine is not None else []
+        behind = 0
+        for partition in active:
+            assert engine is not None
+            behind += max(0, figures.ends.get(partition, 0) - engine.next_source(partition))
+        yield "ready", "1 when commands are decided.", float(self.why_not_ready() is None)
+        yield "partitions_owned", "Partitions that this worker decides.", len(active)
+        yield "commands_decided", "Commands decided since the start.", figures.commands
+        yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", figures.faults
+        yield "commands_behind", "Commands that wait, as of the last look, every 2 s.", behind
+        yield "claims", "Partitions taken over since the start.", figures.claims
+        yield "losses", "Times that partitions were lost and claimed anew.", figures.losses
+
+    # --- policies
+
+    def _load_policies(self) -> PolicyChain | None:
+        settings = self.options.settings
+        names = settings.create_topic_policy_class_name
+        return load_policies(names, settings.as_mapping()) if names else None
+
+    def _probe(self) -> PolicyProbe:
+        def failed(policy: str, topic: str, error: BaseException) -> None:
+            self._log.error("policy failed", policy=policy, topic=topic, exc_info=error)
+
+        return PolicyProbe(clock=time.perf_counter, on_judged=self.metrics.policy_judged, on_exception=failed)
+
+
+class WorkerFigures:
+    """What is counted, for the metrics."""
+
+    def __init__(self) -> None:
+        self.claimed_once = False
+        self.claims = self.commands = self.faults = self.losses = 0
+        self.ends: dict[int, int] = {}
+        """The offset of the next command of each owned partition, as of the last look."""
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def work(options: WorkerOptions) -> int:
+    """Run a worker until SIGTERM or SIGINT; returns the exit code. Raises what kept it from starting."""
+    worker = Worker(options)
+    await worker.listen()
+    try:
+        return await worker.run()
+    except TopicsMismatch:
+        raise
+    except Exception as error:
+        worker.fail(error)
+        raise

@@ -1,0 +1,105 @@
+"""The query commands on the folder of a stopped worker or front, a log for each partition."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from controller import cli, cli_query
+from controller.runtime.stream.commands import partition_of
+from controller.runtime.stream.partition import PartitionState
+from events.names import shard_key
+from tests.stream.records import Writing, create, joined
+
+PARTITIONS = 3
+NAMES = [f"topic.{number}" for number in range(9)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What a worker leaves that has owned every partition."""
+    for number in range(PARTITIONS):
+        state = PartitionState.open(tmp_path, number, cluster_id="c", topic_id="t")
+        worker = Writing(state)
+        worker.fence()
+        worker.decide(*joined(1))
+        worker.decide(*(create(name, timeout_ms=0) for name in NAMES if _partition(name) == number))
+        state.commit()
+        state.close()
+    return tmp_path
+
+
+def _partition(name: str) -> int:
+    return partition_of(shard_key(name), PARTITIONS)
+
+
+def _run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    code = cli.main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_topics_of_all_partitions_are_listed_and_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _run(capsys, "topics", "--data", folder, "--json")
+    assert code == 0
+    assert [topic["name"] for topic in json.loads(out)["topics"]] == NAMES
+    code, out, _ = _run(capsys, "topics", "--data", folder, "--at", "2099-01-01")
+    assert (code, all(name in out for name in NAMES)) == (0, True)
+    code, out, _ = _run(capsys, "topics", "--data", folder, "--json", "--at", "2099-01-01")
+    as_of = json.loads(out)["as_of"]
+    assert as_of["offset"] + 1 == sum(as_of["ends"]) == len(_events(folder, capsys))
+    code, out, _ = _run(capsys, "topics", NAMES[3], "--data", folder)
+    assert (code, NAMES[3] in out) == (0, True)
+    code, out, _ = _run(capsys, "topics", NAMES[3], "--data", folder, "--json", "--at", "7")
+    assert json.loads(out)["as_of"]["partition"] == _partition(NAMES[3]), "an offset of the topic's own partition"
+    code, _, err = _run(capsys, "topics", "--data", folder, "--at", "7")
+    assert (code, "say a time, or ask for one topic" in err) == (2, True)
+
+
+def _events(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[int, int]]:
+    code, out, err = _run(capsys, "events", "--data", folder, "--json", *words)
+    assert code == 0, err
+    return [(event["partition"], event["offset"]) for event in map(json.loads, out.splitlines())]
+
+
+def test_events_are_listed_over_all_pages(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _events(folder, capsys)
+    assert {partition for partition, _ in whole} == {0, 1, 2}
+    monkeypatch.setattr(cli_query, "PAGE", 2)
+    assert _events(folder, capsys) == whole
+    of_one = [place for place in whole if place[0] == 1]
+    assert _events(folder, capsys, "--partition", "1") == of_one
+    assert _events(folder, capsys, "--partition", "1", "--from", "2") == of_one[2:]
+    code, out, _ = _run(capsys, "events", "--data", folder, "--topic", NAMES[0])
+    assert code == 0
+    assert out.lstrip().startswith(f"{_partition(NAMES[0])}:")
+
+
+def test_a_place_that_is_none_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = _run(capsys, "events", "--data", folder, "--from", "2")
+    assert (code, "give partition or topic too" in err) == (2, True)
+    code, _, err = _run(capsys, "events", "--data", folder, "--partition", "3")
+    assert (code, "there is no partition 3; allowed are 0 to 2" in err) == (2, True)
+
+
+def test_a_topic_is_explained_and_a_create_is_tried(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _run(capsys, "explain", NAMES[5], "--data", folder)
+    assert (code, out.startswith(f"topic {NAMES[5]}: ")) == (0, True)
+    code, out, _ = _run(capsys, "topics", "another", "--dry-run", "--data", folder)
+    assert (code, out.startswith("another would be created")) == (0, True)
+    code, out, _ = _run(capsys, "topics", NAMES[5], "--dry-run", "--data", folder)
+    assert (code, "would be refused" in out) == (1, True)
+
+
+def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = PartitionState.open(folder, 2, cluster_id="c", topic_id="t")
+    code, _, err = _run(capsys, "topics", "--data", folder)
+    assert (code, "partition-00002" in err) == (2, True)
+    state.close()
+    (folder / "partition-00001").rename(folder / "elsewhere")
+    code, _, err = _run(capsys, "topics", "--data", folder)
+    assert (code, "does not hold partition 1: name the folder of a front" in err) == (2, True)

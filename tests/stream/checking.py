@@ -1,0 +1,140 @@
+"""What must hold of the commands and events topics whatever happened to workers: nothing lost, nothing decided twice.
+
+Both topics are read whole. The events are folded by the rule that everybody uses and judged by the auditor, which knows
+nothing of the machine; the commands say what had to be decided; workers' caches must be what the fold gives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from controller.machine.apply import apply
+from controller.machine.commands import Ask, CreateTopic
+from controller.machine.state import DictTopics, State
+from controller.runtime.stream.answers import decode_answers
+from controller.runtime.stream.commands import CommandError, CommandFromNewerVersion, decode_command
+from events.catalog import CreateAnswered, Recorded
+from events.codec import decode_event
+from events.kafka_fold import PartitionFold
+from events.kafka_record import Fence, decode_record
+from events.rocksdb_log import RocksDbLog
+from tests.machine.auditor import audit
+
+
+@dataclass
+class Found:
+    """What was counted over all partitions."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def check_topics(
+    commands: Sequence[Sequence[bytes | None]], events: Sequence[Sequence[bytes | None]], folders: Sequence[Path] = ()
+) -> Found:
+    """Check every partition; `folders` are the data folders of workers that have ended."""
+    found = Found()
+    for partition, (asked, written) in enumerate(zip(commands, events, strict=True)):
+        records = _check_partition(found, partition, asked, written)
+        for folder in folders:
+            _check_cache(found, folder / f"partition-{partition:05}", records)
+    return found
+
+
+def next_source(written: Sequence[bytes | None]) -> int:
+    """How many commands a partition of the events topic has decided."""
+    fold = PartitionFold(0)
+    for offset, value in enumerate(written):
+        assert value is not None
+        fold.take(offset, value)
+    return fold.next_source
+
+
+def _check_partition(
+    found: Found, partition: int, asked: Sequence[bytes | None], written: Sequence[bytes | None]
+) -> list[Recorded]:
+    fold, state = PartitionFold(partition), State(DictTopics())
+    records: list[Recorded] = []
+    sources: list[int] = []
+    faulty: set[int] = set()
+    answered: Counter[tuple[str, str]] = Counter()
+    for offset, value in enumerate(written):
+        assert value is not None
+        found.counts["fences"] += isinstance(decode_record(value), Fence)
+        taken = fold.take(offset, value)
+        if taken is None:
+            continue
+        for number, event in enumerate(taken.events, taken.first_event):
+            records.append(decode_event(number, event))
+            apply(state, records[-1])
+        if taken.source_offset is not None:
+            sources.append(taken.source_offset)
+            if taken.fault:
+                faulty.add(taken.source_offset)
+            for answer in decode_answers(taken.answers, state.topics):
+                answered[answer.request_id, answer.topic_name] += 1
+    found.counts["faults"] += len(faulty)
+    found.counts["records"] += len(written)
+    found.counts["ignored"] += fold.ignored
+    found.counts["commands"] += len(asked)
+    found.counts["events"] += len(records)
+    found.counts["lost"] += len(set(range(len(asked))) - set(sources))
+    found.counts["decided twice"] += len(sources) - len(set(sources))
+    found.counts["out of order"] += sources != sorted(sources)
+    decided = [value for offset, value in enumerate(asked) if offset not in faulty]
+    _check_asks(found, partition, decided, records, answered, state)
+    found.wrong += [f"partition {partition}: {violation}" for violation in audit(records)]
+    return records
+
+
+def _check_asks(
+    found: Found,
+    partition: int,
+    asked: Sequence[bytes | None],
+    records: Sequence[Recorded],
+    answered: Counter[tuple[str, str]],
+    state: State,
+) -> None:
+    """Every ask has exactly one answer, unless it is a create that still waits."""
+    waiting: set[tuple[str, str]] = set()
+    for topic in state.topics:  # type: ignore[attr-defined]
+        if topic.waiter is not None:
+            waiting.add((topic.waiter.request_id, topic.name))
+    terminal = Counter((e.request_id, e.topic) for r in records if isinstance(e := r.event, CreateAnswered))
+    for command in _asks(asked):
+        key = (command.request_id, command.topic)
+        found.counts["asks"] += 1
+        if answered[key] != (key not in waiting):
+            found.wrong.append(
+                f"partition {partition}: {command.request_id} for {command.topic}: {answered[key]} answers"
+            )
+        if isinstance(command, CreateTopic) and terminal[key] != (key not in waiting):
+            found.wrong.append(f"partition {partition}: {key} has {terminal[key]} terminal answers")
+
+
+def _asks(asked: Sequence[bytes | None]) -> list[Ask]:
+    commands: list[Any] = []
+    for value in asked:
+        try:
+            commands.append(decode_command(value))
+        except (CommandError, CommandFromNewerVersion):
+            continue
+    return [command for command in commands if isinstance(command, Ask)]
+
+
+def _check_cache(found: Found, folder: Path, records: Sequence[Recorded]) -> None:
+    """A worker's cache is a beginning of the fold."""
+    if not folder.exists():
+        return
+    log = RocksDbLog.open(folder, cluster_id=None, event_version=1 << 30, new_cluster_id=lambda: "none")
+    try:
+        kept = [decode_event(offset, value) for offset, value in log.read()]
+    finally:
+        log.close()
+    found.counts["caches"] += 1
+    if kept != list(records[: len(kept)]):
+        found.wrong.append(f"{folder} is not a beginning of the events")

@@ -1,0 +1,17 @@
+"""Kafka for workers: one whose consumer groups may have short sessions, so that failovers do not take long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+
+
+@pytest.fixture(scope="session")
+def stream_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
+    """Three brokers. Topics of a test have names of their own."""
+    folder = tmp_path_factory.mktemp("stream-kafka") / "kafka"
+    with reference_kafka(folder, group_min_session_timeout_ms="1000") as kafka:
+        yield kafka

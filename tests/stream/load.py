@@ -1,0 +1,144 @@
+"""A load on workers, without a front: commands at a steady rate, and the events that come of them."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
+
+from controller.machine.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
+from controller.runtime.stream.commands import encode_command, key_of, partition_of
+from events.kafka_record import Decided, decode_record
+from events.names import RequestId, TopicId, TopicName
+
+POISON = b"\x01 no command"
+
+
+class Load(threading.Thread):
+    """Puts creates, changes, deletes and now and then a poison command; each is acknowledged by Kafka, or `failed`."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float, seed: int = 1) -> None:
+        super().__init__(name="load", daemon=True)
+        self.put = 0
+        self.poisons = 0
+        self.failed: list[str] = []
+        self._topic = topic
+        self._partitions = partitions
+        self._rate = rate
+        self._chance = random.Random(seed)
+        self._over = threading.Event()
+        self._names: list[str] = []
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 0}
+        )
+
+    def run(self) -> None:
+        started = time.monotonic()
+        number = 0
+        while not self._over.is_set():
+            self._put_one(number)
+            number += 1
+            self._producer.poll(0)
+            ahead = started + number / self._rate - time.monotonic()
+            if ahead > 0:
+                time.sleep(ahead)
+        self._producer.flush(30)
+
+    def end(self) -> None:
+        """Put no more; returns when Kafka has all."""
+        self._over.set()
+        self.join(60)
+        assert not self.failed, self.failed[:3]
+
+    def _put_one(self, number: int) -> None:
+        if number % 500 == 499:
+            self.poisons += 1
+            self._produce(number % self._partitions, b"", POISON)
+            return
+        command = self._command(number)
+        key = key_of(command)
+        self._produce(partition_of(key, self._partitions), key.encode(), encode_command(command))
+
+    def _produce(self, partition: int, key: bytes, value: bytes) -> None:
+        self._producer.produce(self._topic, value, key, partition, on_delivery=self._delivered)
+        self.put += 1
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+
+    def _command(self, number: int) -> AnyCommand:
+        stamps: dict[str, Any] = {"request_id": RequestId(f"load-{number}"), "at_ms": time.time_ns() // 1_000_000}
+        if self._names and number % 5 == 3:
+            name = TopicName(self._names.pop(self._chance.randrange(len(self._names))))
+            return DeleteTopic(**stamps, topic=name, api="DeleteTopics")
+        if self._names and number % 10 == 7:
+            name = TopicName(self._chance.choice(self._names))
+            return CreatePartitions(**stamps, topic=name, count=self._chance.randrange(1, 8), api="CreatePartitions")
+        name = TopicName(f"t{number if self._chance.random() < 0.9 else self._chance.randrange(number + 1)}")
+        self._names.append(name)
+        topic_id = TopicId(number.to_bytes(16, "big"))
+        return CreateTopic(
+            **stamps, topic=name, topic_id=topic_id, num_partitions=2, replication_factor=2, timeout_ms=5000
+        )
+
+
+class Arrivals(threading.Thread):
+    """Notes when decisions arrive: (time, partition), for how long a partition stood still."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(name="arrivals", daemon=True)
+        self.seen: list[tuple[float, int]] = []
+        self._over = threading.Event()
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(topic, each, OFFSET_END) for each in range(partitions)])
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            for message in self._consumer.consume(500, 0.1):
+                value = message.value()
+                if value and isinstance(decode_record(value), Decided):
+                    self.seen.append((time.monotonic(), message.partition() or 0))
+        self._consumer.close()
+
+    def end(self) -> None:
+        """Look no longer."""
+        self._over.set()
+        self.join(30)
+
+    def pause_after(self, moment: float, within_s: float) -> float:
+        """The longest time that a partition stood still around a moment, in seconds."""
+        longest = 0.0
+        for partition in {each for _, each in self.seen}:
+            times = [at for at, where in self.seen if where == partition and moment - 1 <= at <= moment + within_s]
+            longest = max([longest, *(later - earlier for earlier, later in pairwise(times))])
+        return longest
+
+
+def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[bytes | None]]:
+    """The values of a whole topic, by partition and offset. Offsets must be contiguous from 0."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+    try:
+        return [_read_partition(consumer, topic, each) for each in range(partitions)]
+    finally:
+        consumer.close()
+
+
+def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[bytes | None]:
+    there = TopicPartition(topic, partition, 0)
+    _, end = consumer.get_watermark_offsets(there, timeout=10)
+    consumer.assign([there])
+    values: list[bytes | None] = []
+    while len(values) < end:
+        messages: Sequence[Message] = consumer.consume(5000, 5)
+        assert messages, f"{topic} {partition}: nothing at offset {len(values)} of {end}"
+        for message in messages:
+            assert message.error() is None, message.error()
+            assert message.offset() == len(values), f"{topic} {partition}: a gap before {message.offset()}"
+            values.append(message.value())
+    return values[:end]

@@ -1,0 +1,136 @@
+"""A batch of commands as a worker decides it: poison commands, clocks that differ, policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controller.machine.commands import CreateTopic, DeleteTopic
+from controller.machine.decide import decide as decide_really
+from controller.policy.interface import RequestMetadata
+from controller.runtime.stream import deciding
+from controller.runtime.stream.commands import encode_command
+from events.catalog import Verdict
+from events.names import RequestId
+from tests.stream.memory_kafka import MemoryKafka
+from tests.stream.records import BORN_MS, SETTINGS, create
+from tests.stream.stage import Stage, check, check_all_decided, events_of, home, kafka_with_brokers, topic_of
+
+
+@pytest.fixture
+def kafka() -> MemoryKafka:
+    """Two brokers join, in every partition, before anything else."""
+    return kafka_with_brokers()
+
+
+# Poison.
+
+
+async def test_poison_commands_are_recorded_and_passed_over(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def decide(state: Any, command: Any) -> Any:
+        if getattr(command, "topic", "") == "bug":
+            raise ZeroDivisionError("no such luck")
+        return decide_really(state, command)
+
+    monkeypatch.setattr(deciding, "decide", decide)
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    here = home("bug")
+    elsewhere = next(name for name in "abcdef" if home(name) != here)
+    kafka.commands[here] += [b"", b"\x01?", encode_command(create(elsewhere))]
+    await worker.decide(create("bug"), create("bug2", timeout_ms=0))
+    assert [fault.offset for fault in worker.faults] == [4, 5, 6, 7]
+    assert "has no value" in worker.faults[0].why
+    assert "is decided in partition" in worker.faults[2].why
+    assert "CreateTopic of request r-bug: ZeroDivisionError: no such luck" in worker.faults[3].why
+    found = check(kafka)
+    assert (found.counts["faults"], found.counts["lost"]) == (4, 0)
+    await worker.close()
+
+
+async def test_a_decision_that_no_record_holds_is_a_fault(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deciding, "RECORD_BYTES_MAX", deciding._ROOM_BYTES + 500)
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    await worker.decide(create("large", num_partitions=100), create("small", num_partitions=1, timeout_ms=0))
+    assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"]
+    assert topic_of(worker, "small") is not None
+    check_all_decided(kafka)
+    await worker.close()
+
+
+# Time.
+
+
+async def test_the_time_of_a_partition_never_goes_back(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    late = create("late", at_ms=BORN_MS + 5000, timeout_ms=0)
+    early = next(create(f"e{n}", at_ms=BORN_MS, timeout_ms=0) for n in range(9) if home(f"e{n}") == home("late"))
+    await worker.decide(late, early)
+    times = [record.at_ms for record in events_of(worker, home("late"))]
+    assert times == sorted(times)
+    await worker.close()
+
+
+# Policies.
+
+
+class Judge:
+    """Refuses names that begin with "no"; notes who asks together."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
+        self.asked.append([request.topic for request in requests])
+        return tuple(
+            Verdict("refused", "p", "policy:p", "no") if request.topic.startswith("no") else Verdict("allowed")
+            for request in requests
+        )
+
+    async def close(self, timeout_s: float) -> tuple[str, ...]:
+        return ()
+
+
+async def test_policies_are_asked_a_batch_at_a_time_and_once(kafka: MemoryKafka, tmp_path: Path) -> None:
+    judge = Judge()
+    settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
+    worker = Stage(kafka, tmp_path, settings=settings, judge=judge)
+    await worker.claim(0)
+    await worker.work()
+    names = [name for n in range(30) for name in (f"no{n}", f"yes{n}") if home(name) == 0][:6]
+    kafka.commands[0] += [encode_command(create(name, timeout_ms=0)) for name in names]
+    kafka.commands[0].append(encode_command(create(names[0], num_partitions=0, timeout_ms=0)))
+    await worker.work()
+    assert judge.asked == [names], "what is refused without a policy is not shown to it"
+    codes = {name: topic_of(worker, name) is not None for name in names}
+    assert codes == {name: name.startswith("yes") for name in names}
+    await worker.close()
+
+
+async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
+    kafka: MemoryKafka, tmp_path: Path
+) -> None:
+    """The topic stands in its own way until the command before deletes it."""
+    judge = Judge()
+    settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
+    worker = Stage(kafka, tmp_path, settings=settings, judge=judge)
+    await worker.claim()
+    first: CreateTopic = create("yes", timeout_ms=0)
+    await worker.decide(first)
+    delete = DeleteTopic(request_id=first.request_id, at_ms=BORN_MS, topic=first.topic, api="DeleteTopics")
+    kafka.put(delete, replace(first, request_id=RequestId("again")))
+    await worker.work()
+    assert judge.asked == [["yes"], ["yes"]]
+    assert topic_of(worker, "yes").waiter is None
+    await worker.close()

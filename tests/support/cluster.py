@@ -1,0 +1,83 @@
+"""`make cluster`: the topology of docker-compose.yml as plain processes, for machines without Docker.
+
+Three Kafka nodes (in one JVM, from the jars that `make tools` fetched), two workers, two fronts, a Spark master and a
+Spark worker. Data goes into a temporary folder, which is deleted at the end: Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.processes import Process
+from tests.support.reference_kafka import reference_kafka
+from tests.support.stream import Stream, stream
+from tests.support.topicwright import COMMAND
+
+SPARK_WITHIN_S = 120
+SETTINGS = {"num.partitions": "3", "default.replication.factor": "3"}
+
+
+@contextmanager
+def spark(folder: Path) -> Iterator[str]:
+    """A standalone master with one worker; its URL."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    spark_class, deploy = home / "bin" / "spark-class", "org.apache.spark.deploy"
+    env = {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_DIRS": str(folder)}
+    ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    with Process([spark_class, f"{deploy}.master.Master", *ports], cwd=folder, env=env) as master:
+        url = master.wait_for_line(r"Starting Spark master at (spark://\S+)", within_s=SPARK_WITHIN_S)[1]
+        size = ["--cores", "2", "--memory", "1g", url]
+        with Process([spark_class, f"{deploy}.worker.Worker", *ports, *size], cwd=folder, env=env) as worker:
+            worker.wait_for_line("Successfully registered with master", within_s=SPARK_WITHIN_S)
+            yield url
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[Stream, str]]:
+    """All of it, in a folder: the workers and fronts, and the URL of the Spark master."""
+    spark_folder = folder / "spark"
+    spark_folder.mkdir(parents=True)
+    with (
+        reference_kafka(folder / "kafka") as kafka,
+        stream(folder, ",".join(kafka.brokers.values()), "topicwright", SETTINGS, workers=2, fronts=2) as running,
+        spark(spark_folder) as master,
+    ):
+        yield running, master
+
+
+def main() -> int:
+    """Run until interrupted."""
+    told = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told.set())
+    print("starting three Kafka nodes, two workers, two fronts and Spark; this takes a minute", flush=True)
+    with tempfile.TemporaryDirectory(prefix="topicwright-cluster-") as made, cluster(Path(made)) as (running, master):
+        print(_what_there_is(running, master), flush=True)
+        told.wait()
+    return 0
+
+
+def _what_there_is(running: Stream, master: str) -> str:
+    one, other = running.fronts
+    return f"""
+Kafka clients   {one.kafka} and {other.kafka}
+HTTP            {one.http} and {other.http}
+the log         {running.kafka}, topic {running.names}.events
+Spark           {master}
+
+  curl -s -X POST http://{one.http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'
+  {COMMAND} topics pay.orders --http {other.http}
+
+Ctrl-C ends it."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Workers and fronts as processes over a real Kafka, as their users start them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.processes import Process
+from tests.support.tools import ROOT
+from tests.support.topicwright import COMMAND, Topicwright
+
+READY_S = 90
+TOPIC_SETTINGS = ("stream.",)
+"""Settings that workers and fronts must agree on begin so."""
+
+
+@dataclass
+class Stream:
+    """Workers and fronts of one Kafka; `names` sets the topics apart from those of others on the same cluster."""
+
+    folder: Path
+    kafka: str
+    names: str
+    settings: Mapping[str, str]
+    driver: str
+    policies: Path
+    held: ExitStack
+    workers: list[Process] = field(default_factory=list)
+    fronts: list[Topicwright] = field(default_factory=list)
+
+    @property
+    def common(self) -> dict[str, str]:
+        """The settings that workers and fronts share."""
+        return {
+            "stream.commands.topic": f"{self.names}.commands",
+            "stream.events.topic": f"{self.names}.events",
+            "stream.fronts.topic": f"{self.names}.fronts",
+            "stream.group.id": f"{self.names}.workers",
+            "stream.session.timeout.ms": "6000",
+            **{key: value for key, value in self.settings.items() if key.startswith(TOPIC_SETTINGS)},
+        }
+
+    def start_worker(self, brokers: str = "simulated:3") -> Process:
+        """One more worker; it has claimed its partitions when this returns."""
+        number = len(self.workers)
+        argv = self._argv("worker", f"worker-{number}", {**self.common, **self.settings})
+        argv += ["--driver", self.driver, "--brokers", brokers]
+        process = self.held.enter_context(self._process(argv))
+        self.workers.append(process)
+        process.wait_for_line(r"^ready http=(\S+)$", within_s=READY_S)
+        return process
+
+    def start_front(self, settings: Mapping[str, str] | None = None, *, folder: str = "") -> Topicwright:
+        """One more front; it answers when this returns."""
+        name = folder or f"front-{len(self.fronts)}"
+        argv = self._argv("front", name, {**self.common, **(settings or {})})
+        process = self.held.enter_context(self._process([*argv, "--kafka", "127.0.0.1:0"]))
+        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=READY_S)
+        front = Topicwright(process, ready[1], ready[2], self.folder / name)
+        self.fronts.append(front)
+        return front
+
+    def _argv(self, command: str, name: str, settings: Mapping[str, str]) -> list[str | Path]:
+        argv: list[str | Path] = [COMMAND, command, "--bootstrap", self.kafka, "--data", self.folder / name]
+        argv += ["--http", "127.0.0.1:0"]
+        for key, value in settings.items():
+            argv += ["--set", f"{key}={value}"]
+        return argv
+
+    def _process(self, argv: Sequence[str | Path]) -> Process:
+        return Process(argv, cwd=self.folder, env={"PYTHONPATH": str(self.policies)})
+
+
+@contextmanager
+def stream(
+    folder: Path,
+    kafka: str,
+    names: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    workers: int = 1,
+    fronts: int = 1,
+    driver: str = "plain",
+    policies: Path = ROOT,
+) -> Iterator[Stream]:
+    """Workers and fronts over the Kafka at an address until the end of the block.
+
+    What still runs then is told to stop, and must end well.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        running = Stream(folder, kafka, names, settings or {}, driver, policies, held)
+        for _ in range(workers):
+            running.start_worker()
+        for _ in range(fronts):
+            running.start_front()
+        yield running
+        for process in (*(front.process for front in running.fronts), *running.workers):
+            if process.popen.poll() is None:
+                code = process.stop(within_s=20)
+                assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"

@@ -1,0 +1,79 @@
+"""docker-compose.yml against the schema of the Compose Specification, and against this project's own command line.
+
+`tests/golden/compose-spec.json` is that specification's `schema/compose-spec.json` (Apache License 2.0, of 2026-06-23).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import fastjsonschema
+import pytest
+import yaml
+
+from controller import cli
+from controller.runtime.settings import load_settings
+from tests.support.tools import ROOT
+
+SCHEMA = ROOT / "tests/golden/compose-spec.json"
+FILE = ROOT / "docker-compose.yml"
+
+
+@pytest.fixture(scope="module")
+def validate() -> Callable[[object], object]:
+    """Raises JsonSchemaValueException for what is no Compose file."""
+    compiled: Callable[[object], object] = fastjsonschema.compile(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    return compiled
+
+
+def composed() -> dict[str, Any]:
+    """The file, with its anchors resolved."""
+    file: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return file
+
+
+def test_the_file_is_as_the_specification_wants_it(validate: Callable[[object], object]) -> None:
+    validate(composed())
+
+
+def test_a_file_that_is_wrong_is_refused(validate: Callable[[object], object]) -> None:
+    wrong = composed()
+    wrong["services"]["front-1"]["port"] = wrong["services"]["front-1"].pop("ports")
+    with pytest.raises(fastjsonschema.JsonSchemaValueException, match="front-1"):
+        validate(wrong)
+
+
+def test_it_has_what_a_distributed_topicwright_is_made_of() -> None:
+    names = set(composed()["services"])
+    assert names == {
+        *("kafka-1", "kafka-2", "kafka-3"),
+        *("worker-1", "worker-2", "front-1", "front-2", "spark-master", "spark-worker", "single"),
+    }
+
+
+def test_what_services_name_is_there() -> None:
+    file = composed()
+    for name, service in file["services"].items():
+        for needed in service.get("depends_on", ()):
+            assert needed in file["services"], f"{name} depends on {needed}"
+        for volume in service.get("volumes", ()):
+            assert volume.partition(":")[0] in file["volumes"], f"{name} mounts {volume}"
+        ports = [port.rpartition(":")[0] for port in service.get("ports", ())]
+        assert all(port.startswith("127.0.0.1:") for port in ports), f"{name} is open to this machine alone"
+
+
+@pytest.mark.parametrize("name", [name for name, one in composed()["services"].items() if "command" in one])
+def test_each_command_is_one_that_topicwright_takes(name: str) -> None:
+    words = composed()["services"][name]["command"]
+    parsed = cli.parser().parse_args(words)
+    settings = load_settings(None, parsed.set)
+    if parsed.command == "front":
+        assert settings.advertised_endpoint is not None
+        assert settings.advertised_endpoint.port == parsed.kafka.port, "the port inside is the one outside"
+    if parsed.command in {"front", "worker"}:
+        for address in parsed.bootstrap.split(","):
+            host, _, port = address.partition(":")
+            assert host in composed()["services"], f"{name} looks for Kafka at {host}"
+            assert port == "9092"
