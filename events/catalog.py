@@ -6,26 +6,27 @@ verdict), never what should be worked out again. Rules may change tomorrow witho
 Events are frozen structs that encode as tagged arrays (see `events.codec`): a field is only ever added at the end,
 with a default; anything else is a new event version and an entry in `events.upcasts`.
 
-Times are milliseconds since the epoch. Topic ids are sixteen bytes.
+Times are milliseconds since the epoch. Topic ids are sixteen bytes. Who may come in and do what is told by
+the events of `events.access`.
 """
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
-import msgspec
-
+from events.access import (
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
+from events.fact import Fact
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 
 Configs = tuple[tuple[str, str], ...]
 """Explicit topic configs, sorted by name."""
-
-
-class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Base of every value in the log: immutable, compared by value, encoded as an array.
-
-    A longer array than this release knows is refused, not cut: what a newer release added may have changed a decision.
-    """
 
 
 class Partition(Fact, frozen=True):
@@ -360,6 +361,12 @@ Event = (
     | BrokerUnfenced
     | BrokerUnregistered
     | SettingsChanged
+    | ScramCredentialSet
+    | ScramCredentialRemoved
+    | AclsCreated
+    | AclsDeleted
+    | QuotasChanged
+    | AsksRefused
 )
 
 EVENT_TYPES: tuple[type[Fact], ...] = get_args(Event)

@@ -99,14 +99,16 @@ def _explain_request(query: Query, request: RequestRow) -> Explanation:
     end = query.end()
     chain = _Chain(query.broker_events(end))
     topics = [_while_asked(query, request, topic, end) for topic in request.topics]
-    for record in merge(*topics, key=lambda record: record.offset):
+    of_cluster = (one for one in query.request_events(request.request_id) if not hasattr(one.event, "topic"))
+    for record in merge(of_cluster, *topics, key=lambda record: record.offset):
         chain.add(record)
     fared = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
     who = request.principal + (f" ({request.client_id})" if request.client_id else "")
-    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.asked_at_ms)}: {fared}{more}"
+    fared = f": {fared}{more}" if fared else ""
+    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.asked_at_ms)}{fared}"
     return chain.explanation(request.request_id, "request", summary)
 
 

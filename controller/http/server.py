@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
@@ -18,11 +19,13 @@ import uvicorn
 
 from controller.brokers.fleet import Fleet
 from controller.http.app import Parts, build_app
+from controller.http.authentication import Logins
 from controller.http.following import Followers
 from controller.http.health import states
 from controller.http.metrics import Metrics
 from controller.http.reading import Reading
 from controller.http.stopping import Stopping
+from controller.kafka.tls import Tls
 from controller.runtime.front import Front
 from projections.query import Query
 
@@ -35,7 +38,19 @@ STOP_WITHIN_S = 2
 class HttpServer:
     """The HTTP side of one controller."""
 
-    def __init__(self, front: Front, fleet: Fleet, query: Query, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        front: Front,
+        fleet: Fleet,
+        query: Query,
+        metrics: Metrics,
+        *,
+        tls: Tls | None = None,
+        logins: Logins | None = None,
+    ) -> None:
+        """With `tls` it is HTTPS; `logins` says how clients log in, None that nobody does."""
+        self._tls = tls
+        self._logins = logins
         self._query = query
         self._reading = Reading()
         self._stopping = Stopping()
@@ -50,7 +65,7 @@ class HttpServer:
         listener = _listen(host, port)
         _forward_log_lines()
         config = uvicorn.Config(
-            build_app(self._parts, _release()),
+            build_app(self._parts, _release(), self._logins),
             http="h11",
             ws="none",
             lifespan="off",
@@ -62,6 +77,7 @@ class HttpServer:
             limit_concurrency=CONNECTIONS_MAX,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_WITHIN_S,
+            ssl_context_factory=None if self._tls is None else _giving(self._tls),
         )
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve([listener]), name="http")
@@ -78,6 +94,18 @@ class HttpServer:
         self._server.should_exit = True
         await self._task
         self._reading.close()
+
+
+def _giving(tls: Tls) -> Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]:
+    """A context for every connection whose handshake goes on with the context of the moment, so that a reload of the
+    files concerns new connections."""
+    first = tls.context
+
+    def take_newest(ssl_object: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        ssl_object.context = tls.context
+
+    first.sni_callback = take_newest  # called for clients that name no host, too
+    return lambda config, make: first
 
 
 class _Server(uvicorn.Server):

@@ -16,18 +16,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.machine import changing, creating, observing
+from controller.machine import access, changing, creating, credentials, observing, quotas
 from controller.machine.commands import (
+    AlterClientQuotas,
     AlterPartition,
     AlterTopicConfigs,
+    AlterUserScramCredentials,
     AnyCommand,
     ChangeSettings,
     ConfirmMetadata,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     ExpireRequest,
     FenceBroker,
+    RecordRefusals,
     RegisterBroker,
     ReportLeader,
     ReviewTopics,
@@ -54,8 +59,13 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     UnfenceBroker: observing.unfence,
     ReviewTopics: observing.review,
     AlterPartition: observing.alter_partition,
+    AlterUserScramCredentials: credentials.alter_credentials,
     ConfirmMetadata: observing.confirm,
     ReportLeader: observing.report_leader,
     ExpireRequest: observing.expire,
     ChangeSettings: observing.change_settings,
+    CreateAcls: access.create_acls,
+    DeleteAcls: access.delete_acls,
+    AlterClientQuotas: quotas.alter_client_quotas,
+    RecordRefusals: access.record_refusals,
 }

@@ -10,9 +10,10 @@ recalled; and commands of brokers and of time are observations, not decisions ab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from controller.machine.commands import AlterTopicConfigs, Ask, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.validation import QUOTA
 from events.catalog import (
     ChangeRejected,
     ConfigsWanted,
@@ -36,7 +37,7 @@ def recall(records: Sequence[Recorded]) -> Ask | None:
     for record in records:
         match record.event:
             case CreateRequested() as asked:
-                return _create(record.at_ms, asked, _verdict(records))
+                return _create(record.at_ms, asked, records)
             case PartitionsAdded() | TopicDeleted() | TopicConfigsChanged() | ChangeRejected() as change:
                 return _change(record.at_ms, change)
             case _:
@@ -51,7 +52,12 @@ def _verdict(records: Sequence[Recorded]) -> Verdict | None:
     return None
 
 
-def _create(at_ms: int, asked: CreateRequested, verdict: Verdict | None) -> CreateTopic:
+def _throttle_ms(refusals: Iterable[object]) -> int:
+    """The stamp of a mutation quota: for how long it was exhausted is not recorded, only that it was (KIP-599)."""
+    return int(any(isinstance(one, CreateRejected | ChangeRejected) and one.rule == QUOTA for one in refusals))
+
+
+def _create(at_ms: int, asked: CreateRequested, records: Sequence[Recorded]) -> CreateTopic:
     return CreateTopic(
         request_id=asked.request_id,
         at_ms=at_ms,
@@ -62,7 +68,8 @@ def _create(at_ms: int, asked: CreateRequested, verdict: Verdict | None) -> Crea
         assignments=asked.assignments,
         configs=asked.configs,
         timeout_ms=asked.timeout_ms,
-        verdict=verdict,
+        verdict=_verdict(records),
+        throttle_ms=_throttle_ms(record.event for record in records),
         principal=asked.principal,
         client_id=asked.client_id,
         api=asked.api,
@@ -84,6 +91,7 @@ def _change(at_ms: int, change: Change) -> Ask:
         api_version=asked.api_version,
         duplicate=asked.duplicate,
         denied=asked.denied,
+        throttle_ms=_throttle_ms([change]),
     )
     return _wanting(stamps, asked.wanted)
 

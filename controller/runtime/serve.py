@@ -13,27 +13,31 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import structlog
 
 from controller.brokers.simulated import SimulatedFleet
+from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
-from controller.kafka.connection import Limits
-from controller.kafka.listeners import controller_listener
 from controller.kafka.messages import APIS
-from controller.kafka.server import KafkaServer
 from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
+from controller.runtime.authorizer import Authorizer, StandardAuthorizer
 from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
+from controller.runtime.listening import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.runtime.logs import write_lines
+from controller.runtime.mutation_quotas import MutationQuotas
 from controller.runtime.reports import Reports
 from controller.runtime.settings import ServeSettings
+from controller.runtime.users import Users
+from controller.runtime.users_file import UsersFileError
 from events.catalog import EVENT_VERSION, Endpoint
 from events.rocksdb_log import RocksDbLog
 from projections.query import Query
@@ -81,6 +85,20 @@ class Service:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.metrics = Metrics()
         self._policies = self._load_policies()
+        kafka, settings = options.kafka, options.settings
+        self._listeners = plan(settings, Endpoint("PLAINTEXT", kafka.host, kafka.port))
+        self._http_tls = http_tls(settings)
+        users_file = None if settings.users_file is None else Path(settings.users_file)
+        self.users = Users(lambda: self.controller.store.durable_cluster, users_file)
+        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
+        self._listening = Listening(
+            self._listeners,
+            settings,
+            self.users,
+            on_request=self._requested,
+            on_login=self.metrics.login,
+            clock=time.perf_counter,
+        )
         self.log = self._open_log()
 
     def _open_log(self) -> RocksDbLog:
@@ -109,19 +127,46 @@ class Service:
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=PolicyRunner(self._policies, probe=self._probe()) if self._policies else None,
             partitions_cached=settings.store_cache_bytes // 2 // PARTITION_BYTES,
+            quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
         )
         await self._listen()
         self.metrics.watch(self._gauges)
         await self.controller.start(settings.decision_settings(), RELEASE)
         await self.controller.decided()
         await self._open_doors()
-        self.http = HttpServer(self.front, self.fleet, Query(self.log, lambda: self.controller.store), self.metrics)
+        self.http = HttpServer(
+            self.front,
+            self.fleet,
+            Query(self.log, lambda: self.controller.store),
+            self.metrics,
+            tls=self._http_tls,
+            logins=self._logins(),
+        )
         self.http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
         sys.setswitchinterval(SWITCH_S)
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+
+    def _logins(self) -> Logins:
+        settings = self.options.settings
+        return Logins(
+            self.users,
+            http_logs_in(settings, self._listeners),
+            settings.connection_failed_authentication_delay_ms,
+            self.metrics.login,
+        )
+
+    def _authorizer(self) -> Authorizer | None:
+        settings = self.options.settings
+        if not settings.authorizer_class_name:
+            return None
+        return StandardAuthorizer(
+            lambda: self.controller.store.durable_cluster.acls,
+            super_users=settings.super_users,
+            allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+        )
 
     def _load_policies(self) -> PolicyChain | None:
         names = self.options.settings.create_topic_policy_class_name
@@ -141,54 +186,63 @@ class Service:
         await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
 
     async def _listen(self) -> None:
-        options, settings = self.options, self.options.settings
-        self._server = main = self._make_server(options.kafka.host, options.kafka.port)
-        await main.start()
-        advertised = settings.advertised_endpoint or Endpoint("PLAINTEXT", _reachable(options.kafka.host), main.port)
-        self.kafka_port = main.port
+        settings = self.options.settings
+        await self._listening.start()
+        advertised = self._listening.advertised[0]
+        self.kafka_port = self._listening.servers[0].port
         self.front = Front(
             self.controller,
             node_id=settings.node_id,
             advertised=advertised,
             broker_listeners=settings.simulated_broker_listeners,
+            authorizer=self._authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
-        self.fleet.default_endpoint = advertised
+        self.fleet.default_endpoints = self._listening.advertised
         self._doors: BrokerDoors | None = None
         if settings.simulated_broker_listeners:
-            self._doors = BrokerDoors(options.kafka.host, advertised, self.fleet, self._make_server)
+            make_server = partial(self._listening.make_server, self._listeners[0])
+            self._doors = BrokerDoors(self._listening.servers[0].host, advertised, self.fleet, make_server)
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         versions_max = dict(self.options.settings.api_versions_max)
-        self._server.handlers = controller_listener(self.front, versions_max)
+        self._listening.open(self.front, versions_max)
         if self._doors is not None:
             await self._doors.open(self.front, versions_max)
 
-    def _make_server(self, host: str, port: int) -> KafkaServer:
-        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
-        limits, clock = self._limits(), time.perf_counter
-        return KafkaServer(host, port, {}, limits=limits, on_request=self._requested, clock=clock)
-
-    def _limits(self) -> Limits:
-        settings = self.options.settings
-        return Limits(
-            request_bytes_max=settings.socket_request_max_bytes,
-            connections_max=settings.max_connections,
-            idle_ms_max=settings.connections_max_idle_ms,
-            requests_in_flight_max=settings.max_in_flight_requests_per_connection,
-        )
+    def reload(self) -> None:
+        """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
+        self._listening.reload()
+        if self._http_tls is not None:
+            reload_tls(self._http_tls, "HTTP")
+        try:
+            self.users.reload()
+        except UsersFileError as error:
+            self._log.error("reload failed", listener="users.file", why=str(error))
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        open_now = self._server.connections + (self._doors.connections if self._doors is not None else 0)
+        open_now = self._listening.connections + (self._doors.connections if self._doors is not None else 0)
         return [("connections", "Kafka connections that are open.", open_now)]
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
         api = APIS.get(api_key)
         self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
 
+    def kafka_address(self) -> Address:
+        """Where the first listener listens."""
+        return Address(self._listeners[0].endpoint.host, self.kafka_port)
+
+    def more_listeners(self) -> str:
+        """Where each listener listens, if the settings name them; for the ready line."""
+        if not self.options.settings.listeners:
+            return ""
+        told = (f"{server.listener}://{server.host}:{server.port}" for server in self._listening.servers)
+        return f" listeners={','.join(told)}"
+
     def abandon(self) -> None:
         """Let go of the log after a start that was not finished: nobody was answered yet."""
+        self.users.close()
         self.log.close()
         self._flusher.shutdown()
 
@@ -196,7 +250,8 @@ class Service:
         """Stop accepting, answer what is decided, flush, close."""
         if self._doors is not None:
             await self._doors.stop(0)
-        await asyncio.gather(self._server.stop(DRAIN_S), self.http.stop())
+        await asyncio.gather(self._listening.stop(DRAIN_S), self.http.stop())
+        self.users.close()
         await self.controller.stop()
         self.log.close()
         self._flusher.shutdown()
@@ -207,11 +262,6 @@ def _new_cluster_id() -> str:
     return base64.urlsafe_b64encode(new_topic_ids(1)[0]).rstrip(b"=").decode()
 
 
-def _reachable(host: str) -> str:
-    """The address by which clients on this machine reach a listener bound to every address."""
-    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
-
-
 async def serve(options: ServeOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the service from starting."""
     service = Service(options)
@@ -219,6 +269,7 @@ async def serve(options: ServeOptions) -> int:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
     stopping = loop.create_task(told.wait())
     starting = loop.create_task(service.start())
     await asyncio.wait((stopping, starting), return_when=asyncio.FIRST_COMPLETED)
@@ -228,8 +279,8 @@ async def serve(options: ServeOptions) -> int:
         service.abandon()
         return 0
     await starting
-    kafka, http = Address(options.kafka.host, service.kafka_port), Address(options.http.host, service.http_port)
-    print(f"ready kafka={kafka} http={http}", flush=True)
+    kafka, http = service.kafka_address(), Address(options.http.host, service.http_port)
+    print(f"ready kafka={kafka} http={http}{service.more_listeners()}", flush=True)
     if options.hints:
         _say_what_next(kafka, http)
     failing = loop.create_task(service.controller.failed.wait())

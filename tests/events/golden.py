@@ -70,7 +70,21 @@ settings fewer count=4 minisr=2
 partitions a to=3 id=q1
 """
 
+ACCESS = """
+acls bob/allow/create/topic/pay.… bob/deny/read/topic/pay.secret/10.0.0.7 */allow/describe/cluster/kafka-cluster
+acls bob/allow/create/topic/pay.…
+unacls topic/match/pay.orders/bob/any
+quotas user:bob/controller_mutation_rate=2.5 client-id:<default>+user:<default>/producer_byte_rate=1024
+quotas user:bob/controller_mutation_rate=-;request_percentage=7
+credential set alice
+credential set bob
+credential remove alice
+refusals 1
+refusals 4711
+"""
+
 HISTORIES = {
+    "access": ("1", ACCESS),
     "life": ("1 2 fewer", planted.STEPS),
     "refusals": ("1 policy", REFUSALS),
     "brokers": ("1@a fewer", BROKERS),

@@ -37,6 +37,7 @@ from events.catalog import (
     TopicDeleted,
     TopicReady,
 )
+from tests.machine.auditor_access import ACCESS_COMMANDS, AccessAudit
 
 CHECKS = {
     "offsets": "offsets are contiguous, from 0 on",
@@ -67,7 +68,7 @@ CHECKS = {
 COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
     "FenceBroker", "UnfenceBroker", "ReviewTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
-    "ExpireRequest", "ChangeSettings",
+    "ExpireRequest", "ChangeSettings", *ACCESS_COMMANDS,
 }  # fmt: skip
 
 TIMED_OUT = 7
@@ -114,7 +115,7 @@ def audit(records: Iterable[Recorded], settled: bool = False) -> list[Violation]
     return auditor.violations
 
 
-class Auditor:
+class Auditor(AccessAudit):
     """Takes a log record by record."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ class Lives:
 
     def see(self, event: Any) -> None:
         """Take in one event."""
-        if isinstance(event, SettingsChanged | ChangeRejected):
+        if isinstance(event, SettingsChanged | ChangeRejected) or type(event).__module__ == "events.access":
             return
         if isinstance(event, BROKER_EVENTS):
             _move(BROKER, self.brokers, event.broker_id, event)

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
+from events.access import (
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import (
     BrokerFenced,
     BrokerRegistered,
@@ -27,6 +35,7 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId
+from projections.access_words import acl_in_words, quotas_in_words
 
 
 def told(decision: Decision) -> str:
@@ -83,6 +92,15 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id} e{event.broker_epoch})"
         case SettingsChanged():
             return "settings"
+        case AclsCreated() | AclsDeleted():
+            kind = "acls-created" if isinstance(event, AclsCreated) else "acls-deleted"
+            return f"{kind}({', '.join(map(acl_in_words, event.acls))})"
+        case QuotasChanged():
+            return f"quotas({quotas_in_words(event)})"
+        case AsksRefused():
+            return f"refused({event.count})"
+        case ScramCredentialSet() | ScramCredentialRemoved():
+            return f"{'credential' if isinstance(event, ScramCredentialSet) else 'no-credential'}({event.user})"
 
 
 def replicas_text(partitions: tuple[Partition, ...]) -> str:
