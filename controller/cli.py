@@ -10,15 +10,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller import cli_demo, cli_front, cli_query, cli_replay, cli_worker
+from controller import cli_demo, cli_front, cli_query, cli_replay, cli_users, cli_worker
 from controller.brokers.cluster_wire import ClusterUnreachable
 from controller.policy.loading import PolicyLoadError
 from controller.release import RELEASE
 from controller.runtime.logs import configure_logs
 from controller.runtime.serve import Address, ServeOptions, serve
 from controller.runtime.settings import ServeSettings, SettingsError, load_settings
+from controller.runtime.users_file import UsersFileError
 from events.log import LogError
 
+DEFAULT_KAFKA = "127.0.0.1:9092"
 DEFAULT_BROKERS = "simulated:3"
 SIMULATED_BROKERS_MAX = 1000
 _FLEET_HELP = "simulated:N, or cluster:HOST:PORT[,…] for a Kafka cluster that carries decisions out; %(default)s"
@@ -42,12 +44,13 @@ def parser() -> argparse.ArgumentParser:
     cli_demo.register(commands)
     cli_query.register(commands)
     cli_replay.register(commands)
+    cli_users.register(commands)
     return parser
 
 
 def _register_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("serve", help="run a controller with its log in one process")
-    parser.add_argument("--kafka", type=_address, default="127.0.0.1:9092", metavar="HOST:PORT", help="%(default)s")
+    parser.add_argument("--kafka", type=_address, metavar="HOST:PORT", help=f"{DEFAULT_KAFKA}, or see `listeners`")
     parser.add_argument("--http", type=_address, default="127.0.0.1:8080", metavar="HOST:PORT", help="%(default)s")
     parser.add_argument("--data", type=Path, default=Path("topicwright-data"), metavar="DIR", help="./%(default)s")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
@@ -88,11 +91,13 @@ def _serve(options: argparse.Namespace) -> int:
         settings = load_settings(options.config, options.set)
         simulated = options.brokers if isinstance(options.brokers, int) else 0
         _check_node_id(settings, simulated)
+        if settings.listeners and options.kafka is not None:
+            raise SettingsError("the addresses for Kafka clients are said by --kafka or by listeners, not by both")
         configure_logs(settings.log_level)
         return uvloop.run(
             serve(
                 ServeOptions(
-                    kafka=options.kafka,
+                    kafka=options.kafka or _address(DEFAULT_KAFKA),
                     http=options.http,
                     data=options.data,
                     simulated_brokers=simulated,
@@ -102,7 +107,7 @@ def _serve(options: argparse.Namespace) -> int:
                 )
             )
         )
-    except (SettingsError, PolicyLoadError, LogError, ClusterUnreachable, OSError) as error:
+    except (SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, OSError) as error:
         print(f"topicwright: {error}", file=sys.stderr)
         return 2
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from controller import cli_tables
+from controller.cli_access import AccessError, http_address, read_access
 from controller.cli_sources import Ask, HttpSource, Refusal, Source, SourceError, Which
 from controller.http.shapes import AsOfShape, ErrorShape, EventShape, TopicSummary
 from projections.moments import SYNTAX, BadMoment, parse_moment
@@ -73,8 +74,11 @@ def _register_explain(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
 def _add_common(parser: argparse.ArgumentParser, command: _Command) -> None:
     parser.add_argument("--json", action="store_true", help="for programs")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--http", type=_address, default=DEFAULT_HTTP, metavar="HOST:PORT", help="%(default)s")
+    source.add_argument("--http", type=http_address, default=DEFAULT_HTTP, metavar="HOST:PORT", help="%(default)s")
     source.add_argument("--data", type=Path, metavar="DIR", help="read the folder of a stopped service instead")
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="username and password, or token; ssl.truststore.location"
+    )
     parser.set_defaults(func=lambda options: _run(command, options, parser))
 
 
@@ -87,7 +91,7 @@ def _run(command: _Command, options: argparse.Namespace, parser: argparse.Argume
             code = command(options, source)
             sys.stdout.flush()
             return code
-    except SourceError as error:
+    except (SourceError, AccessError) as error:
         return _complain(str(error), WRONG)
     except Refusal as refusal:
         return _complain(_told(refusal.error), FOUND if refusal.status == 404 else WRONG)
@@ -112,7 +116,7 @@ def _misuse(options: argparse.Namespace) -> str | None:
 
 def _source(options: argparse.Namespace) -> AbstractContextManager[HttpSource | FolderSource]:
     if options.data is None:
-        return HttpSource(*options.http)
+        return HttpSource(options.http, read_access(options.command_config))
     from controller.cli_folder import FolderSource
     from controller.cli_partitions import PartitionsSource, is_partitioned
 
@@ -234,10 +238,3 @@ def _config(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return name, value
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT with a port from 1 to 65535")
-    return host.strip("[]"), int(port)

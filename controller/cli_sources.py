@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from controller.cli_access import Access, HttpAddress
 from controller.http.shapes import (
     CreatedShape,
     ErrorShape,
@@ -71,9 +72,12 @@ class Source(Protocol):
 class HttpSource:
     """A running service."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._address = f"{host}:{port}"
-        self._connection = http.client.HTTPConnection(host, port, timeout=ANSWERED_WITHIN_S)
+    def __init__(self, address: HttpAddress, access: Access | None = None) -> None:
+        """Raises AccessError."""
+        access = access or Access()
+        self._address = str(address)
+        self._headers = access.headers
+        self._connection = access.connection(address, ANSWERED_WITHIN_S)
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +120,11 @@ class HttpSource:
         return self._decoded(self._send("GET", _with_parameters(path, parameters)), shape)
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
-        headers = {"User-Agent": "topicwright", **({"Content-Type": "application/json"} if body else {})}
+        headers = {
+            "User-Agent": "topicwright",
+            **self._headers,
+            **({"Content-Type": "application/json"} if body else {}),
+        }
         try:
             self._connection.request(method, path, body, headers)
             return self._connection.getresponse()

@@ -6,20 +6,29 @@ verdict), never what should be worked out again. Rules may change tomorrow witho
 Events are frozen structs that encode as tagged arrays (see `events.codec`): a field is only ever added at the end,
 with a default; anything else is a new event version and an entry in `events.upcasts`.
 
-Times are milliseconds since the epoch. Topic ids are sixteen bytes.
+Times are milliseconds since the epoch. Topic ids are sixteen bytes. Who may come in and do what is told by
+the events of `events.access`.
 """
 
 from __future__ import annotations
 
 from typing import get_args
 
+from events.access import (
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
+from events.fact import Fact
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 from events.values import (
     Assignment,
     ConfigOp,
     Configs,
     Endpoint,
-    Fact,
     Observation,
     Outcome,
     Partition,
@@ -351,6 +360,12 @@ Event = (
     | BrokerUnfenced
     | BrokerUnregistered
     | SettingsChanged
+    | ScramCredentialSet
+    | ScramCredentialRemoved
+    | AclsCreated
+    | AclsDeleted
+    | QuotasChanged
+    | AsksRefused
 )
 
 EVENT_TYPES: tuple[type[Fact], ...] = get_args(Event)

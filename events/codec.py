@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Fact, Recorded
+from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded
+from events.fact import Fact
 from events.names import Offset
 from events.upcasts import UPCASTS
 

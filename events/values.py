@@ -7,19 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
+from events.fact import Fact
 from events.names import BrokerId
 
 Configs = tuple[tuple[str, str], ...]
 """Explicit topic configs, sorted by name."""
-
-
-class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Base of every value in the log: immutable, compared by value, encoded as an array.
-
-    A longer array than this release knows is refused, not cut: what a newer release added may have changed a decision.
-    """
 
 
 class Partition(Fact, frozen=True):

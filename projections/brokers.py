@@ -7,6 +7,14 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from events.access import (
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import (
     BrokerFenced,
     BrokerRegistered,
@@ -72,6 +80,10 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
             return replace(row, brokers={key: one for key, one in row.brokers.items() if key != event.broker_id})
         case SettingsChanged() as event:
             return replace(row, settings=event.settings, release=event.release, settings_changed_at_ms=record.at_ms)
+        case AclsCreated() | AclsDeleted() | QuotasChanged() | AsksRefused():
+            return row
+        case ScramCredentialSet() | ScramCredentialRemoved():
+            return row
         case _:
             raise CannotFold(record, "it concerns no broker and no setting")
 

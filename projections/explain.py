@@ -113,7 +113,8 @@ def _explain_request(query: Questions, request: RequestRow) -> Explanation:
     )
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
     who = request.principal + (f" ({request.client_id})" if request.client_id else "")
-    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.asked_at_ms)}: {fared}{more}"
+    fared = f": {fared}{more}" if fared else ""
+    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.asked_at_ms)}{fared}"
     return chain.explanation(request.request_id, "request", summary)
 
 
@@ -125,7 +126,8 @@ def _told_by(part: Query, request_id: str) -> Iterator[tuple[Recorded, _Because]
         return
     because = _Because(part, end)
     topics = [_while_asked(part, request, topic, end) for topic in request.topics]
-    for record in merge(*topics, key=lambda record: record.offset):
+    of_cluster = (one for one in part.request_events(request_id) if not hasattr(one.event, "topic"))
+    for record in merge(of_cluster, *topics, key=lambda record: record.offset):
         yield record, because
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from events.access import AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import (
     Assignment,
     ChangeCarriedOut,
@@ -98,8 +99,9 @@ def request_row(records: Iterable[Recorded]) -> RequestRow | None:
     for record in records:
         if header is None:
             header = _header(record)
-        told = fold_request_topic(topics.get(record.event.topic), record)  # type: ignore[union-attr]
-        topics[told.topic] = told
+        topic: TopicName | None = getattr(record.event, "topic", None)
+        if topic is not None:  # a request that concerns no topic has a header alone
+            topics[topic] = fold_request_topic(topics.get(topic), record)
     return None if header is None else replace(header, topics=tuple(topics.values()))
 
 
@@ -124,6 +126,7 @@ def fold_request_topic(told: RequestTopicRow | None, record: Recorded) -> Reques
             raise CannotFold(record, "it belongs to no request")
 
 
+_OfCluster = AclsCreated | AclsDeleted | QuotasChanged | ScramCredentialSet | ScramCredentialRemoved
 _Change = PartitionsAdded | TopicDeleted | TopicConfigsChanged | ChangeRejected
 
 
@@ -131,6 +134,9 @@ def _header(record: Recorded) -> RequestRow:
     event = record.event
     if isinstance(event, CreateRequested):
         return _of_create(record, event)
+    if isinstance(event, _OfCluster):
+        api, who, client_id = record.cause.command, event.principal, event.client_id
+        return RequestRow(event.request_id, api, 0, who, client_id, record.at_ms, record.offset)
     if not isinstance(event, _Change):
         raise CannotFold(record, "no request begins so")
     asked = event.asked

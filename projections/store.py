@@ -10,6 +10,8 @@ Keys, each the first byte of a state key of the log:
     w SHARD_KEY   the offset of creation, for topics that were never complete
     c             cluster: settings and brokers
     n             counts of topics and partitions
+    u USER NUL MECHANISM   a user's SCRAM credential
+    a, q          access control entries and quotas: see `projections.access_state`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """
@@ -21,11 +23,13 @@ from heapq import merge
 
 import msgspec
 
-from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
+from controller.machine.state import Broker, Cluster, ScramCredential, State, Topic, settings_from_pairs
 from events.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName
+from projections.access_state import put_access, stored_access
 
 TOPIC, TOPIC_ID, WAITING, CLUSTER, COUNTS = b"t", b"i", b"w", b"c", b"n"
+SCRAM = b"u"
 
 _encode = msgspec.msgpack.Encoder().encode
 _NOT_LOOKED_UP = object()
@@ -131,7 +135,7 @@ class TopicStore:
             if counts != self.durable_counts:
                 puts[COUNTS] = _encode(counts)
         if state.cluster is not self._written_cluster:
-            puts[CLUSTER] = self._encoded_cluster(state.cluster)
+            self._put_cluster(puts, self._written_cluster, state.cluster)
             self._written_cluster = state.cluster
         return puts
 
@@ -242,6 +246,18 @@ class TopicStore:
             partitions += (len(after.partitions) if after else 0) - (len(before.partitions) if before else 0)
         return Counts(topics, partitions)
 
+    def _put_cluster(self, puts: dict[bytes, bytes | None], before: Cluster, after: Cluster) -> None:
+        """Only what changed is written: users may be many, and each stands under a key of its own."""
+        encoded = self._encoded_cluster(after)
+        if encoded != self._encoded_cluster(before) or self._log.get(CLUSTER) is None:
+            puts[CLUSTER] = encoded
+        put_access(puts, before, after)
+        if after.scram is not before.scram:
+            for key in before.scram.keys() | after.scram.keys():
+                credential = after.scram.get(key)
+                if credential is not before.scram.get(key):
+                    puts[scram_key(*key)] = None if credential is None else _encode(credential)
+
     def _encoded_cluster(self, cluster: Cluster) -> bytes:
         brokers = tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers))
         pairs = cluster.settings_pairs
@@ -257,5 +273,20 @@ class TopicStore:
             settings_pairs=stored.settings,
             release=stored.release,
             last_broker_epoch=stored.last_broker_epoch,
+            scram={
+                _scram_user(key): msgspec.msgpack.decode(value, type=ScramCredential)
+                for key, value in self._log.scan(SCRAM)
+            },
         )
+        cluster = stored_access(self._log, cluster)
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
+
+
+def scram_key(user: str, mechanism: str) -> bytes:
+    """The state key of a SCRAM credential."""
+    return SCRAM + user.encode() + b"\0" + mechanism.encode()
+
+
+def _scram_user(key: bytes) -> tuple[str, str]:
+    user, _, mechanism = key[1:].decode().rpartition("\0")
+    return user, mechanism

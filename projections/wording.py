@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from events.access import (
+    Acl,
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import (
     Assignment,
     BrokerFenced,
@@ -38,6 +47,7 @@ from events.catalog import (
     Verdict,
 )
 from events.names import is_placeholder
+from projections.access_words import acls_in_words, quotas_in_words, refusals_in_words
 from projections.names import error_name
 
 _KEEPS = {True: "keeps a place", False: "keep places"}
@@ -214,8 +224,25 @@ def _cluster(event: Event) -> str:
             return f"broker {e.broker_id} is forgotten ({e.reason})"
         case SettingsChanged() as e:
             return f"{many(len(e.settings), 'setting')} of release {e.release} decide from here on"
+        case ScramCredentialSet() as e:
+            return f"{_who(e.principal, e.client_id)} sets the password of user {e.user} for {e.mechanism}"
+        case ScramCredentialRemoved() as e:
+            return f"{_who(e.principal, e.client_id)} removes the password of user {e.user} for {e.mechanism}"
+        case AclsCreated() as e:
+            return f"{_who(e.principal, e.client_id)} adds {_acls(e.acls)}"
+        case AclsDeleted() as e:
+            return f"{_who(e.principal, e.client_id)} takes away {_acls(e.acls)}"
+        case QuotasChanged() as e:
+            return f"{_who(e.principal, e.client_id)} changes the {quotas_in_words(e)}"
+        case AsksRefused() as e:
+            return refusals_in_words(e)
         case _:
             raise AssertionError(f"no words for {type(event).__name__}")
+
+
+def _acls(acls: Sequence[Acl]) -> str:
+    entries = "an access control entry" if len(acls) == 1 else f"{len(acls)} access control entries"
+    return f"{entries}: {acls_in_words(acls)}"
 
 
 def _who(principal: str, client_id: str | None) -> str:

@@ -70,14 +70,14 @@ class SimulatedBroker:
 class SimulatedFleet:
     """A fleet of simulated brokers, ids 1 to N, in three racks in turn.
 
-    `endpoints` has the address at which clients find a broker, `default_endpoint` that of all the others: the
-    controller's own. With None they have no address.
+    `endpoints` has the address at which clients find a broker, `default_endpoints` those of all the others: the
+    controller's own, one a listener. Without any they have no address.
     """
 
     def __init__(self, count: int) -> None:
         self.brokers = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
         self.endpoints: dict[BrokerId, Endpoint] = {}
-        self.default_endpoint: Endpoint | None = Endpoint("PLAINTEXT", "localhost", 9092)
+        self.default_endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "localhost", 9092),)
         self._controller: CommandSink
         self._loop: asyncio.AbstractEventLoop
         self._timers: set[asyncio.TimerHandle] = set()
@@ -173,7 +173,7 @@ class SimulatedFleet:
     def _join(self, broker: SimulatedBroker, reason: str) -> None:
         sink = self._controller
         request_id, at_ms = sink.new_request_id(f"broker-{broker.broker_id}"), sink.now_ms()
-        endpoint = self.endpoints.get(broker.broker_id, self.default_endpoint)
+        own = self.endpoints.get(broker.broker_id)
         sink.observe(
             RegisterBroker(
                 request_id=request_id,
@@ -181,7 +181,7 @@ class SimulatedFleet:
                 broker_id=broker.broker_id,
                 incarnation=f"simulated-{broker.broker_id}",
                 rack=broker.rack,
-                endpoints=() if endpoint is None else (endpoint,),
+                endpoints=self.default_endpoints if own is None else (own,),
             )
         )
         sink.observe(UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason=reason))

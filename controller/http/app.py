@@ -15,6 +15,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.fleet import Fleet
 from controller.http import asking, health, seeing, simulated
+from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import answer_error
 from controller.http.following import Followers
 from controller.http.guards import refuse_other_sites, refuse_unknown_parameters
@@ -69,7 +70,7 @@ class Parts(msgspec.Struct, frozen=True):
     followers: Followers
 
 
-def build_app(parts: Parts, release: str) -> ASGIApp:
+def build_app(parts: Parts, release: str, logins: Logins | None = None) -> ASGIApp:
     """The application. Brokers can be added and stopped only where the fleet is a simulated one."""
     given: dict[str, object] = {
         "front": parts.front,
@@ -99,7 +100,7 @@ def build_app(parts: Parts, release: str) -> ASGIApp:
             use_handler_docstrings=True,
         ),
     )
-    return _Measured(app, parts.metrics)
+    return _Measured(app if logins is None else Authenticated(app, logins), parts.metrics)
 
 
 def _giving(part: object) -> Callable[[], Any]:

@@ -13,6 +13,7 @@ from litestar.params import FromPath, QueryParameter
 from controller.http import shaping
 from controller.http.bodies import described, read_body
 from controller.http.errors import Refused, refused, status_of
+from controller.http.identity import API, Caller, caller_of
 from controller.http.shapes import CreatedShape, DeletedShape
 from controller.http.stopping import Stopping
 from controller.machine.commands import Ask, CreateTopic, DeleteTopic
@@ -22,9 +23,7 @@ from controller.runtime.front import Front, new_topic_ids
 from events.catalog import Assignment
 from events.names import BrokerId, RequestId, TopicId, TopicName
 
-PRINCIPAL = "User:ANONYMOUS"
-API = "HTTP"
-CLIENT_ID_CHARACTERS_MAX = 200
+NOBODY = Caller()
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
 _Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
@@ -62,15 +61,15 @@ async def create_topic(
 
     201 when it is complete, 200 for a dry run, 202 when it is created but the wait ended before it was complete.
     """
-    controller, body = front.controller, await read_body(request, CreateBody)
+    controller, caller, body = front.controller, caller_of(request), await read_body(request, CreateBody)
     command = create_command(
         body,
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
         topic_id=new_topic_ids(1)[0],
         validate_only=validate_only,
-        client_id=_client_id(request),
-        denied=front.denial_of_create(PRINCIPAL, body.name),
+        caller=caller,
+        denied=front.denial_of_create(caller, body.name),
     )
     asked = front.ask([command], 0 if validate_only else body.timeout_ms)
     answer = await _answer(stopping, command, asked)
@@ -88,15 +87,15 @@ async def delete_topic(
     stopping: _Stopping,
 ) -> DeletedShape:
     """Delete a topic. Its history stays."""
-    controller = front.controller
+    controller, caller = front.controller, caller_of(request)
     command = DeleteTopic(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
         topic=TopicName(name),
-        principal=PRINCIPAL,
-        client_id=_client_id(request),
+        principal=caller.principal,
+        client_id=caller.client_id,
         api=API,
-        denied=front.denial(PRINCIPAL, "Delete", name),
+        denied=front.denial_of_delete(caller, name),
     )
     known = front.topic(name)
     answer = await _answer(stopping, command, front.ask_change([command]))
@@ -112,7 +111,7 @@ def create_command(
     at_ms: int,
     topic_id: TopicId,
     validate_only: bool,
-    client_id: str | None = None,
+    caller: Caller = NOBODY,
     denied: int = 0,
 ) -> CreateTopic:
     """The command that a body asks for."""
@@ -127,8 +126,8 @@ def create_command(
         configs=tuple((name, _config_text(value)) for name, value in body.configs.items()),
         timeout_ms=body.timeout_ms,
         validate_only=validate_only,
-        principal=PRINCIPAL,
-        client_id=client_id,
+        principal=caller.principal,
+        client_id=caller.client_id,
         api=API,
         denied=denied,
     )
@@ -157,9 +156,3 @@ def _config_text(value: str | float | bool | None) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
-
-
-def _client_id(request: Request[Any, Any, Any]) -> str | None:
-    """What a client calls itself over HTTP."""
-    agent: str | None = request.headers.get("user-agent")
-    return None if agent is None else agent[:CLIENT_ID_CHARACTERS_MAX]

@@ -68,6 +68,7 @@ class Metrics(Collector):
         self._policies: dict[tuple[str, str], Distribution] = {}
         self._requests: dict[tuple[str, int, str], Distribution] = {}
         self._http: dict[tuple[str, str, int], Distribution] = {}
+        self._logins: dict[tuple[str, str, str], int] = {}
         self._gauges: list[Gauges] = []
 
     # --- what the controller tells
@@ -95,6 +96,11 @@ class Metrics(Collector):
         """A request of Kafka's wire was answered, or not; `seconds` from reading it to handing over the answer."""
         _of(self._requests, (api, version, outcome)).add(seconds)
 
+    def login(self, listener: str, mechanism: str, outcome: str) -> None:
+        """Somebody logged in, or could not."""
+        key = (listener, mechanism, outcome)
+        self._logins[key] = self._logins.get(key, 0) + 1
+
     def http_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request over HTTP was answered; `route` is the pattern of its path."""
         _of(self._http, (method, route, status)).add(seconds)
@@ -117,6 +123,10 @@ class Metrics(Collector):
         yield _family(
             "request_seconds", "Requests of Kafka's wire, by outcome.", ("api", "version", "outcome"), self._requests
         )
+        logins = CounterMetricFamily("topicwright_logins", "Logins.", labels=("listener", "mechanism", "outcome"))
+        for labels, count in list(self._logins.items()):
+            logins.add_metric(labels, count)
+        yield logins
         yield _family("http_request_seconds", "Requests over HTTP.", ("method", "route", "status"), self._http)
         for gauges in self._gauges:
             for name, says, value in gauges():

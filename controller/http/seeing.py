@@ -8,9 +8,11 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
+from msgspec.structs import replace
 
 from controller.http import answers
 from controller.http.following import Followers
+from controller.http.permissions import AnyRequest, may_describe, need_cluster, need_request, need_topic
 from controller.http.reading import Reading
 from controller.http.shapes import (
     BrokersShape,
@@ -30,6 +32,7 @@ TOPICS_PER_SLICE = 100
 """How many topics are taken from the live store before others get their turn."""
 OFFSET_MAX = 2**63 - 1
 
+_Request = AnyRequest
 _Front = NamedDependency[Front]
 _Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
@@ -47,6 +50,7 @@ _After = Annotated[str | None, QueryParameter(description="Go on after this name
 
 @get("/topics")
 async def topics(
+    request: _Request,
     front: _Front,
     queries: _Queries,
     reading: _Reading,
@@ -56,7 +60,9 @@ async def topics(
 ) -> Response[TopicsShape]:
     """Topics in the order of their names (with `.` as `_`), a page at a time."""
     if at is not None:
-        return await reading.answer(answers.topics_at, queries, at, after, limit)
+        page = await reading.run(answers.topics_at, queries, at, after, limit)
+        shown = tuple(one for one in page.topics if may_describe(front, request, one.name))
+        return await reading.answer(replace, page, topics=shown)
     summaries: list[TopicSummary] = []
     name, end, live = after, queries.end(), front.cluster.live
     while len(summaries) <= limit:
@@ -64,6 +70,7 @@ async def topics(
         if not newest:
             break
         name = newest[-1].name
+        newest = [one for one in newest if may_describe(front, request, one.name)]
         summaries += await reading.run(answers.summaries, queries, newest, live)
     next_after = summaries[limit - 1].name if len(summaries) > limit else None
     return await reading.answer(answers.topics, queries, summaries[:limit], next_after, end)
@@ -72,12 +79,14 @@ async def topics(
 @get("/topics/{name:str}")
 async def topic(
     name: FromPath[str],
+    request: _Request,
     front: _Front,
     queries: _Queries,
     reading: _Reading,
     at: _At = None,
 ) -> Response[TopicShape]:
     """One topic with its partitions."""
+    need_topic(front, request, name)
     part = queries.of_topic(name)
     newest, end, live = part.newest_named(name), part.end(), front.cluster.live
     if at is not None or newest is None:
@@ -88,29 +97,40 @@ async def topic(
 @get("/topics/{name:str}/events")
 async def topic_events(
     name: FromPath[str],
+    request: _Request,
+    front: _Front,
     queries: _Queries,
     reading: _Reading,
     start: _From = 0,
     limit: _Limit = 100,
 ) -> Response[EventsShape]:
     """The events of a name, of all topics that ever had it, refused asks among them."""
+    need_topic(front, request, name)
     return await reading.answer(answers.topic_events, queries.of_topic(name), name, start, limit)
 
 
 @get("/requests/{request_id:str}")
-async def request_(request_id: FromPath[str], queries: _Queries, reading: _Reading) -> Response[RequestShape]:
+async def request_(
+    request_id: FromPath[str], request: _Request, front: _Front, queries: _Queries, reading: _Reading
+) -> Response[RequestShape]:
     """One request and how each of its topics fared."""
+    await need_request(front, request, queries, reading, request_id)
     return await reading.answer(answers.request, queries, request_id)
 
 
 @get("/brokers")
-async def brokers(queries: _Queries, reading: _Reading, at: _At = None) -> Response[BrokersShape]:
+async def brokers(
+    request: _Request, front: _Front, queries: _Queries, reading: _Reading, at: _At = None
+) -> Response[BrokersShape]:
     """The brokers, live and fenced, and the settings that decide."""
+    need_cluster(front, request)
     return await reading.answer(answers.brokers, queries, at)
 
 
 @get("/events")
 async def events(
+    request: _Request,
+    front: _Front,
     queries: _Queries,
     reading: _Reading,
     start: _From = 0,
@@ -125,11 +145,14 @@ async def events(
     Of a log in partitions they come in the order of their times; `from` is then an offset of the partition that is
     given, or that the topic is in.
     """
+    need_cluster(front, request) if topic is None else need_topic(front, request, topic)
     return await reading.answer(answers.events, queries, start, limit, topic, request_id, partition, cursor)
 
 
 @get("/events/follow", media_type="application/x-ndjson")
 async def follow(
+    request: _Request,
+    front: _Front,
     followers: NamedDependency[Followers],
     start: Annotated[int | None, QueryParameter(name="from", ge=0, le=OFFSET_MAX)] = None,
     topic: FromQuery[str | None] = None,
@@ -139,11 +162,16 @@ async def follow(
 ) -> Stream:
     """Events as they become durable, one JSON object a line, from an offset on or from now. An empty line every few
     seconds says that the connection lives."""
+    need_cluster(front, request) if topic is None else need_topic(front, request, topic)
     lines = followers.follow(start, topic, request_id, partition, cursor)
     return Stream(lines, media_type="application/x-ndjson")
 
 
 @get("/explain/{subject:str}")
-async def explanation(subject: FromPath[str], queries: _Queries, reading: _Reading) -> Response[ExplanationShape]:
+async def explanation(
+    subject: FromPath[str], request: _Request, front: _Front, queries: _Queries, reading: _Reading
+) -> Response[ExplanationShape]:
     """The chain of events behind a topic or a request, in words."""
+    if not may_describe(front, request, subject):
+        await need_request(front, request, queries, reading, subject)
     return await reading.answer(answers.explanation, queries, subject)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
@@ -19,12 +20,14 @@ from litestar.types import ASGIApp
 
 from controller.brokers.fleet import Fleet
 from controller.http.app import Parts, build_app
+from controller.http.authentication import Logins
 from controller.http.following import Followers
 from controller.http.health import states
 from controller.http.metrics import Metrics
 from controller.http.reading import Reading
 from controller.http.simulated import SimulatedBrokers
 from controller.http.stopping import Stopping
+from controller.kafka.tls import Tls
 from controller.runtime.front import Front
 from projections.questions import Questions
 
@@ -38,20 +41,29 @@ class HttpServer:
     """The HTTP side of one controller."""
 
     def __init__(
-        self, front: Front, fleet: Fleet | SimulatedBrokers | None, query: Questions, metrics: Metrics
+        self,
+        front: Front,
+        fleet: Fleet | SimulatedBrokers | None,
+        query: Questions,
+        metrics: Metrics,
+        *,
+        tls: Tls | None = None,
+        logins: Logins | None = None,
     ) -> None:
+        """With `tls` it is HTTPS; `logins` says how clients log in, None that nobody does."""
+        self._logins = logins
         self._query = query
         self._reading = Reading()
         self._stopping = Stopping()
         followers = Followers(query, self._reading, self._stopping)
         self._parts = Parts(front, fleet, query, metrics, self._reading, self._stopping, followers)
-        self._listener = HttpListener()
+        self._listener = HttpListener(tls)
         metrics.watch(lambda: states(front))
         metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is a free one where 0 is asked for. Raises OSError naming the address."""
-        return await self._listener.start(build_app(self._parts, _release()), host, port)
+        return await self._listener.start(build_app(self._parts, _release(), self._logins), host, port)
 
     async def stop(self) -> None:
         """Stop accepting, let what is under way end, close the rest within a bounded time."""
@@ -66,7 +78,9 @@ class HttpServer:
 class HttpListener:
     """Serves one application on one address."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: Tls | None = None) -> None:
+        """With `tls` it is HTTPS."""
+        self._tls = tls
         self._server: _Server | None = None
 
     @property
@@ -91,6 +105,7 @@ class HttpListener:
             limit_concurrency=CONNECTIONS_MAX,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_WITHIN_S,
+            ssl_context_factory=None if self._tls is None else _giving(self._tls),
         )
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve([listener]), name="http")
@@ -103,6 +118,18 @@ class HttpListener:
         if self._server is not None:
             self._server.should_exit = True
             await self._task
+
+
+def _giving(tls: Tls) -> Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]:
+    """A context for every connection whose handshake goes on with the context of the moment, so that a reload of the
+    files concerns new connections."""
+    first = tls.context
+
+    def take_newest(ssl_object: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        ssl_object.context = tls.context
+
+    first.sni_callback = take_newest  # called for clients that name no host, too
+    return lambda config, make: first
 
 
 class _Server(uvicorn.Server):

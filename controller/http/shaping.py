@@ -11,6 +11,7 @@ from controller.http import shapes
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Recorded, Verdict
+from events.hiding import HIDDEN, without_secrets
 from events.names import BrokerId
 from projections import topics
 from projections.brokers import BrokerRow, ClusterRow
@@ -227,7 +228,7 @@ def event(record: Recorded, partition: int | None = None) -> shapes.EventShape:
         type(record.event).__name__,
         in_words(record.event),
         shapes.CauseShape(record.cause.command, record.cause.request_id),
-        _fields(record.event),
+        _fields(without_secrets(record.event)),
         partition,
     )
 
@@ -252,7 +253,7 @@ def _nested(fact: msgspec.Struct) -> dict[str, Any]:
 
 def _plain(name: str, value: object) -> object:
     if isinstance(value, bytes):
-        return topic_id_text(value)
+        return HIDDEN.decode() if value == HIDDEN else topic_id_text(value)
     if not isinstance(value, tuple):
         return _nested(value) if isinstance(value, msgspec.Struct) else value
     if name in _PAIRS:

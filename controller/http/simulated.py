@@ -16,8 +16,10 @@ from litestar.params import FromPath
 
 from controller.http.bodies import described, read_body
 from controller.http.errors import refused
+from controller.http.permissions import need_cluster
 from controller.http.shapes import SimulatedBrokerShape
 from controller.machine.errors import ErrorCode
+from controller.runtime.front import Front
 from events.names import BrokerId
 
 DELAY_MS_MAX = 3_600_000
@@ -53,6 +55,7 @@ class SimulatedBrokers(Protocol):
 
 
 _Fleet = NamedDependency[SimulatedBrokers]
+_Front = NamedDependency[Front]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,29 +71,39 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(fleet: _Fleet, request: Request[Any, Any, Any]) -> SimulatedBrokerShape:
+async def add(fleet: _Fleet, front: _Front, request: Request[Any, Any, Any]) -> SimulatedBrokerShape:
     """A further broker joins, with the next free id."""
+    need_cluster(front, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     return _shape(fleet.add(body.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
-async def stop(broker_id: FromPath[int], fleet: _Fleet) -> SimulatedBrokerShape:
+async def stop(
+    broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet, front: _Front
+) -> SimulatedBrokerShape:
     """A broker dies: it is fenced and its partitions get other leaders."""
+    need_cluster(front, request, "Alter")
     fleet.stop_broker(broker_id)
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
-async def start(broker_id: FromPath[int], fleet: _Fleet) -> SimulatedBrokerShape:
+async def start(
+    broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet, front: _Front
+) -> SimulatedBrokerShape:
     """A broker comes back, applies what it missed and joins the in-sync sets again."""
+    need_cluster(front, request, "Alter")
     fleet.start_broker(broker_id)
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
-async def delay(broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet) -> SimulatedBrokerShape:
+async def delay(
+    broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet, front: _Front
+) -> SimulatedBrokerShape:
     """From now on a broker applies events so long after they are durable."""
+    need_cluster(front, request, "Alter")
     body = await read_body(request, DelayBody)
     try:
         fleet.set_delay(broker_id, body.delay_ms)

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from controller.kafka import eager
 from controller.kafka.handling import (
@@ -32,6 +33,8 @@ from controller.kafka.handling import (
 )
 from controller.kafka.messages import APIS, Message
 from controller.kafka.protocol import Exchange, Outcome, ServerProtocol
+from controller.kafka.sasl.gate import Closed, OnLogin, RawToken, SaslGate, SaslRules
+from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session
 
 __all__ = [
     "NO_RESPONSE",
@@ -73,6 +76,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`connections.max.idle.ms`."""
     requests_in_flight_max: int = 1000
     """Requests of one connection that are worked on together. Kafka has one; clients send from 5 to any number."""
+    authentication_ms_max: int = 30_000
+    """How long a client may take until it has authenticated, the handshake of TLS included."""
 
 
 class Service(Protocol):
@@ -81,6 +86,9 @@ class Service(Protocol):
     handlers: Mapping[int, ApiHandler]
     limits: Limits
     listener: str
+    protocol: SecurityProtocol
+    sasl: SaslRules | None
+    on_login: OnLogin
     on_request: OnRequest
     clock: Callable[[], float]
     loop: asyncio.AbstractEventLoop
@@ -97,11 +105,18 @@ class Service(Protocol):
 class Connection(asyncio.Protocol):
     """The asyncio side of one conversation."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, principal: str = ANONYMOUS) -> None:
+        """`principal` is who the client is by its certificate."""
         self._service = service
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._client = ClientConnection(listener=service.listener)
+        self._client = ClientConnection(
+            session=Session(principal=principal, listener=service.listener, protocol=service.protocol),
+            mute=self.mute,
+        )
+        self._mutes = 0
+        self._gate: SaslGate | None = None
+        self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Answer]] = set()
         self._reading = True
         self._writable = True
@@ -114,7 +129,10 @@ class Connection(asyncio.Protocol):
         """Greet, or turn away when there are too many."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._client.peer = _address(peer)
+        self._client.peer = address_of(peer)
+        self._client.session = replace(self._client.session, host=str(peer[0]) if peer else "")
+        if self._service.sasl is not None:
+            self._close_gate(self._service.sasl)
         if not self._service.opened(self):
             self._protocol.end()
             self._transport.abort()
@@ -139,6 +157,8 @@ class Connection(asyncio.Protocol):
         """Give up what is still waited for."""
         self._transport = None
         self._protocol.end()
+        if self._authentication_timer is not None:
+            self._authentication_timer.cancel()
         for future in tuple(self._waiting):
             future.cancel()
         if not self._waiting:
@@ -172,6 +192,32 @@ class Connection(asyncio.Protocol):
         self._log(_logger.info, reason)
         self.abort()
 
+    def mute(self, seconds: float) -> None:
+        """Begin no requests for so long: the client has used up a quota (KIP-219)."""
+        self._mutes += 1
+        self._service.loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mutes -= 1
+        self._schedule_turn()
+
+    # --- authentication
+
+    def _close_gate(self, rules: SaslRules) -> None:
+        """Let nothing through before a login, and wait for that only so long."""
+        service = self._service
+        self._gate = SaslGate(
+            rules, self._client, clock=service.clock, end=self._protocol.end, on_login=service.on_login
+        )
+        self._protocol.gate, self._protocol.raw_token = self._gate, lambda frame: RawToken(token=frame)
+        self._authentication_timer = service.loop.call_later(
+            service.limits.authentication_ms_max / 1000, self._authentication_is_late
+        )
+
+    def _authentication_is_late(self) -> None:
+        if self._gate is not None and not self._gate.open:
+            self.end("not authenticated in time")
+
     # --- the turn: begin requests, send answers
 
     def _turn(self) -> None:
@@ -201,8 +247,11 @@ class Connection(asyncio.Protocol):
 
     def _may_begin(self) -> bool:
         limits = self._service.limits
+        if self._gate is not None and self._gate.busy:
+            return False
         return (
             self._writable
+            and not self._mutes
             and self._protocol.in_flight < limits.requests_in_flight_max
             and self._protocol.bytes_in_flight < limits.request_bytes_max
         )
@@ -237,8 +286,11 @@ class Connection(asyncio.Protocol):
         context = RequestContext(
             header.api_key, header.api_version, header.correlation_id, header.client_id or "", self._client
         )
+        handle = None if self._gate is None else self._gate.handler(header.api_key)
         try:
-            given = service.handlers[header.api_key].handle(context, exchange.request)
+            if handle is None:
+                handle = service.handlers[header.api_key].handle
+            given = handle(context, exchange.request)
             if asyncio.iscoroutine(given):
                 given = eager.start(given, service.loop)
             if isinstance(given, Message) or given is NO_RESPONSE:
@@ -276,7 +328,9 @@ class Connection(asyncio.Protocol):
     def _fail(self, exchange: Exchange, error: BaseException, started: float) -> None:
         """End the conversation at this request: on the handler's wish, or because of a bug in it."""
         self._protocol.end()
-        if isinstance(error, Disconnect):
+        if isinstance(error, Closed):
+            exchange.end("authentication failed", "disconnected")
+        elif isinstance(error, Disconnect):
             exchange.end(error.reason, "disconnected")
             self._log(_logger.warning, error.reason, exchange)
         else:
@@ -333,10 +387,11 @@ class Connection(asyncio.Protocol):
                 "version": exchange.header.api_version,
                 "client_id": exchange.header.client_id,
             }
-        log("connection_closed", reason=reason, peer=self._client.peer, listener=self._client.listener, **about)
+        log("connection_closed", reason=reason, peer=self._client.peer, listener=self._service.listener, **about)
 
 
-def _address(peer: Any) -> str:
+def address_of(peer: Any) -> str:
+    """A client's host:port, from the name of its socket."""
     if not peer:
         return "unknown"
     host, port = peer[:2]

@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from controller.kafka.messages import Message
+from controller.kafka.messages import APIS, Message
+from controller.kafka.session import Session
 
 
 class NoResponse(enum.Enum):
@@ -47,17 +48,22 @@ class Disconnect(Exception):
         self.reason = reason
 
 
-class ClientConnection(msgspec.Struct):
-    """What is known of a client for as long as it is connected. `peer` is its host:port, `listener` ours by name."""
+def _ignore_seconds(_: float) -> None:
+    return None
 
-    listener: str = "PLAINTEXT"
+
+class ClientConnection(msgspec.Struct):
+    """What is known of a client for as long as it is connected. `peer` is its host:port."""
+
+    session: Session = Session()
     peer: str = ""
-    principal: str = "User:ANONYMOUS"
     software_name: str = "unknown"
     software_version: str = "unknown"
     wants_brokers: bool = False
     """Whether the client has asked for what only certain brokers do, a coordinator or a producer id: it has to know
     them, whatever else it asks."""
+    mute: Callable[[float], None] = _ignore_seconds
+    """Read nothing more from the client for so many seconds."""
 
 
 class RequestContext(msgspec.Struct, frozen=True):
@@ -72,12 +78,27 @@ class RequestContext(msgspec.Struct, frozen=True):
     @property
     def principal(self) -> str:
         """Who asks, as Kafka writes principals: `User:name`."""
-        return self.connection.principal
+        return self.connection.session.principal
+
+    @property
+    def host(self) -> str:
+        """The client's IP address, as ACLs name hosts."""
+        return self.connection.session.host
+
+    @property
+    def api(self) -> str:
+        """The request by Kafka's name."""
+        return APIS[self.api_key].name
+
+    @property
+    def session(self) -> Session:
+        """Who asks, from where, and how it came in."""
+        return self.connection.session
 
     @property
     def listener(self) -> str:
         """The name of the listener that the request came to."""
-        return self.connection.listener
+        return self.connection.session.listener
 
     @property
     def peer(self) -> str:

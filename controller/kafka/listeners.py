@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.kafka.handlers import not_controller
+from controller.kafka.handlers.acls import CreateAclsHandler, DeleteAclsHandler, DescribeAclsHandler
 from controller.kafka.handlers.api_versions import with_api_versions
+from controller.kafka.handlers.client_quotas import AlterClientQuotasHandler, DescribeClientQuotasHandler
 from controller.kafka.handlers.cluster import DescribeClusterHandler, ListPartitionReassignmentsHandler
 from controller.kafka.handlers.configs import (
     AlterConfigsHandler,
@@ -22,6 +24,11 @@ from controller.kafka.handlers.delete_topics import DeleteTopicsHandler
 from controller.kafka.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from controller.kafka.handlers.metadata import MetadataHandler
 from controller.kafka.handlers.produce import produce
+from controller.kafka.handlers.sasl import not_expected
+from controller.kafka.handlers.user_scram_credentials import (
+    AlterUserScramCredentialsHandler,
+    DescribeUserScramCredentialsHandler,
+)
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.api_versions import ApiVersionsResponse
@@ -40,6 +47,11 @@ def controller_listener(front: Front, versions_max: Mapping[str, int]) -> Handle
         ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(front),
         ApiKey.ALTER_CONFIGS: AlterConfigsHandler(front),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(front),
+        ApiKey.CREATE_ACLS: CreateAclsHandler(front),
+        ApiKey.DELETE_ACLS: DeleteAclsHandler(front),
+        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasHandler(front),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsHandler(front),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsHandler(front),
     }
     return _table(handlers, versions_max)
 
@@ -70,6 +82,9 @@ def broker_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTab
         ApiKey.CREATE_PARTITIONS: not_controller.create_partitions,
         ApiKey.ALTER_CONFIGS: not_controller.alter_configs,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: not_controller.incremental_alter_configs,
+        ApiKey.CREATE_ACLS: not_controller.create_acls,
+        ApiKey.DELETE_ACLS: not_controller.delete_acls,
+        ApiKey.ALTER_CLIENT_QUOTAS: not_controller.alter_client_quotas,
     }
     return _table(handlers, versions_max)
 
@@ -81,6 +96,8 @@ def _reading(front: Front) -> dict[int, Handler]:
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(front),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(front),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsHandler(front),
+        ApiKey.DESCRIBE_ACLS: DescribeAclsHandler(front),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasHandler(front),
     }
 
 
@@ -90,4 +107,6 @@ def _table(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> 
         api = APIS[key]
         table[key] = ApiHandler(api.min_version, min(api.max_version, versions_max.get(api.name, 99)), handle)
     table[ApiKey.PRODUCE] = produce()
+    for key, handle in not_expected.items():
+        table[key] = ApiHandler(APIS[key].min_version, APIS[key].max_version, handle)
     return with_api_versions(table)

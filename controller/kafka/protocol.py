@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, Protocol
 
 from controller.kafka import codec
 from controller.kafka.codec import MalformedRequest, RequestHeader
@@ -23,13 +23,18 @@ from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, PassedAns
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 
-Outcome = Literal["answered", "unanswered", "unsupported", "malformed", "disconnected", "failed", "cancelled"]
+Outcome = Literal[
+    "answered", "unanswered", "unsupported", "malformed", "disconnected", "failed", "cancelled", "unauthenticated"
+]
 """What became of a request: `unanswered` wanted no answer, `disconnected` is a handler's wish, `failed` its fault,
-and `cancelled` means that the client had gone before its answer was ready.
+`cancelled` means that the client had gone before its answer was ready, and `unauthenticated` that it came before, or
+too long after, a login.
 """
 
 _SIZE: Final = struct.Struct(">i")
 _UNSUPPORTED_VERSION: Final = 35
+_RAW: Final = RequestHeader(api_key=36, api_version=-1, correlation_id=-1, client_id=None, body_offset=0)
+"""Stands for the header that a bare SASL token does not have."""
 _UNREADABLE: Final = RequestHeader(api_key=-1, api_version=-1, correlation_id=-1, client_id=None, body_offset=0)
 
 
@@ -68,14 +73,39 @@ class Exchange:
         header = self.header
         if isinstance(self.response, PassedAnswer):
             return _SIZE.pack(len(self.response.frame)) + self.response.frame
+        if header is _RAW:
+            token: bytes = self.response.token  # type: ignore[attr-defined]
+            return _SIZE.pack(len(token)) + token
         return codec.encode_response(header.api_key, self.version_answered, header.correlation_id, self.response)
+
+
+class Gate(Protocol):
+    """Stands before the requests of a connection until somebody has logged in."""
+
+    @property
+    def raw(self) -> bool:
+        """Whether the next frame is a bare SASL token (SaslHandshake v0)."""
+        ...
+
+    @property
+    def frame_bytes_max(self) -> int | None:
+        """How large a frame may be now, if the gate limits it."""
+        ...
+
+    def refuses(self, api_key: int) -> str | None:
+        """Why a request for this API may not be read now; None if it may."""
+        ...
 
 
 class ServerProtocol:
     """The server's side of one conversation.
 
-    `apis` are the APIs and versions taken, `request_bytes_max` is `socket.request.max.bytes`.
+    `apis` are the APIs and versions taken, `request_bytes_max` is `socket.request.max.bytes`. `gate` is set where
+    clients have to authenticate, and `raw_token` then makes a message of a bare token.
     """
+
+    gate: Gate | None = None
+    raw_token: Callable[[bytes], Message] | None = None
 
     def __init__(self, apis: Mapping[int, ApiHandler], request_bytes_max: int) -> None:
         self._apis = apis
@@ -136,8 +166,9 @@ class ServerProtocol:
             if isinstance(self._buffer, bytearray):
                 self._buffer = bytes(self._buffer)
             (size,) = _SIZE.unpack_from(self._buffer, self._offset)
-            if not 0 <= size <= self._request_bytes_max:
-                raise MalformedRequest(f"frame: {size} bytes announced, 0 to {self._request_bytes_max} allowed")
+            allowed = self._frame_bytes_max()
+            if not 0 <= size <= allowed:
+                raise MalformedRequest(f"frame: {size} bytes announced, 0 to {allowed} allowed")
             self._wanted = 4 + size
             if self.has_frame():
                 start = self._offset + 4
@@ -146,10 +177,19 @@ class ServerProtocol:
                 return self._buffer[start : start + size]
         return None
 
+    def _frame_bytes_max(self) -> int:
+        limit = None if self.gate is None else self.gate.frame_bytes_max
+        return self._request_bytes_max if limit is None else min(limit, self._request_bytes_max)
+
     def _exchange(self, frame: bytes) -> Exchange:
-        header = _UNREADABLE
+        header, gate = _UNREADABLE, self.gate
+        if gate is not None and gate.raw and self.raw_token is not None:
+            return self._add(Exchange(_RAW, self.raw_token(frame), len(frame)))
         try:
             header = codec.parse_header(frame)
+            refusal = None if gate is None else gate.refuses(header.api_key)
+            if refusal is not None:
+                return self._ending(header, refusal, "unauthenticated", len(frame))
             api = self._apis.get(header.api_key)
             if api is None or not api.min_version <= header.api_version <= api.max_version:
                 return self._unsupported(header, api, len(frame))

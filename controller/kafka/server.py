@@ -17,11 +17,23 @@ import structlog
 from controller.kafka.connection import Connection, Limits, OnRequest
 from controller.kafka.handling import ApiHandler
 from controller.kafka.protocol import Outcome
+from controller.kafka.sasl.gate import LoginOutcome, OnLogin, SaslRules
+from controller.kafka.session import SecurityProtocol
+from controller.kafka.tls import Tls
+from controller.kafka.tls_accept import TlsAccept
 
 _logger = structlog.get_logger(__name__)
 
 _CANCELLATION_S: Final = 1.0
 """How long a stop waits for handlers to end once their clients are cut off."""
+
+_PROTOCOLS: Final[dict[tuple[bool, bool], SecurityProtocol]] = {
+    (False, False): "PLAINTEXT",
+    (True, False): "SSL",
+    (False, True): "SASL_PLAINTEXT",
+    (True, True): "SASL_SSL",
+}
+"""By whether TLS is spoken, and whether clients log in."""
 
 _IDLE_CHECKS: Final = 4
 """How often idle connections are looked for within the time that they may be idle."""
@@ -31,11 +43,16 @@ def _ignore_request(api_key: int, version: int, outcome: Outcome, seconds: float
     return None
 
 
+def _ignore_login(listener: str, mechanism: str, outcome: LoginOutcome) -> None:
+    return None
+
+
 class KafkaServer:
     """One listener.
 
-    `handlers` maps API keys to their handlers; `on_request` is told of each request; `clock` gives seconds, for idle
-    times and durations (the loop's clock by default). Port 0 takes a free one, which `port` tells once started.
+    `handlers` maps API keys to their handlers; `on_request` is told of each request, `on_login` of each login; `clock`
+    gives seconds, for idle times and durations (the loop's clock by default). Port 0 takes a free one, which `port`
+    tells once started. With `tls` clients speak TLS, with `sasl` they have to log in.
     """
 
     def __init__(
@@ -45,7 +62,10 @@ class KafkaServer:
         handlers: Mapping[int, ApiHandler],
         *,
         listener: str = "PLAINTEXT",
+        tls: Tls | None = None,
+        sasl: SaslRules | None = None,
         limits: Limits | None = None,
+        on_login: OnLogin = _ignore_login,
         on_request: OnRequest = _ignore_request,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -53,7 +73,12 @@ class KafkaServer:
         self.port = port
         self.handlers = handlers
         self.listener = listener
+        self.tls = tls
+        self.sasl = sasl
+        self.protocol: SecurityProtocol = _PROTOCOLS[tls is not None, sasl is not None]
         self.limits = limits or Limits()
+        self.on_login = on_login
+        self.handshakes: set[TlsAccept] = set()
         self.on_request = on_request
         self._given_clock = clock
         self._server: asyncio.Server | None = None
@@ -66,11 +91,14 @@ class KafkaServer:
         self.loop = asyncio.get_running_loop()
         self.clock = self._given_clock or self.loop.time
         if bound is None:
-            self._server = await self.loop.create_server(lambda: Connection(self), self.host, self.port)
+            self._server = await self.loop.create_server(self._accept, self.host, self.port)
         else:
-            self._server = await self.loop.create_server(lambda: Connection(self), sock=bound)
+            self._server = await self.loop.create_server(self._accept, sock=bound)
         self.port = self._server.sockets[0].getsockname()[1]
         self._schedule_idle_check()
+
+    def _accept(self) -> asyncio.Protocol:
+        return Connection(self) if self.tls is None else TlsAccept(self)
 
     async def stop(self, deadline_s: float = 5.0) -> None:
         """Accept and read nothing more, answer what is in flight, close; what is left after `deadline_s` is cut off."""
@@ -78,6 +106,8 @@ class KafkaServer:
         self._server.close()
         if self._idle_check is not None:
             self._idle_check.cancel()
+        for handshake in tuple(self.handshakes):
+            handshake.abort()
         for connection in tuple(self._connections):
             connection.drain()
         if not await self._all_close(deadline_s):
@@ -102,14 +132,18 @@ class KafkaServer:
 
     def opened(self, connection: Connection) -> bool:
         """Keep a new connection, or refuse it with a log line when there are too many."""
-        if len(self._connections) >= self.limits.connections_max:
-            _logger.warning(
-                "connection_refused", reason="too many connections", peer=connection.peer, listener=self.listener
-            )
+        if not self.has_room(connection.peer):
             return False
         self._connections.add(connection)
         self._all_closed.clear()
         return True
+
+    def has_room(self, peer: str) -> bool:
+        """Whether one more client may come; if not, a log line says so."""
+        if len(self._connections) + len(self.handshakes) < self.limits.connections_max:
+            return True
+        _logger.warning("connection_refused", reason="too many connections", peer=peer, listener=self.listener)
+        return False
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection, whose handlers have ended too."""

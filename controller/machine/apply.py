@@ -11,8 +11,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from controller.machine.credentials import apply_credential
 from controller.machine.partitions import after_change, after_fill, with_partition
+from controller.machine.quotas import after_quotas
 from controller.machine.state import Broker, Cluster, State, Topic, Waiter, settings_from_pairs
+from events.access import (
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import (
     BrokerFenced,
     BrokerRegistered,
@@ -78,8 +88,11 @@ def concerns_topic(event: object) -> bool:
 
 
 def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
-    """Brokers and settings after a cluster event. Raises CannotApply for an unknown broker."""
+    """Brokers, settings, access control entries and quotas after a cluster event. Raises CannotApply for what is not
+    there, or is there already."""
     match record.event:
+        case AclsCreated() | AclsDeleted() | QuotasChanged() | AsksRefused():
+            return _apply_access(cluster, record)
         case BrokerRegistered() as e:
             broker = Broker(e.broker_id, e.broker_epoch, e.incarnation, e.rack, e.endpoints, fenced=True)
             return cluster.with_broker(broker)
@@ -92,12 +105,36 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             if e.broker_id not in cluster.brokers:
                 raise CannotApply(record, f"broker {e.broker_id} is not registered")
             return cluster.without_broker(e.broker_id)
+        case ScramCredentialSet() | ScramCredentialRemoved() as e:
+            if isinstance(e, ScramCredentialRemoved) and (e.user, e.mechanism) not in cluster.scram:
+                raise CannotApply(record, f"user {e.user!r} has no credential for {e.mechanism}")
+            return apply_credential(cluster, e)
         case SettingsChanged() as e:
             return replace(
                 cluster, settings=settings_from_pairs(e.settings), settings_pairs=e.settings, release=e.release
             )
         case _:
             raise CannotApply(record, "it is no cluster event")
+
+
+def _apply_access(cluster: Cluster, record: Recorded) -> Cluster:
+    event: Any = record.event
+    match event:
+        case AclsCreated():
+            known = next((acl for acl in event.acls if acl in cluster.acls), None)
+            if known is not None:
+                raise CannotApply(record, f"{known} holds already")
+            return replace(cluster, acls=cluster.acls.with_all(event.acls))
+        case AclsDeleted():
+            unknown = next((acl for acl in event.acls if acl not in cluster.acls), None)
+            if unknown is not None:
+                raise CannotApply(record, f"{unknown} does not hold")
+            return replace(cluster, acls=cluster.acls.without(event.acls))
+        case QuotasChanged():
+            values = after_quotas(cluster.quotas.get(event.entity, ()), event)
+            return cluster.with_quotas(event.entity, values)
+        case _:
+            return cluster
 
 
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:

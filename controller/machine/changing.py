@@ -36,7 +36,12 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     cluster = state.cluster
     asked = _asked(command, PartitionsWanted(command.count, command.assignments))
     topic = topic_named(state, command.topic)
-    rejection = _refused_at_once(command) or _check_partitions(topic, command, cluster) or _not_cleared(command)
+    rejection = (
+        _refused_at_once(command)
+        or _check_partitions(topic, command, cluster)
+        or _not_cleared(command)
+        or _throttled_if_there(topic, command)
+    )
     if rejection is not None or topic is None:
         return _rejected(command, asked, rejection or _UNKNOWN)
     if _is_unheard(command, cluster):
@@ -62,7 +67,12 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
     """Delete a topic; a create that still waits for it is answered, since it will not be complete any more."""
     asked = _asked(command, DeletionWanted(command.topic_id))
     topic = topic_named(state, command.topic)
-    rejection = _deletion_disabled(command, state.cluster) or _refused_at_once(command) or _check_id(topic, command)
+    rejection = (
+        _deletion_disabled(command, state.cluster)
+        or _refused_at_once(command)
+        or _check_id(topic, command)
+        or _throttled_if_there(topic, command)
+    )
     if rejection is not None or topic is None:
         return _rejected(command, asked, rejection or _UNKNOWN)
     answer = Answer(command.request_id, topic.name, 0, topic=topic)
@@ -138,6 +148,10 @@ def _refused_at_once(ask: Ask) -> Rejection | None:
     return validation.duplicate(ask) or validation.denied(ask)
 
 
+def _throttled_if_there(topic: Topic | None, ask: Ask) -> Rejection | None:
+    return None if topic is None else validation.throttled(ask)
+
+
 def _not_there(message: str) -> Rejection:
     return Rejection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, "validation:unknown-topic")
 
@@ -151,7 +165,7 @@ def _rejected(ask: Ask, asked: ChangeAsked, rejection: Rejection) -> Decision:
     if ask.validate_only:
         return Decision((), (answer,))
     event = ChangeRejected(ask.request_id, ask.topic, code, message, rule, ask.principal, ask.client_id, asked)
-    return Decision((event,), (answer,))
+    return Decision((event,), (answer,), refusal=rejection)
 
 
 # CreatePartitions.

@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import msgspec
 
+from events.access import Acl, AsksRefused, QuotaEntity
 from events.catalog import Assignment, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 
 __all__ = [
+    "AclFilter",
+    "AlterClientQuotas",
     "AlterPartition",
     "AlterTopicConfigs",
+    "AlterUserScramCredentials",
     "AnyCommand",
     "Ask",
     "ChangeSettings",
     "Clearance",
+    "ClusterAsk",
     "Command",
     "ConfigOp",
     "ConfirmMetadata",
+    "CreateAcls",
     "CreatePartitions",
     "CreateTopic",
+    "DeleteAcls",
     "DeleteTopic",
     "DiscoverDeletion",
     "DiscoverTopic",
@@ -31,10 +38,14 @@ __all__ = [
     "FenceBroker",
     "FinishChange",
     "IsrReport",
+    "QuotaAlteration",
+    "RecordRefusals",
     "RefuseCreation",
     "RegisterBroker",
     "ReportLeader",
     "ReviewTopics",
+    "ScramRemoval",
+    "ScramUpsert",
     "SeenPartition",
     "UnfenceBroker",
     "UnregisterBroker",
@@ -42,6 +53,10 @@ __all__ = [
 
 LATEST_CREATE_TOPICS = 7
 """The newest CreateTopics version: asks that do not come through CreateTopics follow its rules."""
+
+
+NO_TOPIC = TopicName("")
+"""Stands where an ask that concerns no topic would have one."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
@@ -66,7 +81,7 @@ class Ask(Command, frozen=True, kw_only=True, gc=False):
     version. `denied` is the error code of the authorizer, 0 when it allows the ask. `duplicate` says that the request
     named the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
     nothing (KIP-108). `clearance` is what the cluster says that carries decisions out, None while it was not asked, or
-    where there is none.
+    where there is none. `throttle_ms` above 0 says for how long the asker's mutation quota is exhausted (KIP-599).
     """
 
     topic: TopicName
@@ -78,6 +93,22 @@ class Ask(Command, frozen=True, kw_only=True, gc=False):
     duplicate: bool = False
     validate_only: bool = False
     clearance: Clearance | None = None
+    throttle_ms: int = 0
+
+
+class ClusterAsk(Command, frozen=True, kw_only=True, gc=False):
+    """Base of what a client asks for that concerns no topic: one command a request, answered with details.
+
+    Who may not ask is turned away before there is a command.
+    """
+
+    principal: str = "User:ANONYMOUS"
+    client_id: str | None = None
+
+    @property
+    def topic(self) -> TopicName:
+        """None: answers to it are filed under the empty name."""
+        return NO_TOPIC
 
 
 class CreateTopic(Ask, frozen=True, kw_only=True, gc=False):
@@ -258,6 +289,81 @@ class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
     release: str
 
 
+class CreateAcls(ClusterAsk, frozen=True, kw_only=True, gc=False):
+    """Let these access control entries hold; what is wrong with one is told of it alone."""
+
+    acls: tuple[Acl, ...]
+
+
+class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which access control entries are meant, in Kafka's codes: 1 is any of a kind, None any name.
+
+    With `pattern_type` 2 (match) a name stands for all patterns that cover the resource of this name (KIP-290).
+    """
+
+    resource_type: int = 1
+    pattern_type: int = 1
+    name: str | None = None
+    principal: str | None = None
+    host: str | None = None
+    operation: int = 1
+    permission: int = 1
+
+
+class DeleteAcls(ClusterAsk, frozen=True, kw_only=True, gc=False):
+    """Let the access control entries that any of these filters finds hold no more."""
+
+    filters: tuple[AclFilter, ...]
+
+
+class QuotaAlteration(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Changes of the quotas of one entity: key and value, None to remove the key. `entity` as the client wrote it."""
+
+    entity: QuotaEntity
+    ops: tuple[tuple[str, float | None], ...]
+
+
+class AlterClientQuotas(ClusterAsk, frozen=True, kw_only=True, gc=False):
+    """Change quotas (KIP-546), each entity for itself."""
+
+    alterations: tuple[QuotaAlteration, ...]
+    validate_only: bool = False
+
+
+class ScramRemoval(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A SCRAM credential to remove; `mechanism` is Kafka's number."""
+
+    user: str
+    mechanism: int
+
+
+class ScramUpsert(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A SCRAM credential to set: keys derived from a salted password, never the password (RFC 5802)."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        return f"ScramUpsert({self.user!r}, {self.mechanism}, {self.iterations}, secrets hidden)"
+
+
+class AlterUserScramCredentials(ClusterAsk, frozen=True, kw_only=True, gc=False):
+    """Remove and set SCRAM credentials (KIP-554), each user for itself."""
+
+    removals: tuple[ScramRemoval, ...] = ()
+    upserts: tuple[ScramUpsert, ...] = ()
+
+
+class RecordRefusals(Command, frozen=True, kw_only=True, gc=False):
+    """Record refusals that were only counted until now."""
+
+    refusals: tuple[AsksRefused, ...]
+
+
 AnyCommand = (
     CreateTopic
     | CreatePartitions
@@ -277,4 +383,9 @@ AnyCommand = (
     | RefuseCreation
     | FinishChange
     | ChangeSettings
+    | CreateAcls
+    | DeleteAcls
+    | AlterClientQuotas
+    | AlterUserScramCredentials
+    | RecordRefusals
 )

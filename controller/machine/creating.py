@@ -37,16 +37,17 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
         return _reject_create(command, Rejection(foreign(clearance.error_code), clearance.message, BY_CLUSTER))
     if clearance is None and cluster.settings.cluster_carries_out:
         return CONSULT
-    return _created(cluster, command)
+    throttled = validation.throttled(command)
+    return _created(cluster, command) if throttled is None else _reject_create(command, throttled)
 
 
 def _check_create(state: State, command: CreateTopic) -> Rejection | None:
     cluster = state.cluster
     return (
-        validation.denied(command)
-        or validation.duplicate(command)
-        or validation.name(command.topic)
+        validation.duplicate(command)
         or validation.internal(command.topic)
+        or validation.denied(command)
+        or validation.name(command.topic)
         or validation.not_existing(command, state.topics.get(shard_key(command.topic)))
         or validation.counts(command)
         or validation.size(validation.resolved_partitions(command, cluster.settings), 1 + len(command.configs))
@@ -143,4 +144,4 @@ def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
         CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
         CreateAnswered(request_id, topic, code, rejection.message, 0),
     )
-    return Decision(events, (answer,))
+    return Decision(events, (answer,), refusal=rejection)

@@ -17,21 +17,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.machine import changing, creating, discovering, observing
+from controller.machine import access, changing, creating, credentials, discovering, observing, quotas
 from controller.machine.commands import (
+    AlterClientQuotas,
     AlterPartition,
     AlterTopicConfigs,
+    AlterUserScramCredentials,
     AnyCommand,
     ChangeSettings,
     ConfirmMetadata,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     DiscoverDeletion,
     DiscoverTopic,
     ExpireRequest,
     FenceBroker,
     FinishChange,
+    RecordRefusals,
     RefuseCreation,
     RegisterBroker,
     ReportLeader,
@@ -59,6 +64,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     UnfenceBroker: observing.unfence,
     ReviewTopics: observing.review,
     AlterPartition: observing.alter_partition,
+    AlterUserScramCredentials: credentials.alter_credentials,
     ConfirmMetadata: observing.confirm,
     ReportLeader: observing.report_leader,
     ExpireRequest: observing.expire,
@@ -67,4 +73,8 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     RefuseCreation: discovering.refuse_creation,
     FinishChange: discovering.finish_change,
     ChangeSettings: observing.change_settings,
+    CreateAcls: access.create_acls,
+    DeleteAcls: access.delete_acls,
+    AlterClientQuotas: quotas.alter_client_quotas,
+    RecordRefusals: access.record_refusals,
 }

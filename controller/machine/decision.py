@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.machine.errors import Rejection
 from controller.machine.state import State, Topic
+from events.access import Acl
 from events.catalog import Event
 from events.names import RequestId, TopicName, shard_key
 
 
+class Detail(msgspec.Struct, frozen=True, gc=False):
+    """What one part of an ask about the cluster (an entry, a filter, an entity, a user) is answered; `acls` are those
+    that a filter found."""
+
+    code: int = 0
+    message: str = ""
+    acls: tuple[Acl, ...] = ()
+
+
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What a request for a topic is answered. `topic` shows the topic as decided (also of a dry run), else None."""
+    """What a request for a topic is answered. `topic` shows the topic as decided (also of a dry run), else None.
+
+    An ask about the cluster has an empty name, and in `details` one for each of its parts, in their order; they are
+    missing only where the whole ask failed with `code`.
+    """
 
     request_id: RequestId
     topic_name: TopicName
@@ -19,14 +34,20 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     rule: str = ""
     waited_ms: int = 0
     topic: Topic | None = None
+    details: tuple[Detail, ...] = ()
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Events to record, then answers to give. With `consult` there is neither: the policies are to be asked first."""
+    """Events to record, then answers to give. With `consult` there is neither: the policies are to be asked first.
+
+    `refusal` is set where the ask was refused: its events change no state, and whoever records may count alike
+    refusals instead of keeping each of them.
+    """
 
     events: tuple[Event, ...] = ()
     answers: tuple[Answer, ...] = ()
     consult: bool = False
+    refusal: Rejection | None = None
 
 
 NOTHING = Decision()

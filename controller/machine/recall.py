@@ -10,10 +10,11 @@ recalled; and commands of brokers and of time are observations, not decisions ab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from controller.machine.commands import AlterTopicConfigs, Ask, Clearance, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.discovering import BY_CLUSTER
+from controller.machine.validation import QUOTA
 from events.catalog import (
     ChangeRejected,
     ConfigsWanted,
@@ -59,6 +60,11 @@ def _clearance(refusal: object) -> Clearance:
     return Clearance()
 
 
+def _throttle_ms(refusals: Iterable[object]) -> int:
+    """The stamp of a mutation quota: for how long it was exhausted is not recorded, only that it was (KIP-599)."""
+    return int(any(isinstance(one, CreateRejected | ChangeRejected) and one.rule == QUOTA for one in refusals))
+
+
 def _create(at_ms: int, asked: CreateRequested, records: Sequence[Recorded]) -> CreateTopic:
     refusal = next((record.event for record in records if isinstance(record.event, CreateRejected)), None)
     return CreateTopic(
@@ -73,6 +79,7 @@ def _create(at_ms: int, asked: CreateRequested, records: Sequence[Recorded]) -> 
         timeout_ms=asked.timeout_ms,
         verdict=_verdict(records),
         clearance=_clearance(refusal),
+        throttle_ms=_throttle_ms(record.event for record in records),
         principal=asked.principal,
         client_id=asked.client_id,
         api=asked.api,
@@ -95,6 +102,7 @@ def _change(at_ms: int, change: Change) -> Ask:
         duplicate=asked.duplicate,
         denied=asked.denied,
         clearance=_clearance(change),
+        throttle_ms=_throttle_ms([change]),
     )
     return _wanting(stamps, asked.wanted)
 

@@ -14,6 +14,8 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.acls import Acls
+from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 
@@ -89,8 +91,23 @@ def settings_from_pairs(pairs: tuple[tuple[str, str], ...]) -> Settings:
     return msgspec.convert({**own, "topic_defaults": defaults}, Settings, strict=False)
 
 
+class ScramCredential(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What it takes to check a SCRAM login (RFC 5802). Secrets: never shown."""
+
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        return f"ScramCredential({self.iterations}, secrets hidden)"
+
+
 class Cluster(msgspec.Struct, frozen=True):
-    """What concerns every topic: the settings and the brokers. `live` are the ids of the unfenced ones, sorted."""
+    """What concerns every topic: the settings, the brokers, who may do what, and quotas.
+
+    `live` are the ids of the unfenced brokers, sorted.
+    """
 
     settings: Settings = Settings()
     settings_pairs: tuple[tuple[str, str], ...] = ()
@@ -101,11 +118,21 @@ class Cluster(msgspec.Struct, frozen=True):
     live_racks: tuple[str | None, ...] = ()
     """The rack of each live broker, in the same order."""
     last_broker_epoch: int = 0
+    scram: Mapping[tuple[str, str], ScramCredential] = msgspec.field(default_factory=dict)
+    """SCRAM credentials by user and mechanism."""
+    acls: Acls = Acls()
+    quotas: Mapping[QuotaEntity, tuple[tuple[str, float], ...]] = msgspec.field(default_factory=dict)
+    """By entity, the keys and values of its quotas; an entity without any is not there."""
 
     def is_live(self, broker_id: int) -> bool:
         """Whether the broker is registered and unfenced."""
         broker = self.brokers.get(BrokerId(broker_id))
         return broker is not None and not broker.fenced
+
+    def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
+        """This cluster with these quotas for an entity; none forget it."""
+        others = {key: value for key, value in self.quotas.items() if key != entity}
+        return replace(self, quotas={**others, entity: values} if values else others)
 
     def with_broker(self, broker: Broker) -> Cluster:
         """This cluster with one broker added or replaced."""

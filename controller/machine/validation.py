@@ -26,6 +26,8 @@ PLACEHOLDERS_PER_REQUEST_MAX = 100_000
 CLUSTER_METADATA = "__cluster_metadata"
 """Kafka's own metadata log; it is no topic, and must not become one."""
 CREATE_TOPICS = "CreateTopics"
+QUOTA = "quota"
+"""The rule of what a mutation quota refuses."""
 DEFAULT_COUNTS_SINCE = 4
 """The CreateTopics version from which -1 asks for the cluster's defaults (KIP-464)."""
 
@@ -41,6 +43,13 @@ def denied(ask: Ask) -> Rejection | None:
         return Rejection(code, "Authorization failed.", "authorizer")
     what = "Cluster" if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else "Topic"
     return Rejection(code, f"{what} authorization failed.", "authorizer")
+
+
+def throttled(ask: Ask) -> Rejection | None:
+    """What the asker's mutation quota says of an ask that all else allows (KIP-599)."""
+    if not ask.throttle_ms:
+        return None
+    return Rejection(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.", QUOTA)
 
 
 def duplicate(ask: Ask) -> Rejection | None:

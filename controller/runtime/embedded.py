@@ -26,21 +26,22 @@ from itertools import groupby
 from typing import Any
 
 from controller.brokers.fleet import Fleet
-from controller.machine.apply import apply
-from controller.machine.commands import AnyCommand, Ask, ChangeSettings, ExpireRequest
-from controller.machine.decide import decide
+from controller.machine.commands import AnyCommand, Ask, ChangeSettings, ClusterAsk, ExpireRequest
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Waiter
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from controller.runtime.consulting import Clears, consulted, put_again
+from controller.runtime.deciding import Deciding
+from controller.runtime.mutation_quotas import MutationQuotas, Throttle
 from controller.runtime.progress import Progress
+from controller.runtime.refusals import RefusalRecords
 from controller.runtime.replies import PendingAsk, Replies
 from controller.runtime.reports import Reports
 from controller.runtime.reviews import Reviews
-from events.catalog import Cause, Recorded
-from events.codec import decode_event, encode_event
-from events.log import Commit, Entry, EventLog, LogClosed, LogCorrupted, LogError
+from events.catalog import Recorded
+from events.codec import decode_event
+from events.log import Commit, EventLog, LogClosed, LogCorrupted, LogError
 from events.names import Offset, RequestId, TopicName
 from projections.store import TopicStore
 
@@ -75,6 +76,7 @@ class Controller:
         policies: PolicyJudge | None = None,
         cluster: Clears | None = None,
         partitions_cached: int = 100_000,
+        quotas: MutationQuotas | None = None,
     ) -> None:
         self.log = log
         self.fleet = fleet
@@ -101,6 +103,8 @@ class Controller:
         self._timers: set[asyncio.TimerHandle] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reviews = Reviews(self)
+        self.refusals = RefusalRecords(self)
+        self._deciding = Deciding(self.replies, quotas or MutationQuotas(), self.refusals)
         self._load_state()
 
     def _load_state(self) -> None:
@@ -132,6 +136,7 @@ class Controller:
         start."""
         await self.fleet.stop()
         self._reviews.stop()
+        self.refusals.stop()
         self._stopping.set()
         self._wake.set()
         if self._task is not None:
@@ -207,12 +212,15 @@ class Controller:
         """Wait until all that was put so far is decided and durable, or was dropped with a failed write."""
         await self._progress.reached(len(self._inbox))
 
-    def ask(self, commands: Sequence[Ask], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
+    def ask(
+        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+    ) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request, one a topic; the future gets their answers in the same order.
 
-        With `timeout_ms` above 0 creates that are not complete by then are answered REQUEST_TIMED_OUT.
+        With `timeout_ms` above 0 creates that are not complete by then are answered REQUEST_TIMED_OUT. `throttle` is
+        told for how long the asker's mutation quota is exhausted.
         """
-        pending = self.replies.expect(commands, self._loop)
+        pending = self.replies.expect(commands, self._loop, throttle)
         refusal = self._refusal()
         if refusal is not None:
             self.replies.fail(pending, *refusal)
@@ -292,57 +300,32 @@ class Controller:
         except Exception as error:
             self._fail(error)
 
-    async def _commit(self, batch: list[AnyCommand]) -> None:
-        records, answers, consult, entries = self._decide(batch)
-        if entries:
+    async def _commit(self, commands: list[AnyCommand]) -> None:
+        batch = self._deciding.decide(self.state, self.log.next_offset, commands)
+        if batch.entries:
             started = self._loop.time()
             try:
-                self.log.write(Commit(entries, self.store.changes(self.state)))
+                self.log.write(Commit(batch.entries, self.store.changes(self.state)))
                 await self._flush()
             except LogError as error:
                 await self._storage_failed(error)
                 return
-            self.reports.committed(len(batch), len(entries), self._loop.time() - started)
+            self.reports.committed(len(commands), len(batch.entries), self._loop.time() - started)
         else:
             await asyncio.sleep(0)
         self.store.became_durable(self.state)
-        for _, commands in groupby(consult, lambda command: command.request_id):
-            self.background(self._consult(tuple(commands)))
-        for answer in answers:
+        for _, creates in groupby(batch.consult, lambda command: command.request_id):
+            self.background(self._consult(tuple(creates)))
+        for answer in batch.answers:
             self.replies.resolve(answer)
-        if records:
-            self._tell(records)
+        if batch.records:
+            self._tell(batch.records)
 
     def _tell(self, records: list[Recorded]) -> None:
         self._told_end = records[-1].offset + 1
         self.reports.decided(records)
         self.fleet.learn(records)
         self._reviews.learn(records)
-
-    def _decide(self, batch: list[AnyCommand]) -> tuple[list[Recorded], list[Answer], list[Ask], list[Entry]]:
-        state = self.state
-        offset = self.log.next_offset
-        records: list[Recorded] = []
-        answers: list[Answer] = []
-        consult: list[Ask] = []
-        entries: list[Entry] = []
-        for command in batch:
-            decision = decide(state, command)
-            if decision.consult:
-                consult.append(command)  # type: ignore[arg-type]
-                continue
-            answers.extend(decision.answers)
-            if not decision.events:
-                continue
-            at_ms = command.at_ms
-            cause = Cause(type(command).__name__, command.request_id)
-            for event in decision.events:
-                record = Recorded(offset, at_ms, cause, event)  # type: ignore[arg-type]
-                key = apply(state, record)
-                entries.append(Entry(encode_event(at_ms, cause, event), key, getattr(event, "request_id", "")))
-                records.append(record)
-                offset += 1
-        return records, answers, consult, entries
 
     # --- policies
 

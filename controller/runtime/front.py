@@ -12,11 +12,20 @@ from copy import copy
 
 import msgspec
 
-from controller.machine.commands import Ask
+from controller.machine.commands import Ask, ClusterAsk
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Cluster, Topic
-from controller.runtime.authorizer import CLUSTER_NAME, AllowAll, Authorizer, Operation
+from controller.machine.state import Broker, Cluster, Topic
+from controller.runtime.authorizer import (
+    CLUSTER_NAME,
+    OPERATION_CODES,
+    AllowAll,
+    Asker,
+    Authorizer,
+    Operation,
+    ResourceType,
+)
+from controller.runtime.mutation_quotas import Throttle
 from controller.runtime.port import ControllerPort
 from events.catalog import Endpoint
 from events.names import BrokerId, TopicId
@@ -25,6 +34,25 @@ from projections.reading import TopicReader
 TOPIC_ID_BYTES = 16
 CHANGE_TIMEOUT_MS = 30_000
 """How long a change without a timeout of its own waits to be carried out by a cluster: `request.timeout.ms`."""
+_TOPIC_OPERATIONS: Sequence[Operation] = (
+    "Read",
+    "Write",
+    "Create",
+    "Delete",
+    "Alter",
+    "Describe",
+    "DescribeConfigs",
+    "AlterConfigs",
+)
+_CLUSTER_OPERATIONS: Sequence[Operation] = (
+    "Create",
+    "Alter",
+    "Describe",
+    "ClusterAction",
+    "DescribeConfigs",
+    "AlterConfigs",
+    "IdempotentWrite",
+)
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -58,6 +86,7 @@ class Front:
         self.controller = controller
         self.node_id = node_id
         self.advertised = advertised
+        self._listener: str | None = None
         self.broker_listeners = broker_listeners
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.partitions_per_response_max = partitions_per_response_max
@@ -71,6 +100,19 @@ class Front:
         front = copy(self)
         front._applied = applied
         return front
+
+    def at_listener(self, advertised: Endpoint) -> Front:
+        """The front as clients of one listener see it: they are told the addresses of nodes for theirs."""
+        front = copy(self)
+        front.advertised, front._listener = advertised, advertised.name
+        return front
+
+    def _endpoint(self, broker: Broker) -> Endpoint:
+        """Where clients find a broker: at the endpoint of their own listener, or its first where it has none such."""
+        for endpoint in broker.endpoints:
+            if endpoint.name == self._listener:
+                return endpoint
+        return broker.endpoints[0]
 
     # --- reading
 
@@ -102,7 +144,7 @@ class Front:
         """The nodes that clients are told of, by id; the controller itself where it is a node of its own."""
         brokers = self.cluster.brokers
         nodes = [
-            Node(broker_id, broker.endpoints[0].host, broker.endpoints[0].port, broker.rack, broker.fenced)
+            Node(broker_id, self._endpoint(broker).host, self._endpoint(broker).port, broker.rack, broker.fenced)
             for broker_id, broker in sorted(brokers.items())
             if include_fenced or not broker.fenced
         ]
@@ -124,33 +166,87 @@ class Front:
     def _is_a_node_itself(self) -> bool:
         return self.broker_listeners or not self.cluster.live
 
-    def allows(self, principal: str, operation: Operation, topic: str | None = None) -> bool:
-        """Whether a principal may do this to a topic, or (None) to the cluster."""
+    # --- permissions
+
+    @property
+    def has_authorizer(self) -> bool:
+        """Whether permissions are looked at; without an authorizer there are no access control entries to manage."""
+        return not isinstance(self.authorizer, AllowAll)
+
+    def allows(self, asker: Asker, operation: Operation, topic: str | None = None) -> bool:
+        """Whether whoever asks may do this to a topic, or (None) to the cluster."""
         if topic is None:
-            return self.authorizer.allows(principal, operation, "Cluster", CLUSTER_NAME)
-        return self.authorizer.allows(principal, operation, "Topic", topic)
+            return self.authorizer.allows(asker, operation, "Cluster", CLUSTER_NAME)
+        return self.authorizer.allows(asker, operation, "Topic", topic)
 
-    def denial_of_create(self, principal: str, topic: str) -> int:
-        """0, or the error of one who may not create: `Create` on the cluster or on the topic is needed (KIP-277)."""
-        if self.allows(principal, "Create") or self.allows(principal, "Create", topic):
-            return 0
-        return int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    def grants(self, asker: Asker, operation: Operation, topic: str | None = None) -> bool:
+        """The same of something that was asked for outright: that it is not allowed goes to the log."""
+        if topic is None:
+            return self.grants_on(asker, operation, "Cluster", CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return self.grants_on(asker, operation, "Topic", topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-    def denial(self, principal: str, operation: Operation, topic: str) -> int:
+    def grants_on(
+        self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str, refusal: ErrorCode
+    ) -> bool:
+        """The same for any resource; `refusal` is the error that is answered where it is not allowed."""
+        if self.authorizer.allows(asker, operation, resource_type, name):
+            return True
+        self.controller.refusals.note_denial(asker, operation, f"{resource_type}:{name}", int(refusal))
+        return False
+
+    def may_create(self, asker: Asker, topic: str) -> bool:
+        """Whether whoever asks may create a topic: `Create` on the cluster or on the topic is needed (KIP-277)."""
+        return self.allows(asker, "Create") or self.allows(asker, "Create", topic)
+
+    def denial_of_create(self, asker: Asker, topic: str) -> int:
+        """0, or the error of one who may not create."""
+        return 0 if self.may_create(asker, topic) else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def denial(self, asker: Asker, operation: Operation, topic: str) -> int:
         """0, or the error of one who may not do this to the topic."""
-        return 0 if self.allows(principal, operation, topic) else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return 0 if self.allows(asker, operation, topic) else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def denial_of_delete(self, asker: Asker, topic: str, *, by_id: bool = False) -> int:
+        """0, or the error of one who may not delete: `Delete` on the cluster or on the topic is needed. Who names a
+        topic must be able to see it too, or its name could be tried; an id cannot be guessed."""
+        if self.allows(asker, "Delete"):
+            return 0
+        is_granted = self.allows(asker, "Delete", topic) and (by_id or self.allows(asker, "Describe", topic))
+        return 0 if is_granted else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def topic_operations(self, asker: Asker, topic: str) -> int:
+        """What whoever asks may do to a topic, as KIP-430's bit field."""
+        return self._operations(asker, _TOPIC_OPERATIONS, topic)
+
+    def cluster_operations(self, asker: Asker) -> int:
+        """What whoever asks may do to the cluster, as KIP-430's bit field; nothing is told to one who may not
+        describe it."""
+        return self._operations(asker, _CLUSTER_OPERATIONS, None) if self.grants(asker, "Describe") else 0
+
+    def _operations(self, asker: Asker, operations: Sequence[Operation], topic: str | None) -> int:
+        return sum(1 << OPERATION_CODES[each] for each in operations if self.allows(asker, each, topic))
 
     # --- asking
 
-    def ask(self, commands: Sequence[Ask], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
-        """Put the commands of one request; their answers come in the same order."""
-        return self.controller.ask(commands, timeout_ms)
+    def ask(
+        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+    ) -> asyncio.Future[list[Answer]]:
+        """Put the commands of one request; their answers come in the same order. `throttle` is told for how long the
+        asker's mutation quota is exhausted (KIP-599)."""
+        return self.controller.ask(commands, timeout_ms, throttle)
 
-    def ask_change(self, commands: Sequence[Ask], timeout_ms: int = CHANGE_TIMEOUT_MS) -> asyncio.Future[list[Answer]]:
+    async def ask_cluster(self, command: ClusterAsk) -> Answer:
+        """Put what concerns no topic; the answer has a detail for each of its parts, unless all of it failed."""
+        (answer,) = await self.controller.ask([command])
+        return answer
+
+    def ask_change(
+        self, commands: Sequence[Ask], timeout_ms: int = CHANGE_TIMEOUT_MS, throttle: Throttle | None = None
+    ) -> asyncio.Future[list[Answer]]:
         """Put the changes of one request. They are answered when decided; where a cluster carries them out, when that
         is done, or REQUEST_TIMED_OUT when the time is up."""
         carried_out = self.cluster.settings.cluster_carries_out
-        return self.controller.ask(commands, max(1, timeout_ms) if carried_out else 0)
+        return self.controller.ask(commands, max(1, timeout_ms) if carried_out else 0, throttle)
 
 
 def new_topic_ids(count: int) -> list[TopicId]:

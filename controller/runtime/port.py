@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Sequence, Sized
 from typing import Protocol
 
-from controller.machine.commands import Ask
+from controller.machine.commands import Ask, ClusterAsk
 from controller.machine.decision import Answer
+from controller.runtime.mutation_quotas import Throttle
+from controller.runtime.refusals import RefusalRecords
 from events.names import RequestId
 from projections.reading import TopicReader
 
@@ -66,6 +68,11 @@ class ControllerPort(Protocol):
         """What ended the service; None while it works."""
         ...
 
+    @property
+    def refusals(self) -> RefusalRecords:
+        """Where denials are counted that lead to no command."""
+        ...
+
     def now_ms(self) -> int:
         """The time to stamp on a command."""
         ...
@@ -74,6 +81,9 @@ class ControllerPort(Protocol):
         """An id that no other request has; `origin` says where it comes from."""
         ...
 
-    def ask(self, commands: Sequence[Ask], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
-        """Put the commands of one request, one a topic; the future gets their answers in the same order."""
+    def ask(
+        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+    ) -> asyncio.Future[list[Answer]]:
+        """Put the commands of one request, one a topic; the future gets their answers in the same order. `throttle` is
+        told for how long the asker's mutation quota is exhausted (KIP-599)."""
         ...

@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from controller.machine.commands import Ask
+from controller.machine.commands import Ask, ClusterAsk
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
+from controller.runtime.mutation_quotas import Throttle
 from events.names import RequestId, TopicName
 
 
 class PendingAsk:
     """One request on its way; `future` gets the answers in the order of the commands."""
 
-    __slots__ = ("answers", "future", "index", "missing", "request_id", "timer")
+    __slots__ = ("answers", "future", "index", "missing", "request_id", "throttle", "timer")
 
-    def __init__(self, commands: Sequence[Ask], future: asyncio.Future[list[Answer]]) -> None:
+    def __init__(
+        self, commands: Sequence[Ask | ClusterAsk], future: asyncio.Future[list[Answer]], throttle: Throttle | None
+    ) -> None:
         self.request_id = commands[0].request_id
         self.index = {command.topic: number for number, command in enumerate(commands)}
         assert len(self.index) == len(commands), "a request puts each topic once"
@@ -28,6 +31,7 @@ class PendingAsk:
         self.missing = len(commands)
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
+        self.throttle = throttle
 
     def unanswered(self) -> list[TopicName]:
         """The topics that have no answer yet."""
@@ -43,11 +47,19 @@ class Replies:
     def __len__(self) -> int:
         return len(self._asks)
 
-    def expect(self, commands: Sequence[Ask], loop: asyncio.AbstractEventLoop) -> PendingAsk:
+    def expect(
+        self, commands: Sequence[Ask | ClusterAsk], loop: asyncio.AbstractEventLoop, throttle: Throttle | None = None
+    ) -> PendingAsk:
         """Wait for the answers to the commands of one request; their topics must be distinct."""
-        ask = PendingAsk(commands, loop.create_future())
+        ask = PendingAsk(commands, loop.create_future(), throttle)
         self._asks[ask.request_id] = ask
         return ask
+
+    def throttle(self, request_id: RequestId, until_ms: int) -> None:
+        """Tell a request until when the quota of its asker is exhausted."""
+        ask = self._asks.get(request_id)
+        if ask is not None and ask.throttle is not None:
+            ask.throttle.until_ms = max(ask.throttle.until_ms, until_ms)
 
     def resolve(self, answer: Answer) -> None:
         """Take an answer; the last one of a request completes it. Answers that nobody waits for are dropped: their

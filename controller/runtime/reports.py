@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from events.access import ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import (
     BrokerFenced,
     BrokerRegistered,
@@ -142,6 +143,16 @@ def _broker(record: Recorded, event: Any, _: Rules) -> Line:
     return {"at_ms": record.at_ms, "level": "info", "event": type(event).__name__, "broker": event.broker_id}
 
 
+def _credential(record: Recorded, event: Any, _: Rules) -> Line:
+    about = {
+        "event": type(event).__name__,
+        "user": event.user,
+        "mechanism": event.mechanism,
+        "principal": event.principal,
+    }
+    return {"at_ms": record.at_ms, "level": "info", **about, "request": event.request_id, "offset": record.offset}
+
+
 _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     CreateAnswered: _create_answered,
     ChangeRejected: _change_rejected,
@@ -152,6 +163,8 @@ _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     TopicVanished: _of_cluster,
     CreationRefused: _of_cluster,
     ChangeCarriedOut: _of_cluster,
+    ScramCredentialSet: _credential,
+    ScramCredentialRemoved: _credential,
     BrokerRegistered: _broker,
     BrokerFenced: _broker,
     BrokerUnfenced: _broker,

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,23 +22,27 @@ import structlog
 
 from controller.brokers.cluster import ClusterFleet
 from controller.brokers.simulated import SimulatedFleet
+from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
-from controller.kafka.connection import Limits
-from controller.kafka.listeners import cluster_listener, controller_listener
+from controller.kafka.listeners import cluster_listener
 from controller.kafka.messages import APIS
-from controller.kafka.server import KafkaServer
 from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
 from controller.release import RELEASE
+from controller.runtime.authorizer import authorizer_of
 from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
+from controller.runtime.listening import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.runtime.logs import write_lines
+from controller.runtime.mutation_quotas import MutationQuotas
 from controller.runtime.reaching import ReachedCluster, decision_settings, reach_cluster
 from controller.runtime.reports import Reports
 from controller.runtime.settings import ServeSettings
+from controller.runtime.users import Users
+from controller.runtime.users_file import UsersFileError
 from events.catalog import EVENT_VERSION, Endpoint, Recorded
 from events.codec import decode_event
 from events.names import ShardKey
@@ -89,6 +94,20 @@ class Service:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.metrics = Metrics()
         self._policies = self._load_policies()
+        kafka, settings = options.kafka, options.settings
+        self._listeners = plan(settings, Endpoint("PLAINTEXT", kafka.host, kafka.port))
+        self._http_tls = http_tls(settings)
+        users_file = None if settings.users_file is None else Path(settings.users_file)
+        self.users = Users(lambda: self.controller.store.durable_cluster, users_file)
+        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
+        self._listening = Listening(
+            self._listeners,
+            settings,
+            self.users,
+            on_request=self._requested,
+            on_login=self.metrics.login,
+            clock=time.perf_counter,
+        )
         self.log = self._open_log()
 
     def _open_log(self) -> RocksDbLog:
@@ -118,6 +137,7 @@ class Service:
             policies=PolicyRunner(self._policies, probe=self._probe()) if self._policies else None,
             cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
             partitions_cached=settings.store_cache_bytes // 2 // PARTITION_BYTES,
+            quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
         )
         await self._listen()
         self.metrics.watch(self._gauges)
@@ -126,7 +146,14 @@ class Service:
             await self.fleet.looked()
         await self.controller.decided()
         await self._open_doors()
-        self.http = HttpServer(self.front, self.fleet, Query(self.log, lambda: self.controller.store), self.metrics)
+        self.http = HttpServer(
+            self.front,
+            self.fleet,
+            Query(self.log, lambda: self.controller.store),
+            self.metrics,
+            tls=self._http_tls,
+            logins=logins_of(settings, self.users, http_logs_in(settings, self._listeners), self.metrics),
+        )
         self.http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
         sys.setswitchinterval(SWITCH_S)
@@ -161,16 +188,16 @@ class Service:
         await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
 
     async def _listen(self) -> None:
-        options, settings = self.options, self.options.settings
-        self._server = main = self._make_server(options.kafka.host, options.kafka.port)
-        await main.start()
-        advertised = settings.advertised_endpoint or Endpoint("PLAINTEXT", reachable(options.kafka.host), main.port)
-        self.kafka_port = main.port
+        settings = self.options.settings
+        await self._listening.start()
+        advertised = self._listening.advertised[0]
+        self.kafka_port = self._listening.servers[0].port
         self.front = Front(
             self.controller,
             node_id=settings.node_id,
             advertised=advertised,
             broker_listeners=settings.simulated_broker_listeners or self._cluster is not None,
+            authorizer=authorizer_of(settings, lambda: self.controller.store.durable_cluster.acls),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self._doors: BrokerDoors | None = None
@@ -178,36 +205,54 @@ class Service:
             fleet = self.fleet
             self.front.fleet_trouble = lambda: fleet.trouble
             return
-        self.fleet.default_endpoint = advertised
+        self.fleet.default_endpoints = self._listening.advertised
         if settings.simulated_broker_listeners:
-            self._doors = BrokerDoors(options.kafka.host, advertised, self.fleet, self._make_server)
+            make_server = partial(self._listening.make_server, self._listeners[0])
+            self._doors = BrokerDoors(self._listening.servers[0].host, advertised, self.fleet, make_server)
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         versions_max = dict(self.options.settings.api_versions_max)
         if self._cluster is None:
-            self._server.handlers = controller_listener(self.front, versions_max)
+            self._listening.open(self.front, versions_max)
         else:
             spoken, pass_on = self._cluster.spoken, self._cluster.link.pass_on
-            self._server.handlers = cluster_listener(self.front, versions_max, spoken, pass_on)
+            self._listening.open(self.front, versions_max, partial(cluster_listener, brokers=spoken, pass_on=pass_on))
         if self._doors is not None:
             await self._doors.open(self.front, versions_max)
 
-    def _make_server(self, host: str, port: int) -> KafkaServer:
-        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
-        limits, clock = limits_of(self.options.settings), time.perf_counter
-        return KafkaServer(host, port, {}, limits=limits, on_request=self._requested, clock=clock)
+    def reload(self) -> None:
+        """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
+        self._listening.reload()
+        if self._http_tls is not None:
+            reload_tls(self._http_tls, "HTTP")
+        try:
+            self.users.reload()
+        except UsersFileError as error:
+            self._log.error("reload failed", listener="users.file", why=str(error))
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        open_now = self._server.connections + (self._doors.connections if self._doors is not None else 0)
+        open_now = self._listening.connections + (self._doors.connections if self._doors is not None else 0)
         return [("connections", "Kafka connections that are open.", open_now)]
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
         api = APIS.get(api_key)
         self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
 
+    def kafka_address(self) -> Address:
+        """Where the first listener listens."""
+        return Address(self._listeners[0].endpoint.host, self.kafka_port)
+
+    def more_listeners(self) -> str:
+        """Where each listener listens, if the settings name them; for the ready line."""
+        if not self.options.settings.listeners:
+            return ""
+        told = (f"{server.listener}://{server.host}:{server.port}" for server in self._listening.servers)
+        return f" listeners={','.join(told)}"
+
     def abandon(self) -> None:
         """Let go of the log after a start that was not finished: nobody was answered yet."""
+        self.users.close()
         self.log.close()
         self._flusher.shutdown()
 
@@ -215,30 +260,21 @@ class Service:
         """Stop accepting, answer what is decided, flush, close."""
         if self._doors is not None:
             await self._doors.stop(0)
-        await asyncio.gather(self._server.stop(DRAIN_S), self.http.stop())
+        await asyncio.gather(self._listening.stop(DRAIN_S), self.http.stop())
+        self.users.close()
         await self.controller.stop()
         self.log.close()
         self._flusher.shutdown()
 
 
+def logins_of(settings: ServeSettings, users: Users, is_required: bool, metrics: Metrics) -> Logins:
+    """How clients log in to HTTP."""
+    return Logins(users, is_required, settings.connection_failed_authentication_delay_ms, metrics.login)
+
+
 def _new_cluster_id() -> str:
     """A random cluster id in Kafka's form: sixteen bytes in base64url."""
     return base64.urlsafe_b64encode(new_topic_ids(1)[0]).rstrip(b"=").decode()
-
-
-def limits_of(settings: ServeSettings) -> Limits:
-    """What a listener puts up with."""
-    return Limits(
-        request_bytes_max=settings.socket_request_max_bytes,
-        connections_max=settings.max_connections,
-        idle_ms_max=settings.connections_max_idle_ms,
-        requests_in_flight_max=settings.max_in_flight_requests_per_connection,
-    )
-
-
-def reachable(host: str) -> str:
-    """The address by which clients on this machine reach a listener bound to every address."""
-    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
 
 
 async def serve(options: ServeOptions) -> int:
@@ -251,6 +287,7 @@ async def serve(options: ServeOptions) -> int:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
     stopping = loop.create_task(told.wait())
     starting = loop.create_task(service.start())
     await asyncio.wait((stopping, starting), return_when=asyncio.FIRST_COMPLETED)
@@ -260,8 +297,8 @@ async def serve(options: ServeOptions) -> int:
         service.abandon()
         return 0
     await starting
-    kafka, http = Address(options.kafka.host, service.kafka_port), Address(options.http.host, service.http_port)
-    print(f"ready kafka={kafka} http={http}", flush=True)
+    kafka, http = service.kafka_address(), Address(options.http.host, service.http_port)
+    print(f"ready kafka={kafka} http={http}{service.more_listeners()}", flush=True)
     if options.hints:
         _say_what_next(kafka, http)
     failing = loop.create_task(service.controller.failed.wait())

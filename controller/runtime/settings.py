@@ -12,14 +12,16 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from controller.kafka.messages import APIS, ApiKey
 from controller.machine.config_values import Allowed, Bad, ConfigType, Value, allowed_text, read_value, value_text
 from controller.machine.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
 from controller.machine.topic_configs_table import BROKER_SYNONYMS, BY_NAME
 from controller.runtime.properties import PropertiesError, read_properties
+from controller.runtime.settings_forms import FORMS, more_allowed
+from controller.runtime.settings_security import PER_LISTENER, PER_LISTENER_PREFIX
 from controller.runtime.settings_table import BY_KEY, POLICY_PREFIXES, SETTINGS, Setting
 from events.catalog import Configs, Endpoint
 
@@ -41,8 +43,29 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     enable_under_replicated_topic_creation: bool
     topic_rules_file: str | None
     topic_rules_mode: str
+    authorizer_class_name: str
     super_users: tuple[str, ...]
-    advertised_listeners: Endpoint | None
+    allow_everyone_if_no_acl_found: bool
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+    listeners: tuple[Endpoint, ...]
+    advertised_listeners: tuple[Endpoint, ...]
+    listener_security_protocol_map: Mapping[str, str]
+    ssl_keystore_type: str
+    ssl_keystore_location: str | None
+    ssl_key_password: str | None
+    ssl_truststore_type: str
+    ssl_truststore_location: str | None
+    ssl_client_auth: str
+    ssl_enabled_protocols: tuple[str, ...]
+    ssl_principal_mapping_rules: str
+    sasl_enabled_mechanisms: tuple[str, ...]
+    users_file: str | None
+    connections_max_reauth_ms: int
+    connection_failed_authentication_delay_ms: int
+    authentication_timeout_ms: int
+    http_security_protocol: str
+    http_authentication: str
     broker_session_timeout_ms: int
     simulated_broker_listeners: bool
     api_versions_max: Mapping[str, int]
@@ -69,12 +92,14 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     topic_defaults: Configs
     """The broker-level settings that were given to be defaults of topics, sorted by key."""
     texts: Configs
-    """All settings that have a value, as texts, sorted by key; `topic_defaults` and those for policies among them."""
+    """All settings that have a value, as texts, sorted by key; `topic_defaults` and those for policies among them,
+    secrets not."""
+    of_listeners: Mapping[str, Mapping[str, Any]] = {}
+    """By listener, what was said for it alone: settings by the names of their fields here."""
 
-    @property
-    def advertised_endpoint(self) -> Endpoint | None:
-        """The address that clients are told, if one was given."""
-        return self.advertised_listeners
+    def of_listener(self, name: str, field: str) -> Any:
+        """The value of a setting for one listener."""
+        return self.of_listeners.get(name, {}).get(field, getattr(self, field))
 
     def decision_settings(self) -> Configs:
         """The settings that decisions depend on, sorted by key, as `SettingsChanged` records them.
@@ -104,9 +129,10 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     given = {**_from_file(config_file), **_from_overrides(overrides)}
     for key, value in given.items():
         _check_key(key, value)
-    values = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
+    values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
+    values["of_listeners"] = _of_listeners(given)
     defaults = _topic_defaults(given)
-    texts = {setting.key: _text(setting, given.get(setting.key)) for setting in SETTINGS}
+    texts = {setting.key: _text(setting, given.get(setting.key)) for setting in SETTINGS if not setting.secret}
     texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIXES)} | dict(defaults)
     pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
     return msgspec.convert({**values, "topic_defaults": defaults, "texts": pairs}, ServeSettings)
@@ -134,7 +160,8 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key.strip():
-            raise SettingsError(f"--set {override}: must be KEY=VALUE")
+            shown = override.split()[0] + f" {HIDDEN}" if _SECRET.search(override) else override
+            raise SettingsError(f"--set {shown}: must be KEY=VALUE")
         given[key.strip()] = _Given(text.strip(), "--set")
     return given
 
@@ -142,7 +169,11 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
 # Keys.
 
 _ELSEWHERE = {
-    "listeners": "the address to listen on is said by --kafka HOST:PORT",
+    "ssl.keystore.key": "the key is in the PEM file that ssl.keystore.location names",
+    "ssl.keystore.certificate.chain": "the certificates are in the PEM file that ssl.keystore.location names",
+    "ssl.keystore.password": "a PEM file has none; what encrypts the private key is ssl.key.password",
+    "ssl.truststore.certificates": "the certificates are in the PEM file that ssl.truststore.location names",
+    "ssl.truststore.password": "a PEM file has none",
     "log.dir": "the data folder is said by --data DIR",
     "log.dirs": "the data folder is said by --data DIR",
     "metadata.log.dir": "the data folder is said by --data DIR",
@@ -157,7 +188,24 @@ _TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
 def _check_key(key: str, given: _Given) -> None:
     if key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIXES):
         return
-    raise SettingsError(f"unknown setting {key}={given.text} ({given.origin}): {_hint(key)}")
+    if key.startswith(PER_LISTENER_PREFIX):
+        if key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER:
+            return
+        allowed = ", ".join(sorted(PER_LISTENER))
+        raise SettingsError(
+            f"unknown setting {_shown(key, given)}: for one listener there are listener.name.NAME. and {allowed}"
+        )
+    raise SettingsError(f"unknown setting {_shown(key, given)}: {_hint(key)}")
+
+
+def _shown(key: str, given: _Given) -> str:
+    """A setting as a message shows it; what may be a secret, under a misspelt key too, is not shown."""
+    text = HIDDEN if _SECRET.search(key) and given.text else given.text
+    return f"{key}={text} ({given.origin})"
+
+
+_SECRET = re.compile(r"pass?w|secret|token|credential|jaas|keystore\.key|private", re.IGNORECASE)
+HIDDEN = "(hidden)"
 
 
 def _hint(key: str) -> str:
@@ -174,7 +222,7 @@ def _hint(key: str) -> str:
 
 
 def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
-    return SettingsError(f"setting {key}={given.text} ({given.origin}) is not allowed; allowed: {allowed}")
+    return SettingsError(f"setting {_shown(key, given)} is not allowed; allowed: {allowed}")
 
 
 def _text(setting: Setting, given: _Given | None) -> str | None:
@@ -199,58 +247,26 @@ def _value(setting: Setting, given: _Given | None) -> object:
 
 def _composed(setting: Setting, given: _Given, value: Value) -> object:
     """The value of a setting whose text has parts of its own; any other value as it is."""
-    text = given.text
-    match setting.key:
-        case "cluster.id":
-            found: object = text if re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text) else None
-        case "super.users":
-            found = _principals(text)
-        case "advertised.listeners":
-            found = _endpoint(text)
-        case "api.versions.max":
-            found = _versions(text)
-        case _:
-            return value
+    form = FORMS.get(setting.key)
+    if form is None:
+        return value
+    found = form(given.text)
     if found is None:
-        raise _refused(setting.key, given, setting.allowed_text + _more_allowed(setting.key))
+        raise _refused(setting.key, given, setting.allowed_text + more_allowed(setting.key))
     return found
 
 
-def _principals(text: str) -> tuple[str, ...] | None:
-    principals = tuple(part.strip() for part in text.split(";") if part.strip())
-    return principals if all(re.fullmatch(r"\w+:.+", each) for each in principals) else None
-
-
-def _endpoint(text: str) -> Endpoint | None:
-    match = re.fullmatch(r"(PLAINTEXT)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]+):(\d{1,5})", text)
-    if match is None or not 1 <= int(match[3]) <= 65535 or match[2] in ("0.0.0.0", "[::]"):
-        return None
-    return Endpoint(match[1], match[2].strip("[]"), int(match[3]))
-
-
-_CAPPED_APIS = {api.name: api for api in APIS.values() if api.key not in (ApiKey.PRODUCE, ApiKey.API_VERSIONS)}
-
-
-def _versions(text: str) -> dict[str, int] | None:
-    versions = {}
-    for part in text.split(",") if text else ():
-        name, _, number = part.strip().partition(":")
-        api = _CAPPED_APIS.get(name.strip())
-        if api is None or not re.fullmatch(r"\d{1,4}", number.strip()):
-            return None
-        if not api.min_version <= int(number) <= api.max_version:
-            return None
-        versions[api.name] = int(number)
-    return versions
-
-
-def _more_allowed(key: str) -> str:
-    if key == "advertised.listeners":
-        return " with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0"
-    if key == "api.versions.max":
-        ranges = (f"{api.name} {api.min_version} to {api.max_version}" for api in _CAPPED_APIS.values())
-        return "; versions: " + ", ".join(ranges)
-    return ""
+def _of_listeners(given: Mapping[str, _Given]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for key, said in given.items():
+        if key.startswith(PER_LISTENER_PREFIX):
+            name, _, own = key.removeprefix(PER_LISTENER_PREFIX).partition(".")
+            try:
+                value = _value(BY_KEY[own], said)
+            except SettingsError as error:
+                raise SettingsError(str(error).replace(f"setting {own}", f"setting {key}", 1)) from None
+            found.setdefault(name.upper(), {})[BY_KEY[own].field] = value
+    return found
 
 
 def _topic_defaults(given: Mapping[str, _Given]) -> Configs:

@@ -6,38 +6,15 @@ The broker-level settings that give topics their defaults (`log.retention.hours`
 
 from __future__ import annotations
 
-import msgspec
+from controller.machine.config_values import AtLeast, Between, ConfigType, OneOf
+from controller.runtime.settings_access import ACCESS_SETTINGS
+from controller.runtime.settings_row import Setting
+from controller.runtime.settings_security import SECURITY_SETTINGS
 
-from controller.machine.config_values import Allowed, AtLeast, Between, ConfigType, OneOf, allowed_text
+__all__ = ["BY_KEY", "MEBIBYTE", "POLICY_PREFIXES", "SETTINGS", "Setting"]
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 MEBIBYTE = 1 << 20
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """One setting. `default` is its text, None when it has no value until it is given.
-
-    `form` says what is allowed where the type and limits do not. `decides` marks a setting that decisions depend on:
-    it is recorded in the log.
-    """
-
-    key: str
-    kind: ConfigType
-    default: str | None
-    documentation: str
-    allowed: Allowed = None
-    form: str = ""
-    decides: bool = False
-
-    @property
-    def field(self) -> str:
-        """The attribute of ServeSettings that holds the value."""
-        return self.key.replace(".", "_")
-
-    @property
-    def allowed_text(self) -> str:
-        """What is allowed, in words."""
-        return self.form or allowed_text(self.kind, self.allowed)
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -105,20 +82,8 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether that policy refuses what breaks a rule, or only records it.",
         OneOf(("enforce", "observe")),
     ),
-    Setting(
-        "super.users",
-        _STRING,
-        "",
-        "Principals that may do everything, whatever an authorizer says.",
-        form="TYPE:NAME, several separated by semicolons",
-    ),
-    Setting(
-        "advertised.listeners",
-        _STRING,
-        None,
-        "The address under which clients are told to come back. Without one, it is the address that is listened on.",
-        form="PLAINTEXT://HOST:PORT",
-    ),
+    *ACCESS_SETTINGS,
+    *SECURITY_SETTINGS,
     Setting(
         "broker.session.timeout.ms",
         _INT,

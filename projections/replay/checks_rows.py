@@ -42,6 +42,12 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "BrokerUnfenced": ("UnfenceBroker",),
     "BrokerUnregistered": ("UnregisterBroker",),
     "SettingsChanged": ("ChangeSettings",),
+    "ScramCredentialSet": ("AlterUserScramCredentials",),
+    "ScramCredentialRemoved": ("AlterUserScramCredentials",),
+    "AclsCreated": ("CreateAcls",),
+    "AclsDeleted": ("DeleteAcls",),
+    "QuotasChanged": ("AlterClientQuotas",),
+    "AsksRefused": ("RecordRefusals",),
 }
 """The commands that can lead to each event. A test keeps this in step with the catalog and with what logs hold."""
 

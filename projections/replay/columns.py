@@ -20,6 +20,14 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import astuple
 
+from events.access import (
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import (
     Assignment,
     BrokerFenced,
@@ -48,7 +56,9 @@ from events.catalog import (
     TopicReady,
     TopicVanished,
 )
+from events.hiding import value_without_secrets
 from events.names import shard_key
+from projections.access_words import DEFAULT_ENTITY, acl_in_words
 from projections.names import topic_id_text
 
 INTS = pa.list_(pa.int32())
@@ -108,17 +118,30 @@ COLUMNS: dict[str, pa.DataType] = {
     "duplicate": pa.bool_(),
     "api_version": pa.int32(),
     "release": pa.string(),
+    "acls": pa.list_(pa.string()),
+    "entity": TEXTS,
+    "quotas": pa.map_(pa.string(), pa.float64()),
+    "removed": pa.list_(pa.string()),
+    "operation": pa.string(),
+    "resource": pa.string(),
+    "host": pa.string(),
+    "count": pa.int64(),
+    "since_ms": pa.int64(),
+    "user": pa.string(),
+    "mechanism": pa.string(),
 }
 """The columns in their order, with their types in Arrow.
 
 `brokers` are those that applied a creation, or that placement chose from. `num_partitions` and `replication_factor` are
 as asked (-1 for the cluster's default), but for TopicCreated, where the factor is the resolved one. `assignments` is
-what was asked for by hand. `verdict` is the outcome of the policies (KIP-108). `topic_id` is base64url.
+what was asked for by hand. `acls` are access control entries in words, `entity` is whom
+quotas are for. `verdict` is the outcome of the policies (KIP-108). `topic_id` is base64url.
 """
 
 _PLAIN_TYPES = {
     pa.int32(): "int",
     pa.int64(): "bigint",
+    pa.float64(): "double",
     pa.string(): "string",
     pa.binary(): "binary",
     pa.bool_(): "boolean",
@@ -169,9 +192,20 @@ _LEADERSHIP: dict[str, Getter | str] = {
 _BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker_epoch", "reason")}
 
 
+def _acls(event: AclsCreated | AclsDeleted) -> list[str]:
+    return [acl_in_words(acl) for acl in event.acls]
+
+
+def _entity(event: QuotasChanged) -> list[tuple[str, str]]:
+    return [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity]
+
+
 def _same(*names: str) -> dict[str, Getter | str]:
     return {name: name for name in names}
 
+
+_CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id")
+_ACLS: dict[str, Getter | str] = {**_same("request_id", "principal", "client_id"), "acls": _acls}
 
 FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     CreateRequested: {
@@ -218,12 +252,27 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     BrokerUnfenced: _BROKER,
     BrokerUnregistered: _BROKER,
     SettingsChanged: _same("settings", "release"),
+    ScramCredentialSet: _CREDENTIAL,
+    ScramCredentialRemoved: _CREDENTIAL,
+    AclsCreated: _ACLS,
+    AclsDeleted: _ACLS,
+    QuotasChanged: {
+        **_same("request_id", "removed", "principal", "client_id"),
+        "entity": _entity,
+        "quotas": "values",
+    },
+    AsksRefused: _same(
+        *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
+    ),
 }
 """For each type of event: column -> the attribute, or the function of the event, that fills it."""
 
-LEFT_OUT: Mapping[type, tuple[str, ...]] = {BrokerRegistered: ("incarnation", "endpoints")}
-"""Fields that are in no column, but only in `value`. Of policies only the outcome has a column, and of a change that
-was asked for only the count of partitions."""
+LEFT_OUT: Mapping[type, tuple[str, ...]] = {
+    BrokerRegistered: ("incarnation", "endpoints"),
+    ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
+}
+"""Fields that are in no column, but only in `value`, and secrets not even there. Of policies only the outcome has a
+column, and of a change that was asked for only the count of partitions."""
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
@@ -350,5 +399,5 @@ _ENVELOPED: dict[str, Callable[[_Rows], list[Any]]] = {
     "type": lambda rows: [type(recorded.event).__name__ for recorded, _ in rows],
     "cause_command": lambda rows: [recorded.cause.command for recorded, _ in rows],
     "cause_id": lambda rows: [recorded.cause.request_id for recorded, _ in rows],
-    "value": lambda rows: [value for _, value in rows],
+    "value": lambda rows: [value_without_secrets(recorded, value) for recorded, value in rows],
 }

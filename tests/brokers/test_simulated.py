@@ -45,7 +45,7 @@ async def test_endpoints_are_those_of_the_brokers_or_the_default() -> None:
     stage.fleet.endpoints[BrokerId(2)] = own
     await stage.start()
     endpoints = {event.broker_id: event.endpoints for event in stage.events(BrokerRegistered)}
-    assert endpoints[BrokerId(1)] == (stage.fleet.default_endpoint,)
+    assert endpoints[BrokerId(1)] == stage.fleet.default_endpoints
     assert endpoints[BrokerId(2)] == (own,)
 
 

@@ -92,7 +92,21 @@ delete d id=q5
 done d id=q5
 """
 
+ACCESS = """
+acls bob/allow/create/topic/pay.… bob/deny/read/topic/pay.secret/10.0.0.7 */allow/describe/cluster/kafka-cluster
+acls bob/allow/create/topic/pay.…
+unacls topic/match/pay.orders/bob/any
+quotas user:bob/controller_mutation_rate=2.5 client-id:<default>+user:<default>/producer_byte_rate=1024
+quotas user:bob/controller_mutation_rate=-;request_percentage=7
+credential set alice
+credential set bob
+credential remove alice
+refusals 1
+refusals 4711
+"""
+
 HISTORIES = {
+    "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),
     "life": ("1 2 fewer", planted.STEPS),
     "refusals": ("1 policy", REFUSALS),

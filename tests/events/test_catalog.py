@@ -7,14 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from events import catalog
-from events.catalog import EVENT_TYPES, EVENT_VERSION, Fact, LeaderElected, Verdict
+from events import access, catalog
+from events.catalog import EVENT_TYPES, EVENT_VERSION, LeaderElected, Verdict
+from events.fact import Fact
 from events.names import BrokerId, TopicName, is_placeholder, shard_key
 
 RECORDED = Path(__file__).parents[1] / "golden" / "events" / "catalog.txt"
-FACTS = [
-    kind for _, kind in inspect.getmembers(catalog, inspect.isclass) if issubclass(kind, Fact) and kind is not Fact
-]
+FACTS = sorted(
+    {
+        kind
+        for module in (access, catalog)
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, Fact) and kind is not Fact
+    },
+    key=lambda kind: kind.__name__,
+)
 
 facts = pytest.mark.parametrize("kind", FACTS, ids=lambda kind: kind.__name__)
 

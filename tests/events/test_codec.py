@@ -23,6 +23,8 @@ def _values(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
     match kind:
         case msgspec.inspect.IntType():
             return _INT64
+        case msgspec.inspect.FloatType():
+            return st.floats(allow_nan=False)
         case msgspec.inspect.StrType():
             return _TEXT
         case msgspec.inspect.BytesType():

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from controller.brokers.simulated import SimulatedFleet
+from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.policy import RequestMetadata
@@ -66,7 +67,12 @@ class Service:
     """What a test has at hand: the controller's parts, and a client of its HTTP side."""
 
     def __init__(
-        self, log: EventLog, settings: dict[str, str], judge: Judge | None, authorizer: Authorizer | None
+        self,
+        log: EventLog,
+        settings: dict[str, str],
+        judge: Judge | None,
+        authorizer: Authorizer | None,
+        logins: Logins | None = None,
     ) -> None:
         self.log = log
         self.settings = tuple(sorted({**SETTINGS, **settings}.items()))
@@ -86,7 +92,7 @@ class Service:
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
         self.front = Front(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
         self.query = Query(log, lambda: self.controller.store)
-        self.http = HttpServer(self.front, self.fleet, self.query, self.metrics)
+        self.http = HttpServer(self.front, self.fleet, self.query, self.metrics, logins=logins)
         self.port = 0
         self.client: httpx.AsyncClient
 
@@ -122,9 +128,10 @@ async def service(
     settings: dict[str, str] | None = None,
     judge: Judge | None = None,
     authorizer: Authorizer | None = None,
+    logins: Logins | None = None,
 ) -> AsyncIterator[Service]:
     """A started service with three live brokers; everything is stopped at the end."""
-    one = Service(log or InMemoryLog("http-tests"), settings or {}, judge, authorizer)
+    one = Service(log or InMemoryLog("http-tests"), settings or {}, judge, authorizer, logins)
     await one.controller.start(one.settings, "9.9")
     one.port = await one.http.start("127.0.0.1", 0)
     try:

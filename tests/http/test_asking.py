@@ -13,7 +13,7 @@ import pytest
 
 from controller.http.errors import STATUS_OF
 from controller.machine.errors import ErrorCode
-from controller.runtime.authorizer import Operation, ResourceType
+from controller.runtime.authorizer import Asker, Operation, ResourceType
 from tests.http.service import POLICY, Judge, owned, service
 from tests.simulation.faulty_log import Disk, FaultyLog
 
@@ -173,8 +173,8 @@ async def test_a_policy_that_does_not_answer_in_time_is_a_timeout_without_a_topi
 class Nobody:
     """Allows nothing."""
 
-    def allows(self, principal: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        assert principal == "User:ANONYMOUS"
+    def allows(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        assert asker.principal == "User:ANONYMOUS"
         return False
 
 

@@ -54,6 +54,9 @@ def _scalars(field: Field) -> st.SearchStrategy[Any]:
         return st.sampled_from([OPERATIONS_OMITTED, 0, 0b1111111111000])
     if field.name == "log_append_time_ms":
         return st.sampled_from([-1]) | st.integers(0, 4_000_000_000_000)
+    if field.name == "session_lifetime_ms":
+        # kio has a timedelta, which cannot be any number of milliseconds.
+        return st.integers(-86_399_999_999_999, 86_399_999_999_999)
     match field.kind:
         case "bool":
             return st.booleans()
@@ -61,6 +64,8 @@ def _scalars(field: Field) -> st.SearchStrategy[Any]:
             return _TEXT
         case "bytes":
             return st.binary(max_size=40)
+        case "float64":
+            return st.floats(allow_nan=False)
         case "uuid":
             return st.just(ZERO_UUID) | st.binary(min_size=16, max_size=16)
         case kind:
@@ -120,7 +125,8 @@ def _kafka_python_class(api_key: int, direction: Direction) -> Any:
     name = APIS[api_key].name + direction.capitalize()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas by a deprecated call
-        modules = [importlib.import_module(f"kafka.protocol.{part}") for part in ("admin", "metadata", "producer")]
+        parts = ("admin", "metadata", "producer", "sasl")
+        modules = [importlib.import_module(f"kafka.protocol.{part}") for part in parts]
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 

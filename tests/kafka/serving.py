@@ -14,10 +14,13 @@ import uvloop
 from controller.kafka import codec
 from controller.kafka.connection import Limits, OnRequest
 from controller.kafka.handlers.api_versions import with_api_versions
+from controller.kafka.handlers.sasl import not_expected
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.server import KafkaServer
+from controller.kafka.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -50,9 +53,12 @@ async def serving(
     limits: Limits | None = None,
     on_request: OnRequest | None = None,
     clock: Callable[[], float] | None = None,
+    sasl: SaslRules | None = None,
+    tls: Tls | None = None,
 ) -> AsyncIterator[KafkaServer]:
     """A listener on a free port, stopped at the end."""
-    server = KafkaServer("127.0.0.1", 0, table(handlers), limits=limits, clock=clock)
+    handlers = {**handlers, **(not_expected if sasl is not None else {})}
+    server = KafkaServer("127.0.0.1", 0, table(handlers), limits=limits, clock=clock, sasl=sasl, tls=tls)
     if on_request is not None:
         server.on_request = on_request
     await server.start()

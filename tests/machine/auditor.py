@@ -37,6 +37,7 @@ from events.catalog import (
     TopicDeleted,
     TopicReady,
 )
+from tests.machine.auditor_access import ACCESS_COMMANDS, AccessAudit
 from tests.machine.auditor_cluster import ClusterWitness, Life, own
 
 CHECKS = {
@@ -69,6 +70,7 @@ COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
     "FenceBroker", "UnfenceBroker", "ReviewTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
     "ExpireRequest", "ChangeSettings", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation", "FinishChange",
+    *ACCESS_COMMANDS,
 }  # fmt: skip
 
 TIMED_OUT = 7
@@ -103,7 +105,7 @@ def audit(records: Iterable[Recorded], settled: bool = False) -> list[Violation]
     return auditor.violations
 
 
-class Auditor(ClusterWitness):
+class Auditor(ClusterWitness, AccessAudit):
     """Takes a log record by record."""
 
     def __init__(self) -> None:

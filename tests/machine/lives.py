@@ -55,6 +55,8 @@ class Lives:
         """Take in one event."""
         if isinstance(event, SettingsChanged | ChangeRejected | ChangeCarriedOut):
             return
+        if type(event).__module__ == "events.access":
+            return
         if isinstance(event, BROKER_EVENTS):
             _move(BROKER, self.brokers, event.broker_id, event)
             return

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from controller.machine.acls import Acls
 from controller.machine.apply import apply
 from controller.machine.commands import (
     AnyCommand,
@@ -17,7 +18,8 @@ from controller.machine.commands import (
 )
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
-from controller.machine.state import Broker, Cluster, DictTopics, State, Topic, settings_from_pairs
+from controller.machine.state import Broker, Cluster, DictTopics, ScramCredential, State, Topic, settings_from_pairs
+from events.access import Acl, QuotaEntity
 from events.catalog import Cause, Endpoint, Recorded
 from events.codec import decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, ShardKey
@@ -119,21 +121,28 @@ class _Stored(msgspec.Struct, array_like=True):
     brokers: tuple[Broker, ...]
     last_broker_epoch: int
     waiting: tuple[tuple[Offset, ShardKey], ...]
+    acls: tuple[Acl, ...] = ()
+    quotas: tuple[tuple[QuotaEntity, tuple[tuple[str, float], ...]], ...] = ()
+    scram: tuple[tuple[tuple[str, str], ScramCredential], ...] = ()
 
 
 def stored(state: State) -> bytes:
     """A state as bytes: everything it knows, in an order that does not depend on how it came about."""
     cluster = state.cluster
-    return msgspec.msgpack.encode(
-        _Stored(
-            tuple(topics_of(state)),
-            cluster.settings_pairs,
-            cluster.release,
-            tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers)),
-            cluster.last_broker_epoch,
-            tuple((offset, key) for key, offset in state.waiting.items()),
-        )
+    kept = _Stored(
+        tuple(topics_of(state)),
+        cluster.settings_pairs,
+        cluster.release,
+        tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers)),
+        cluster.last_broker_epoch,
+        tuple((offset, key) for key, offset in state.waiting.items()),
+        tuple(sorted(cluster.acls)),
+        tuple(sorted(cluster.quotas.items(), key=str)),
+        tuple(sorted(cluster.scram.items())),
     )
+    # Without entries, quotas and credentials the bytes are as they were before there were any.
+    fields = msgspec.structs.astuple(kept)
+    return msgspec.msgpack.encode(fields if any(fields[6:]) else fields[:6])
 
 
 def restored(value: bytes) -> State:
@@ -143,6 +152,12 @@ def restored(value: bytes) -> State:
     for topic in kept.topics:
         topics.by_key[ShardKey(topic.name.replace(".", "_"))] = topic
     cluster = Cluster(settings_from_pairs(kept.settings), kept.settings, kept.release)
-    cluster = msgspec.structs.replace(cluster, last_broker_epoch=kept.last_broker_epoch)
+    cluster = msgspec.structs.replace(
+        cluster,
+        last_broker_epoch=kept.last_broker_epoch,
+        acls=Acls().with_all(kept.acls),
+        quotas=dict(kept.quotas),
+        scram=dict(kept.scram),
+    )
     cluster = cluster.with_brokers({broker.broker_id: broker for broker in kept.brokers})
     return State(topics, cluster, {key: offset for offset, key in sorted(kept.waiting)})

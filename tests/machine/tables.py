@@ -43,6 +43,7 @@ from controller.machine.commands import (
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, Verdict
 from events.names import NO_LEADER, BrokerId
+from tests.machine import tables_access
 from tests.machine.rig import TOPIC_ID, Rig
 
 Row = tuple[str, str, str]
@@ -353,6 +354,13 @@ def _done(rig: Rig, text: str) -> FinishChange:
     return FinishChange(**_stamps(rig, options), topic=words[0], **said)  # type: ignore[arg-type]
 
 
+def _of_access(make: Callable[[dict[str, Any], list[str]], AnyCommand]) -> Callable[[Rig, str], AnyCommand]:
+    def parse(rig: Rig, text: str) -> AnyCommand:
+        return make(_stamps(rig, {}), text.split())
+
+    return parse
+
+
 _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "create": _create,
     "partitions": _partitions,
@@ -374,4 +382,9 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "gone": _gone,
     "refuse": _refuse,
     "done": _done,
+    "acls": _of_access(tables_access.create_acls),
+    "unacls": _of_access(tables_access.delete_acls),
+    "quotas": _of_access(tables_access.quotas),
+    "credential": _of_access(tables_access.credential),
+    "refusals": _of_access(tables_access.refusals),
 }

@@ -140,7 +140,8 @@ CREATES = """
 1 policy | create t 1x1 verdict=refused timeout=0 | refused => POLICY_VIOLATION policy:names
 1 policy has:t | create t 1x1 | refused => TOPIC_ALREADY_EXISTS validation:exists
 # order of checks: authorization, name, exists, collision, counts, assignment, configs, brokers, then policy
-1 policy has:a.b | create a_b 0x9 denied=29 twice conf=x=1 | refused => TOPIC_AUTHORIZATION_FAILED authorizer
+1 policy has:a.b | create a_b 0x9 denied=29 twice conf=x=1 | refused => INVALID_REQUEST validation:duplicate
+1 policy has:a.b | create a_b 0x9 denied=29 conf=x=1 | refused => TOPIC_AUTHORIZATION_FAILED authorizer
 1 policy has:a.b | create a_b 0x9 twice conf=x=1 verdict=refused | refused => INVALID_REQUEST validation:duplicate
 1 policy | create a~b 0x9 conf=x=1 verdict=refused | refused => INVALID_TOPIC_EXCEPTION validation:name
 1 policy has:a.b | create a_b 0x9 conf=x=1 verdict=refused | refused => INVALID_TOPIC_EXCEPTION validation:collision

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
+from events.access import (
+    AclsCreated,
+    AclsDeleted,
+    AsksRefused,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import (
     BrokerFenced,
     BrokerRegistered,
@@ -31,6 +39,7 @@ from events.catalog import (
     TopicVanished,
 )
 from events.names import BrokerId
+from projections.access_words import acl_in_words, quotas_in_words
 
 
 def told(decision: Decision) -> str:
@@ -97,6 +106,15 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"creation-refused({event.error_code})"
         case ChangeCarriedOut():
             return f"carried-out({event.error_code})"
+        case AclsCreated() | AclsDeleted():
+            kind = "acls-created" if isinstance(event, AclsCreated) else "acls-deleted"
+            return f"{kind}({', '.join(map(acl_in_words, event.acls))})"
+        case QuotasChanged():
+            return f"quotas({quotas_in_words(event)})"
+        case AsksRefused():
+            return f"refused({event.count})"
+        case ScramCredentialSet() | ScramCredentialRemoved():
+            return f"{'credential' if isinstance(event, ScramCredentialSet) else 'no-credential'}({event.user})"
 
 
 def replicas_text(partitions: tuple[Partition, ...]) -> str:

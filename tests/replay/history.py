@@ -9,18 +9,29 @@ from typing import Any
 
 from controller.brokers.simulated import SimulatedFleet
 from controller.machine.commands import (
+    AclFilter,
+    AlterClientQuotas,
     AlterTopicConfigs,
+    AlterUserScramCredentials,
     Ask,
     ChangeSettings,
+    ClusterAsk,
     ConfigOp,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
+    QuotaAlteration,
+    RecordRefusals,
+    ScramRemoval,
+    ScramUpsert,
     UnregisterBroker,
 )
 from controller.policy import RequestMetadata
 from controller.runtime.embedded import Controller
 from controller.runtime.reports import Reports
+from events.access import Acl, AsksRefused
 from events.catalog import EVENT_VERSION, Assignment, Observation, Verdict
 from events.names import BrokerId, TopicId, TopicName, shard_key
 from events.rocksdb_log import RocksDbLog
@@ -134,6 +145,13 @@ class Day:
         common = self._common(**fields)
         await self.controller.ask([kind(topic=topic, request_id=self.controller.new_request_id(), **common)])
 
+    async def ask_cluster(self, kind: Callable[..., ClusterAsk], **fields: Any) -> None:
+        """One request that concerns no topic."""
+        request_id = self.controller.new_request_id()
+        (answer,) = await self.controller.ask([kind(request_id=request_id, **self._common(**fields))])
+        assert not answer.code, answer
+        assert not any(each.code for each in answer.details), answer
+
     def _common(self, **fields: Any) -> dict[str, Any]:
         return {"at_ms": self.controller.now_ms(), "principal": "User:ann", "client_id": "terraform", **fields}
 
@@ -171,8 +189,27 @@ async def live_a_day(day: Day) -> None:
     await day.create("slow.one", num_partitions=1, timeout_ms=10)
     day.fleet.set_delay(2, 0)
     await day.complete("slow.one")
+    await _changes_of_access(day)
     await _changes_of_brokers(day)
     await day.create("pay.refunds", num_partitions=1, replication_factor=2)
+
+
+async def _changes_of_access(day: Day) -> None:
+    entry = Acl(2, 4, "pay.", "User:bob", "*", 5, 3)
+    await day.ask_cluster(CreateAcls, acls=(entry, Acl(4, 3, "kafka-cluster", "User:*", "10.0.0.7", 8, 2)))
+    await day.ask_cluster(DeleteAcls, filters=(AclFilter(resource_type=2),))
+    bob = (("user", "bob"), ("client-id", None))
+    for value in (7.5, None):
+        quotas = (QuotaAlteration(bob, (("controller_mutation_rate", value),)),)
+        await day.ask_cluster(AlterClientQuotas, alterations=quotas)
+    upsert = ScramUpsert("bob", 2, 4096, bytes(16), bytes(range(64)), bytes(range(64)))
+    await day.ask_cluster(AlterUserScramCredentials, upserts=(upsert,))
+    await day.ask_cluster(AlterUserScramCredentials, removals=(ScramRemoval("bob", 2),))
+    refused = AsksRefused(
+        *("User:eve", None, "10.0.0.7", "Metadata", "Describe", "Topic:pay.orders", 29, "authorizer", 4711, BORN_MS)
+    )
+    day.observe(RecordRefusals, refusals=(refused,))
+    await day.settled()
 
 
 async def _changes_of_brokers(day: Day) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.runtime import embedded
+from controller.runtime import deciding
 from events.catalog import Recorded
 from tests.runtime.stage import Stage, codes
 from tests.simulation.virtual_time import on_virtual_time
@@ -27,7 +27,7 @@ def breaking(what: str, real: Callable[..., object], topic: str) -> Callable[...
 
 @pytest.mark.parametrize("part", ["decide", "apply"])
 def test_a_bug_in_the_machine_stops_the_controller(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, part, breaking(part, getattr(embedded, part), "poison"))
+    monkeypatch.setattr(deciding, part, breaking(part, getattr(deciding, part), "poison"))
 
     @on_virtual_time
     async def story() -> None:

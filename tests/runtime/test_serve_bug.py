@@ -8,18 +8,18 @@ from tests.runtime.serving import CREATE, Talk, check_log, codes, create, servin
 
 POLICY = '''
 """A policy that plants a bug in the machine when it is configured."""
-from controller.runtime import embedded
+from controller.runtime import deciding
 
 
 class Planting:
     def configure(self, settings):
-        decide = embedded.decide
+        decide = deciding.decide
 
         def broken(state, command):
             assert getattr(command, "topic", "") != "poison", "a planted bug"
             return decide(state, command)
 
-        embedded.decide = broken
+        deciding.decide = broken
 
     def validate(self, request):
         pass

@@ -28,7 +28,7 @@ def _file(folder: Path, text: str) -> Path:
 
 
 def test_each_setting_has_a_field_and_a_valid_default() -> None:
-    derived = {"topic_defaults", "texts"}
+    derived = {"topic_defaults", "texts", "of_listeners"}
     assert {setting.field for setting in SETTINGS} == set(ServeSettings.__struct_fields__) - derived
     settings = load_settings()
     for setting in SETTINGS:
@@ -61,16 +61,53 @@ def test_a_text_becomes_a_value(line: str) -> None:
     assert repr(getattr(settings, key.replace(".", "_"))) == expected
 
 
+SECRETS = """
+ssl.key.pasword            | unknown setting ssl.key.pasword=(hidden)
+ssl.keystore.key           | unknown setting ssl.keystore.key=(hidden)
+listener.name.in.plain.sasl.jaas.config | unknown setting listener.name.in.plain.sasl.jaas.config=(hidden)
+"""
+
+
+@pytest.mark.parametrize("line", SECRETS.strip().splitlines())
+def test_what_may_be_a_secret_is_not_told(line: str) -> None:
+    key, expected = (cell.strip() for cell in line.split("|"))
+    with pytest.raises(SettingsError) as raised:
+        load_settings(overrides=[f"{key}=PLANTED-SECRET"])
+    assert str(raised.value).startswith(expected)
+    assert "PLANTED-SECRET" not in str(raised.value)
+
+
+def test_an_override_without_a_value_does_not_tell_a_secret() -> None:
+    with pytest.raises(SettingsError, match="must be KEY=VALUE") as raised:
+        load_settings(overrides=["ssl.key.password PLANTED-SECRET"])
+    assert "PLANTED-SECRET" not in str(raised.value)
+
+
+def test_a_secret_setting_is_not_given_to_policies() -> None:
+    settings = load_settings(overrides=["ssl.key.password=PLANTED-SECRET"])
+    assert settings.ssl_key_password == "PLANTED-SECRET"
+    assert "PLANTED-SECRET" not in repr(settings.as_mapping())
+
+
+def test_a_setting_can_be_said_for_one_listener() -> None:
+    settings = load_settings(overrides=["ssl.client.auth=requested", "listener.name.in.ssl.client.auth=required"])
+    assert settings.of_listener("IN", "ssl_client_auth") == "required"
+    assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
+    with pytest.raises(SettingsError, match=r"for one listener there are listener\.name\.NAME\. and"):
+        load_settings(overrides=["listener.name.in.num.partitions=5"])
+
+
 ENDPOINTS = [
-    ("PLAINTEXT://kafka.example:9092", Endpoint("PLAINTEXT", "kafka.example", 9092)),
-    ("PLAINTEXT://[::1]:9092", Endpoint("PLAINTEXT", "::1", 9092)),
-    ("", None),
+    ("PLAINTEXT://kafka.example:9092", (Endpoint("PLAINTEXT", "kafka.example", 9092),)),
+    ("PLAINTEXT://[::1]:9092", (Endpoint("PLAINTEXT", "::1", 9092),)),
+    ("ssl://a:1, Internal://b:2", (Endpoint("SSL", "a", 1), Endpoint("INTERNAL", "b", 2))),
+    ("", ()),
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), ENDPOINTS)
-def test_the_advertised_address(text: str, expected: Endpoint | None) -> None:
-    assert load_settings(overrides=[f"advertised.listeners={text}"]).advertised_endpoint == expected
+def test_the_advertised_address(text: str, expected: tuple[Endpoint, ...]) -> None:
+    assert load_settings(overrides=[f"advertised.listeners={text}"]).advertised_listeners == expected
 
 
 REFUSED = """
@@ -82,11 +119,21 @@ auto.create.topics.enable  | yes                        | true or false
 log.level                  | trace                      | one of [debug, info, warning, error]
 topic.rules.mode           | warn                       | one of [enforce, observe]
 cluster.id                 | a b                        | 1 to 100 letters, digits, - and _
-advertised.listeners       | PLAINTEXT://0.0.0.0:9092   | PLAINTEXT://HOST:PORT
-advertised.listeners       | PLAINTEXT://a:0            | PLAINTEXT://HOST:PORT
-advertised.listeners       | PLAINTEXT://a:70000        | PLAINTEXT://HOST:PORT
-advertised.listeners       | SSL://a:9092               | PLAINTEXT://HOST:PORT
-advertised.listeners       | a:9092                     | PLAINTEXT://HOST:PORT
+advertised.listeners       | PLAINTEXT://0.0.0.0:9092   | NAME://HOST:PORT
+advertised.listeners       | PLAINTEXT://a:0            | NAME://HOST:PORT
+advertised.listeners       | PLAINTEXT://a:70000        | NAME://HOST:PORT
+advertised.listeners       | A://a:9092,A://b:9092      | NAME://HOST:PORT
+listeners                  | SSL://a:1,PLAINTEXT://a:1  | names and addresses that differ
+listeners                  | SSL:a:1                    | NAME://HOST:PORT
+listener.security.protocol.map | IN:TLS                 | protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+ssl.keystore.type          | JKS                        | one of [PEM]
+ssl.client.auth            | maybe                      | one of [none, requested, required]
+ssl.enabled.protocols      | TLSv1.1                    | a comma-separated list of [TLSv1.2, TLSv1.3]
+ssl.principal.mapping.rules | RULE:(/x/                 | DEFAULT or RULE:PATTERN/REPLACEMENT/[LU]
+sasl.enabled.mechanisms    | GSSAPI | a comma-separated list of [PLAIN, SCRAM-SHA-256, SCRAM-SHA-512]
+listener.name.in.ssl.client.auth | yes                  | one of [none, requested, required]
+connections.max.reauth.ms  | -1                         | a 64-bit integer in [0,...]
+advertised.listeners       | a:9092                     | NAME://HOST:PORT
 api.versions.max           | Metadata                   | API:VERSION
 api.versions.max           | Metadata:99                | Metadata 0 to 13
 api.versions.max           | Fetch:1                    | Metadata 0 to 13
@@ -114,7 +161,7 @@ num.partition    | did you mean num.partitions?
 log.retention.hour | did you mean log.retention.hours?
 retention.ms     | for all topics it is log.retention.ms
 max.message.bytes | for all topics it is message.max.bytes
-listeners        | the address to listen on is said by --kafka HOST:PORT
+ssl.truststore.certificates | the certificates are in the PEM file that ssl.truststore.location names
 log.dirs         | the data folder is said by --data DIR
 zzzzzzzz         | docs/settings.md has all that there are
 """
@@ -232,7 +279,7 @@ def test_policies_are_given_every_setting_and_their_own() -> None:
         "log.level": "info",
     }
     assert own.items() <= mapping.items()
-    assert {setting.key for setting in SETTINGS if setting.default is not None} <= mapping.keys()
+    assert {setting.key for setting in SETTINGS if setting.default is not None and not setting.secret} <= mapping.keys()
     assert "cluster.id" not in mapping
 
 

@@ -56,12 +56,13 @@ def topicwright(
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "topicwright-data"
-    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]
+    argv: list[str | Path] = [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", data]
+    argv += [] if "listeners" in (settings or {}) else ["--kafka", "127.0.0.1:0"]
     argv += ["--brokers", brokers]
     for key, value in (settings or {}).items():
         argv += ["--set", f"{key}={value}"]
     with Process(argv, cwd=folder, env={"PYTHONPATH": str(policies)}) as process:
-        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=60)
+        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)( listeners=\S+)?$", within_s=60)
         yield Topicwright(process, ready[1], ready[2], data)
         code = process.stop(within_s=20)
         assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"

@@ -16,7 +16,13 @@ from typing import Any, Self
 
 Body = dict[str, Any]
 
-_MODULES = ("kafka.protocol.admin", "kafka.protocol.metadata", "kafka.protocol.producer", "kafka.protocol.consumer")
+_MODULES = (
+    "kafka.protocol.admin",
+    "kafka.protocol.metadata",
+    "kafka.protocol.producer",
+    "kafka.protocol.consumer",
+    "kafka.protocol.sasl",
+)
 
 
 class ConnectionClosed(ConnectionError):
@@ -41,6 +47,13 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+    def log_in(self, user: str, password: str) -> None:
+        """Authenticate by SASL/PLAIN."""
+        shaken = self.call("SaslHandshake", 1, mechanism="PLAIN")
+        assert shaken["error_code"] == 0, shaken
+        told = self.call("SaslAuthenticate", 1, auth_bytes=f"\0{user}\0{password}".encode())
+        assert told["error_code"] == 0, told
 
     def call(self, api: str, version: int, /, **body: Any) -> Body:
         """Send one request and return its answer; raises ConnectionClosed when the server hangs up."""

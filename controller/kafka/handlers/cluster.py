@@ -13,7 +13,6 @@ from controller.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from controller.kafka.messages.message import OPERATIONS_OMITTED
-from controller.kafka.operations import CLUSTER_OPERATIONS
 from controller.machine.errors import ErrorCode
 from controller.runtime.front import Front
 
@@ -42,7 +41,7 @@ class DescribeClusterHandler:
                 )
                 for node in front.nodes(request.include_fenced_brokers)
             ),
-            cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else OPERATIONS_OMITTED,
+            cluster_authorized_operations=front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
         )
 
 
@@ -65,6 +64,6 @@ class ListPartitionReassignmentsHandler:
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         """An empty list, or the error of one who may not describe the cluster."""
-        if not self._front.allows(context.principal, "Describe"):
+        if not self._front.grants(context, "Describe"):
             return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return ListPartitionReassignmentsResponse()

@@ -20,11 +20,11 @@ from controller.machine.commands import AlterTopicConfigs, ConfigOp
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.topic_config_changes import OpType, check_resources
+from controller.runtime.authorizer import Operation
 from controller.runtime.front import Front
 from events.names import TopicName
 
-TOPIC = 2
-BROKER = 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 class DescribeConfigsHandler:
@@ -44,8 +44,8 @@ class DescribeConfigsHandler:
     ) -> DescribeConfigsResult:
         kind, name = resource.resource_type, resource.resource_name
         if kind != TOPIC:
-            return self._describe_other(kind, name)
-        if not self._front.allows(context.principal, "DescribeConfigs", name):
+            return self._describe_other(context, kind, name)
+        if not self._front.grants(context, "DescribeConfigs", name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             return _refused(kind, name, code, "Topic authorization failed.")
         wrong = validation.name(name)
@@ -65,11 +65,27 @@ class DescribeConfigsHandler:
             ),
         )
 
-    def _describe_other(self, kind: int, name: str) -> DescribeConfigsResult:
+    def _describe_other(self, context: RequestContext, kind: int, name: str) -> DescribeConfigsResult:
+        denied = _denied_beside_topics(self._front, context, "DescribeConfigs", kind, name)
+        if denied is not None:
+            return _refused(kind, name, denied.code, denied.message)
         if kind == BROKER:
             message = f"Broker configs are not kept by this controller; resource BROKER {name!r} has none to describe."
             return _refused(kind, name, ErrorCode.INVALID_REQUEST, message)
         return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _denied_beside_topics(
+    front: Front, context: RequestContext, operation: Operation, kind: int, name: str
+) -> Rejection | None:
+    """What the authorizer says about configs of what is no topic: brokers and client metrics go with the cluster."""
+    if kind == GROUP:
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        is_granted = front.grants_on(context, operation, "Group", name, code)
+        return None if is_granted else Rejection(code, "Group authorization failed.", "authorizer")
+    if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or front.grants(context, operation):
+        return None
+    return Rejection(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.", "authorizer")
 
 
 def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeConfigsResult:
@@ -90,7 +106,12 @@ class _Altering:
         validate_only: bool,
     ) -> list[tuple[int, str, int, str | None]]:
         """Resource type, name, error code and message of each resource, in order."""
-        refusals = check_resources([(kind, name) for kind, name, _ in resources])
+        refusals = [
+            (refusal and _denied_beside_topics(self._front, context, "AlterConfigs", kind, name)) or refusal
+            for (kind, name, _), refusal in zip(
+                resources, check_resources([(kind, name) for kind, name, _ in resources]), strict=True
+            )
+        ]
         controller = self._front.controller
         request_id, at_ms = controller.new_request_id(), controller.now_ms()
         commands = [
@@ -105,7 +126,7 @@ class _Altering:
                 api=self._api,
                 api_version=context.api_version,
                 validate_only=validate_only,
-                denied=self._front.denial(context.principal, "AlterConfigs", name),
+                denied=self._front.denial(context, "AlterConfigs", name),
             )
             for (_, name, ops), refusal in zip(resources, refusals, strict=True)
             if refusal is None

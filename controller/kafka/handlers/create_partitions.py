@@ -11,8 +11,10 @@ from controller.kafka.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from controller.kafka.throttling import throttle_ms
 from controller.machine.commands import CreatePartitions
 from controller.runtime.front import Front
+from controller.runtime.mutation_quotas import Throttle
 from events.names import BrokerId, TopicName
 
 
@@ -40,18 +42,20 @@ class CreatePartitionsHandler:
                 api_version=context.api_version,
                 validate_only=request.validate_only,
                 duplicate=times[topic.name] > 1,
-                denied=self._front.denial(context.principal, "Alter", topic.name),
+                denied=self._front.denial(context, "Alter", topic.name),
             )
             for topic in {topic.name: topic for topic in request.topics}.values()
         ]
-        answers = await self._front.ask_change(commands, request.timeout_ms) if commands else []
+        throttle = Throttle()
+        answers = await self._front.ask_change(commands, request.timeout_ms, throttle) if commands else []
         return CreatePartitionsResponse(
+            throttle_time_ms=throttle_ms(self._front, context, throttle),
             results=tuple(
                 CreatePartitionsTopicResult(
                     name=answer.topic_name, error_code=int(answer.code), error_message=answer.message or None
                 )
                 for answer in answers
-            )
+            ),
         )
 
 

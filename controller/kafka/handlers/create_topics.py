@@ -13,10 +13,12 @@ from controller.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from controller.kafka.throttling import throttle_ms
 from controller.machine.commands import CreateTopic
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.runtime.front import Front, new_topic_ids
+from controller.runtime.mutation_quotas import Throttle
 from events.catalog import Assignment
 from events.names import BrokerId, RequestId, TopicName
 
@@ -37,8 +39,9 @@ class CreateTopicsHandler:
         commands = self._commands(context, request)
         if context.api_version == VERSION_WITHOUT_MESSAGES:
             await self._disconnect_if_invalid(commands)
-        answers = await self._front.ask(commands, 0 if request.validate_only else request.timeout_ms)
-        return self._response(context, answers)
+        throttle = Throttle()
+        answers = await self._front.ask(commands, 0 if request.validate_only else request.timeout_ms, throttle)
+        return self._response(context, answers, throttle_ms(self._front, context, throttle))
 
     def _commands(self, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:
         controller = self._front.controller
@@ -80,7 +83,7 @@ class CreateTopicsHandler:
             client_id=context.client_id,
             api_version=context.api_version,
             duplicate=duplicate,
-            denied=self._front.denial_of_create(context.principal, topic.name),
+            denied=self._front.denial_of_create(context, topic.name),
         )
 
     async def _disconnect_if_invalid(self, commands: Sequence[CreateTopic]) -> None:
@@ -90,9 +93,10 @@ class CreateTopicsHandler:
             answers = await self._front.ask(invalid)
             raise Disconnect("InvalidRequest: " + "; ".join(f"topic {a.topic_name!r}: {a.message}" for a in answers))
 
-    def _response(self, context: RequestContext, answers: Sequence[Answer]) -> CreateTopicsResponse:
+    def _response(self, context: RequestContext, answers: Sequence[Answer], silence_ms: int) -> CreateTopicsResponse:
         tells_configs = context.api_version >= 5
         return CreateTopicsResponse(
+            throttle_time_ms=silence_ms,
             topics=tuple(
                 self._created(context, answer, tells_configs)
                 if answer.code == 0
@@ -100,7 +104,7 @@ class CreateTopicsHandler:
                     name=answer.topic_name, error_code=int(answer.code), error_message=answer.message or None
                 )
                 for answer in answers
-            )
+            ),
         )
 
     def _created(self, context: RequestContext, answer: Answer, tells_configs: bool) -> CreatableTopicResult:
@@ -108,7 +112,7 @@ class CreateTopicsHandler:
         assert topic is not None, "a create that succeeded shows its topic"
         if not tells_configs:
             return CreatableTopicResult(name=topic.name)
-        if not self._front.allows(context.principal, "DescribeConfigs", topic.name):
+        if not self._front.allows(context, "DescribeConfigs", topic.name):
             denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             return CreatableTopicResult(
                 name=topic.name, topic_id=topic.topic_id, topic_config_error_code=denied, configs=None

@@ -12,10 +12,12 @@ from controller.kafka.messages.delete_topics import (
     DeleteTopicState,
 )
 from controller.kafka.messages.message import ZERO_UUID
+from controller.kafka.throttling import throttle_ms
 from controller.machine.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.runtime.front import Front
+from controller.runtime.mutation_quotas import Throttle
 from events.names import RequestId, TopicId, TopicName
 
 
@@ -35,24 +37,26 @@ class DeleteTopicsHandler:
         results: dict[object, DeletableTopicResult] = {}
         commands: dict[str, DeleteTopic] = {}
         for state in wanted:
-            name = self._resolve(context.principal, state, named, by_id)
+            name = self._resolve(context, state, named, by_id)
             if isinstance(name, DeletableTopicResult):
                 results[name.name or name.topic_id] = name
             elif name not in commands:
                 commands[name] = self._command(context, request_id, at_ms, name, state, named[name] > 1)
         asked = [command for name, command in commands.items() if name not in results]
         ids = {command.topic: self._id_of(command) for command in asked}
-        answers = await self._front.ask_change(asked, request.timeout_ms) if asked else []
+        throttle = Throttle()
+        answers = await self._front.ask_change(asked, request.timeout_ms, throttle) if asked else []
         answered = [_result(answer, commands[answer.topic_name], ids[answer.topic_name]) for answer in answers]
-        return DeleteTopicsResponse(responses=(*results.values(), *answered))
+        silence_ms = throttle_ms(self._front, context, throttle)
+        return DeleteTopicsResponse(throttle_time_ms=silence_ms, responses=(*results.values(), *answered))
 
     def _resolve(
-        self, principal: str, state: DeleteTopicState, named: Counter[str], by_id: Counter[bytes]
+        self, context: RequestContext, state: DeleteTopicState, named: Counter[str], by_id: Counter[bytes]
     ) -> str | DeletableTopicResult:
         if state.topic_id == ZERO_UUID:
             if state.name is None:
                 return _refused(state, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-            return state.name
+            return self._named(context, state, state.name, named[state.name] > 1)
         if state.name is not None:
             return _refused(state, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         if by_id[state.topic_id] > 1:
@@ -60,7 +64,9 @@ class DeleteTopicsHandler:
         name = self._front.store.durable_name_of(state.topic_id)
         if name is None:
             return _refused(state, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-        if not self._front.allows(principal, "Describe", name):
+        denial = self._front.denial_of_delete(context, name, by_id=True)
+        if denial and not self._front.allows(context, "Describe", name):
+            self._front.grants(context, "Delete", name)
             return _refused(state, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
         if name in named:
             message = "The provided topic name maps to an ID that was already supplied."
@@ -71,6 +77,17 @@ class DeleteTopicsHandler:
     def _id_of(self, command: DeleteTopic) -> bytes:
         topic = self._front.topic(command.topic)
         return command.topic_id or (topic.topic_id if topic is not None else ZERO_UUID)
+
+    def _named(
+        self, context: RequestContext, state: DeleteTopicState, name: str, twice: bool
+    ) -> str | DeletableTopicResult:
+        """The name to put. Whoever may see the topic but not delete it is told that it is not there, as everybody."""
+        front = self._front
+        is_seen = front.allows(context, "Describe", name)
+        if not twice and is_seen and front.denial_of_delete(context, name) and front.topic(name) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _refused(state, code, "This server does not host this topic-partition.")
+        return name
 
     def _command(
         self,
@@ -91,7 +108,7 @@ class DeleteTopicsHandler:
             api="DeleteTopics",
             api_version=context.api_version,
             duplicate=twice,
-            denied=self._front.denial(context.principal, "Delete", name),
+            denied=self._front.denial_of_delete(context, name, by_id=state.topic_id != ZERO_UUID),
         )
 
 
@@ -100,8 +117,8 @@ def _refused(state: DeleteTopicState, code: ErrorCode, message: str | None) -> D
 
 
 def _result(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:
-    """`known_id` is the id of the topic as it was when it was asked about: where a cluster deletes it, it is gone. Kafka
-    tells it of what it deleted; with an error only the id that was asked about."""
+    """`known_id` is the id of the topic as it was when it was asked about: where a cluster deletes it, it is gone.
+    Kafka tells it of what it deleted; with an error only the id that was asked about."""
     deleted_id = answer.topic.topic_id if answer.topic is not None else known_id
     topic_id = (command.topic_id or ZERO_UUID) if answer.code else deleted_id
     return DeletableTopicResult(

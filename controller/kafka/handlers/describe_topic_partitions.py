@@ -14,7 +14,6 @@ from controller.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from controller.kafka.messages.message import OPERATIONS_OMITTED
-from controller.kafka.operations import TOPIC_OPERATIONS
 from controller.machine import validation
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
@@ -42,21 +41,33 @@ class DescribeTopicPartitionsHandler:
             return _page([_failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics], None)
         left = max(1, min(request.response_partition_limit, self._front.partitions_per_response_max))
         topics: list[DescribeTopicPartitionsResponseTopic] = []
+        denied = self._denied(context, request)
         async for name, topic in self._wanted(context, request):
             start = _start_in(name, request.cursor)
             if left <= 0:
-                return _page(topics, Cursor(topic_name=name, partition_index=start))
+                return _page([*topics, *denied], Cursor(topic_name=name, partition_index=start))
             if topic is None:
+                operations = self._front.topic_operations(context, name)
                 wrong = validation.name(name)
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
-                topics.append(_failed(name, code, TOPIC_OPERATIONS))
+                topics.append(_failed(name, code, operations))
                 continue
             end = min(len(topic.partitions), start + left)
-            topics.append(self._shown(topic, start, end))
+            topics.append(self._shown(context, topic, start, end))
             left -= end - start
             if end < len(topic.partitions):
-                return _page(topics, Cursor(topic_name=name, partition_index=end))
-        return _page(topics, None)
+                return _page([*topics, *denied], Cursor(topic_name=name, partition_index=end))
+        return _page([*topics, *denied], None)
+
+    def _denied(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> list[DescribeTopicPartitionsResponseTopic]:
+        """The topics that were named and may not be seen, whether they exist or not; they count for no page."""
+        return [
+            _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for name in sorted({topic.name for topic in request.topics})
+            if _is_in_page(name, request.cursor) and not self._front.grants(context, "Describe", name)
+        ]
 
     async def _wanted(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
@@ -64,21 +75,23 @@ class DescribeTopicPartitionsHandler:
         cursor = request.cursor
         if request.topics:
             for name in sorted({topic.name for topic in request.topics}):
-                if cursor is None or name >= cursor.topic_name:
-                    allowed = self._front.allows(context.principal, "Describe", name)
-                    yield name, self._front.topic(name) if allowed else None
+                if _is_in_page(name, cursor) and self._front.allows(context, "Describe", name):
+                    yield name, self._front.topic(name)
             return
-        if cursor is not None and (topic := self._front.topic(cursor.topic_name)) is not None:
+        topic = None if cursor is None else self._front.topic(cursor.topic_name)
+        if topic is not None and self._front.allows(context, "Describe", topic.name):
             yield topic.name, topic
         after = None if cursor is None else str(shard_key(cursor.topic_name))
         while topics := self._front.store.durable_slice(after, TOPICS_PER_SLICE):
             after = shard_key(topics[-1].name)
             for topic in topics:
-                if self._front.knows(topic) and self._front.allows(context.principal, "Describe", topic.name):
+                if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name):
                     yield topic.name, topic
             await asyncio.sleep(0)
 
-    def _shown(self, topic: Topic, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    def _shown(
+        self, context: RequestContext, topic: Topic, start: int, end: int
+    ) -> DescribeTopicPartitionsResponseTopic:
         live = self._front.cluster.live
         return DescribeTopicPartitionsResponseTopic(
             name=topic.name,
@@ -98,7 +111,7 @@ class DescribeTopicPartitionsHandler:
                 )
                 for number, partition in enumerate(topic.partitions[start:end])
             ),
-            topic_authorized_operations=TOPIC_OPERATIONS,
+            topic_authorized_operations=self._front.topic_operations(context, topic.name),
         )
 
 
@@ -108,6 +121,10 @@ def _cursor_fits(request: DescribeTopicPartitionsRequest) -> bool:
     if cursor is None:
         return True
     return cursor.partition_index >= 0 and any(topic.name == cursor.topic_name for topic in request.topics)
+
+
+def _is_in_page(name: str, cursor: Cursor | None) -> bool:
+    return cursor is None or name >= cursor.topic_name
 
 
 def _failed(name: str, code: ErrorCode, operations: int = OPERATIONS_OMITTED) -> DescribeTopicPartitionsResponseTopic:

@@ -21,7 +21,6 @@ from controller.kafka.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from controller.kafka.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from controller.machine import validation
 from controller.machine.commands import CreateTopic
 from controller.machine.errors import ErrorCode
@@ -34,6 +33,7 @@ TOPICS_PER_SLICE = 200
 PARTITIONS_CACHED_MAX = 200_000
 TOPIC_IDS_SINCE = 12
 """The version from which topics may be asked for by id (KIP-516)."""
+_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 AUTO_CREATION_WAIT_MS = 30_000
 """How long an auto-creation is waited for in the log; its client asks for metadata again meanwhile."""
 
@@ -66,7 +66,7 @@ class MetadataHandler:
             parts += [
                 self._encoded(context, request, topic)
                 for topic in topics
-                if self._front.knows(topic) and self._front.allows(context.principal, "Describe", topic.name)
+                if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name)
             ]
             await asyncio.sleep(0)
         return self._respond(context, request, parts)
@@ -90,22 +90,36 @@ class MetadataHandler:
             if isinstance(found, Topic):
                 parts[found.name] = self._encoded(context, request, found)
                 continue
-            if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and found.name is not None:
-                missing.append(found.name)
+            if found.error_code in _NOT_THERE and found.name is not None:
+                found = self._missing(context, request, found.name, found.error_code, missing)
             parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
-        if missing and self._creates(request):
+        if missing:
             self._auto_create(context, missing)
         return list(parts.values())
+
+    def _missing(
+        self, context: RequestContext, request: MetadataRequest, name: str, code: int, to_create: list[str]
+    ) -> MetadataResponseTopic:
+        """What is told of a topic that is not there but may be seen; one that is to be created is added to the list."""
+        if self._creates(request):
+            if self._front.may_create(context, name):
+                to_create += [name] if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else []
+            else:
+                self._front.grants(context, "Create", name)
+                return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
+        wants_operations = request.include_topic_authorized_operations
+        operations = self._front.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
+        return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
     def _find(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
         front, name = self._front, wanted.name
         if wanted.topic_id != ZERO_UUID:
             name = front.store.durable_name_of(wanted.topic_id)
-            if name is None or not front.allows(context.principal, "Describe", name):
-                code = int(ErrorCode.UNKNOWN_TOPIC_ID)
-                return MetadataResponseTopic(error_code=code, name=_no_name(context), topic_id=wanted.topic_id)
+            if name is None or not front.grants(context, "Describe", name):
+                code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=wanted.topic_id)
         assert name is not None, "a topic without name and id was refused before"
-        if not front.allows(context.principal, "Describe", name):
+        if not front.grants(context, "Describe", name):
             return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
         topic = front.topic(name)
         if topic is not None:
@@ -117,7 +131,7 @@ class MetadataHandler:
     def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
         live = self._front.cluster.live
         if request.include_topic_authorized_operations:
-            shown = _response_topic(topic, live, TOPIC_OPERATIONS)
+            shown = _response_topic(topic, live, self._front.topic_operations(context, topic.name))
             return encode_element(ApiKey.METADATA, context.api_version, shown)
         return self._cache.get(topic, context.api_version, live)
 
@@ -125,7 +139,8 @@ class MetadataHandler:
         front = self._front
         about_topics = request.topics is None or bool(request.topics) or context.connection.wants_brokers
         nodes = front.nodes() if about_topics else front.nodes_without_topics()
-        operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_OMITTED
+        wants_operations = request.include_cluster_authorized_operations
+        operations = front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponse(
             brokers=tuple(
                 MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=rack)
@@ -160,7 +175,7 @@ class MetadataHandler:
                 principal=context.principal,
                 client_id=context.client_id,
                 api="Metadata",
-                denied=self._front.denial_of_create(context.principal, name),
+                denied=self._front.denial_of_create(context, name),
             )
             for name, topic_id in zip(distinct, new_topic_ids(len(distinct)), strict=True)
         ]

@@ -4,14 +4,17 @@ broker."""
 from __future__ import annotations
 
 from controller.kafka.handling import RequestContext
+from controller.kafka.messages import alter_client_quotas as quotas
 from controller.kafka.messages import alter_configs as alter
 from controller.kafka.messages import incremental_alter_configs as incremental
+from controller.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from controller.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
 from controller.kafka.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from controller.kafka.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from controller.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -75,5 +78,31 @@ def incremental_alter_configs(
                 resource_type=one.resource_type, resource_name=one.resource_name, error_code=CODE, error_message=MESSAGE
             )
             for one in request.resources
+        )
+    )
+
+
+def create_acls(_: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    """NOT_CONTROLLER for every entry."""
+    return CreateAclsResponse(
+        results=tuple(AclCreationResult(error_code=CODE, error_message=MESSAGE) for _ in request.creations)
+    )
+
+
+def delete_acls(_: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """NOT_CONTROLLER for every filter."""
+    return DeleteAclsResponse(
+        filter_results=tuple(DeleteAclsFilterResult(error_code=CODE, error_message=MESSAGE) for _ in request.filters)
+    )
+
+
+def alter_client_quotas(
+    _: RequestContext, request: quotas.AlterClientQuotasRequest
+) -> quotas.AlterClientQuotasResponse:
+    """NOT_CONTROLLER for every entity."""
+    return quotas.AlterClientQuotasResponse(
+        entries=tuple(
+            quotas.AlteredEntry(error_code=CODE, error_message=MESSAGE, entity=entry.entity)
+            for entry in request.entries
         )
     )

@@ -13,18 +13,27 @@ from typing import Final
 import msgspec
 
 from controller.kafka.messages import (
+    alter_client_quotas,
     alter_configs,
+    alter_user_scram_credentials,
     api_versions,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     incremental_alter_configs,
     list_partition_reassignments,
     metadata,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
 )
 from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Encoded, Message
 
@@ -36,14 +45,23 @@ class ApiKey(enum.IntEnum):
 
     PRODUCE = 0
     METADATA = 3
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     INCREMENTAL_ALTER_CONFIGS = 44
     LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -134,6 +152,78 @@ _ROWS = (
         describe_topic_partitions.DescribeTopicPartitionsResponse,
         0,
         0,
+    ),
+    Api(
+        ApiKey.SASL_HANDSHAKE,
+        "SaslHandshake",
+        sasl_handshake.SaslHandshakeRequest,
+        sasl_handshake.SaslHandshakeResponse,
+        0,
+        1,
+    ),
+    Api(
+        ApiKey.SASL_AUTHENTICATE,
+        "SaslAuthenticate",
+        sasl_authenticate.SaslAuthenticateRequest,
+        sasl_authenticate.SaslAuthenticateResponse,
+        0,
+        2,
+    ),
+    Api(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        "DescribeUserScramCredentials",
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
+        describe_user_scram_credentials.DescribeUserScramCredentialsResponse,
+        0,
+        0,
+    ),
+    Api(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        "AlterUserScramCredentials",
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest,
+        alter_user_scram_credentials.AlterUserScramCredentialsResponse,
+        0,
+        0,
+    ),
+    Api(
+        ApiKey.DESCRIBE_ACLS,
+        "DescribeAcls",
+        describe_acls.DescribeAclsRequest,
+        describe_acls.DescribeAclsResponse,
+        1,
+        3,
+    ),
+    Api(
+        ApiKey.CREATE_ACLS,
+        "CreateAcls",
+        create_acls.CreateAclsRequest,
+        create_acls.CreateAclsResponse,
+        1,
+        3,
+    ),
+    Api(
+        ApiKey.DELETE_ACLS,
+        "DeleteAcls",
+        delete_acls.DeleteAclsRequest,
+        delete_acls.DeleteAclsResponse,
+        1,
+        3,
+    ),
+    Api(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        "DescribeClientQuotas",
+        describe_client_quotas.DescribeClientQuotasRequest,
+        describe_client_quotas.DescribeClientQuotasResponse,
+        0,
+        1,
+    ),
+    Api(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        "AlterClientQuotas",
+        alter_client_quotas.AlterClientQuotasRequest,
+        alter_client_quotas.AlterClientQuotasResponse,
+        0,
+        1,
     ),
 )
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.commands import AnyCommand, Ask, CreateTopic
+from controller.machine.commands import AnyCommand, Ask, ClusterAsk, CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
@@ -120,7 +120,7 @@ class Deciding:
 
     def _pass_over(self, batch: Batch, fault: Fault, command: AnyCommand | None) -> None:
         partition, answers = self._partition, b""
-        if isinstance(command, Ask):
+        if isinstance(command, Ask | ClusterAsk):
             code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
             told = Decision((), (Answer(command.request_id, command.topic, code, NOT_DECIDED),))
             answers = encode_answers(told, partition.state.topics)

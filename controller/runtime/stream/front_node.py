@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -24,12 +25,15 @@ import msgspec
 import structlog
 from confluent_kafka import KafkaError
 
-from controller.machine.commands import AnyCommand, Ask
+from controller.machine.commands import AnyCommand, Ask, ClusterAsk
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
+from controller.runtime.mutation_quotas import MutationQuotas, Throttle
+from controller.runtime.refusals import RefusalRecords
 from controller.runtime.replies import PendingAsk, Replies
 from controller.runtime.stream.commands import encode_command, key_of, partition_of
 from controller.runtime.stream.following import Batch, Record
+from controller.runtime.stream.front_gate import FrontGate
 from controller.runtime.stream.front_members import Members, encode_announcement
 from controller.runtime.stream.partition import Accepted, PartitionState
 from controller.runtime.stream.producing import Done, NotProduced
@@ -98,6 +102,7 @@ class FrontNode:
         clock_ms: Callable[[], int],
         session_s: float,
         answer_timeout_s: float,
+        quotas: MutationQuotas | None = None,
     ) -> None:
         self.partitions = tuple(partitions)
         self.members = members
@@ -105,6 +110,10 @@ class FrontNode:
         self.log = FollowedLog(topics.cluster_id, self.partitions)
         self.state = FollowedState(self.partitions)
         self.replies = Replies()
+        self.refusals = RefusalRecords(self)
+        self._gate = FrontGate(self.replies, quotas or MutationQuotas(), self.refusals)
+        self._answers_missing: dict[RequestId, int] = {}
+        """Of asks that concern every topic: how many partitions have not answered yet."""
         self.storage_error: str | None = None
         self.failure: BaseException | None = None
         self.failed = asyncio.Event()
@@ -148,10 +157,12 @@ class FrontNode:
         self._requests += 1
         return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}")
 
-    def ask(self, commands: Sequence[Ask], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
+    def ask(
+        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+    ) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request, one a topic; the future gets their answers in the same order."""
         loop = asyncio.get_running_loop()
-        pending = self.replies.expect(commands, loop)
+        pending = self.replies.expect(commands, loop, throttle)
         refusal = self._refusal()
         if refusal is not None:
             self.replies.fail(pending, *refusal)
@@ -159,8 +170,35 @@ class FrontNode:
         wait_s = timeout_ms / 1000 + GRACE_S if timeout_ms > 0 else self._answer_timeout_s
         pending.timer = loop.call_later(wait_s, self._time_is_up, pending)
         for command in commands:
-            self._put(command)
+            if isinstance(command, ClusterAsk):
+                self._put_everywhere(command)
+            else:
+                self._put_if_passed(command)
         return pending.future
+
+    def observe(self, command: AnyCommand) -> None:
+        """Put a command that nobody waits for and that concerns no topic: it is told of once, in the first
+        partition. Dropped while Kafka is lost."""
+        if self._refusal() is None:
+            with suppress(NotProduced):
+                self._producer.produce(self._topics.commands, 0, b"", encode_command(command), self._broadcast_done)
+
+    def _put_if_passed(self, command: Ask) -> None:
+        passed = self._gate.passed(self.partitions[self.partition_of(key_of(command))].state, command)  # type: ignore[arg-type]
+        if isinstance(passed, Ask):
+            self._put(passed)
+        else:
+            for answer in passed:
+                self.replies.resolve(answer)
+
+    def _put_everywhere(self, command: ClusterAsk) -> None:
+        """Every partition has to know; who asks is answered when all have."""
+        self._answers_missing[command.request_id] = len(self.partitions)
+        try:
+            self.broadcast([command])  # type: ignore[list-item]
+        except NotProduced as error:
+            self._answers_missing.pop(command.request_id, None)
+            self._answer_error(command.request_id, command.topic, ErrorCode.NOT_CONTROLLER, str(error))
 
     def broadcast(self, commands: Sequence[AnyCommand]) -> None:
         """Put commands that concern every topic to every partition, in order. Raises NotProduced."""
@@ -215,6 +253,7 @@ class FrontNode:
         self.replies.resolve(Answer(request_id, topic, int(code), message))
 
     def _time_is_up(self, pending: PendingAsk) -> None:
+        self._answers_missing.pop(pending.request_id, None)
         for topic in pending.unanswered():
             if (pending.request_id, topic) in self._untaken:
                 self._answer_error(pending.request_id, topic, ErrorCode.NOT_CONTROLLER, NOT_TAKEN)
@@ -257,7 +296,8 @@ class FrontNode:
 
     def _answer(self, number: int, accepted: Accepted) -> None:
         for answer in accepted.answers:
-            self.replies.resolve(answer)
+            if self._is_last(answer):
+                self.replies.resolve(answer)
         if accepted.source_offset is None:
             return
         place = number, accepted.source_offset
@@ -270,6 +310,17 @@ class FrontNode:
             self._faults[place] = accepted.fault
             if len(self._faults) > FAULTS_KEPT_MAX:
                 self._faults.pop(next(iter(self._faults)))
+
+    def _is_last(self, answer: Answer) -> bool:
+        """Whether all partitions that are asked have answered by this."""
+        missing = self._answers_missing.get(answer.request_id)
+        if missing is None:
+            return True
+        if missing > 1:
+            self._answers_missing[answer.request_id] = missing - 1
+            return False
+        del self._answers_missing[answer.request_id]
+        return True
 
     def fail(self, error: BaseException) -> None:
         """Following cannot go on: nobody is left waiting, and the process is to be ended."""
@@ -309,6 +360,7 @@ class FrontNode:
 
     def close(self) -> None:
         """Let go of whoever still waits, and of the folders."""
+        self.refusals.stop()
         self.replies.abandon_all()
         for each in self.partitions:
             each.close()

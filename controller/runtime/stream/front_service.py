@@ -20,10 +20,11 @@ import structlog
 
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
-from controller.kafka.listeners import controller_listener
 from controller.kafka.messages import APIS
-from controller.kafka.server import KafkaServer
-from controller.runtime.serve import DRAIN_S, FAILED, PARTITION_BYTES, SWITCH_S, Address, limits_of, reachable
+from controller.runtime.authorizer import authorizer_of
+from controller.runtime.listening import Listening, http_logs_in, http_tls, plan, reload_tls
+from controller.runtime.mutation_quotas import MutationQuotas
+from controller.runtime.serve import DRAIN_S, FAILED, PARTITION_BYTES, SWITCH_S, Address, logins_of
 from controller.runtime.settings import ServeSettings
 from controller.runtime.stream.following import Follower
 from controller.runtime.stream.front_brokers import FrontBrokers
@@ -33,6 +34,8 @@ from controller.runtime.stream.front_view import StreamFront
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.producing import CommandProducer
 from controller.runtime.stream.transport import Topics
+from controller.runtime.users import Users
+from controller.runtime.users_file import UsersFileError
 from events.catalog import Endpoint
 
 LOOK_EVERY_S = 0.02
@@ -74,6 +77,19 @@ class FrontService:
         self._topics = topics
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
+        settings = options.settings
+        self._listeners = plan(settings, Endpoint("PLAINTEXT", options.kafka.host, options.kafka.port))
+        self._http_tls = http_tls(settings)
+        users_file = None if settings.users_file is None else Path(settings.users_file)
+        self.users = Users(lambda: self.node.store.durable_cluster, users_file)
+        self._listening = Listening(
+            self._listeners,
+            settings,
+            self.users,
+            on_request=self._requested,
+            on_login=self.metrics.login,
+            clock=time.perf_counter,
+        )
         self._partitions = self._open_partitions()
         self._announcing: asyncio.Task[None] | None = None
 
@@ -103,35 +119,33 @@ class FrontService:
         """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
         had."""
         options, settings = self.options, self.options.settings
-        self._server = KafkaServer(
-            options.kafka.host,
-            options.kafka.port,
-            {},
-            limits=limits_of(settings),
-            on_request=self._requested,
-            clock=time.perf_counter,
-        )
-        await self._server.start()
-        self.kafka_port = self._server.port
-        advertised = settings.advertised_endpoint or Endpoint(
-            "PLAINTEXT", reachable(options.kafka.host), self.kafka_port
-        )
+        await self._listening.start()
+        self.kafka_port = self._listening.servers[0].port
+        advertised = self._listening.advertised[0]
         self._make_node(advertised)
         front = StreamFront(
             self.node,
             self.node.members,
             advertised=advertised,
+            authorizer=authorizer_of(settings, lambda: self.node.store.durable_cluster.acls),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
-        self.http = HttpServer(front, FrontBrokers(self.node), self.node.query(), self.metrics)
+        self.http = HttpServer(
+            front,
+            FrontBrokers(self.node),
+            self.node.query(),
+            self.metrics,
+            tls=self._http_tls,
+            logins=logins_of(settings, self.users, http_logs_in(settings, self._listeners), self.metrics),
+        )
         self.http_port = await self.http.start(options.http.host, options.http.port)
         self.node.members.own = msgspec.structs.replace(
-            self.node.members.own, http=f"{reachable(options.http.host)}:{self.http_port}"
+            self.node.members.own, http=f"{_reachable(options.http.host)}:{self.http_port}"
         )
         self.metrics.watch(self._gauges)
         self._follow()
         await self._caught_up()
-        self._server.handlers = controller_listener(front, dict(settings.api_versions_max))
+        self._listening.open(front, dict(settings.api_versions_max))
         # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
         sys.setswitchinterval(SWITCH_S)
         gc.collect()
@@ -160,6 +174,7 @@ class FrontService:
             clock_ms=lambda: time.time_ns() // 1_000_000,
             session_s=session_s,
             answer_timeout_s=settings.front_answer_timeout_ms / 1000,
+            quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
         )
 
     def _follow(self) -> None:
@@ -188,7 +203,7 @@ class FrontService:
         node = self.node
         ignored = sum(each.fold.ignored for each in node.partitions)
         return [
-            ("connections", "Kafka connections that are open.", self._server.connections),
+            ("connections", "Kafka connections that are open.", self._listening.connections),
             ("fronts_live", "Fronts that live, as this one hears.", len(node.members.live())),
             ("kafka_silent_seconds", "Since this front has heard itself through Kafka.", node.members.silent_s()),
             ("records_ignored", "Records of the events topic that did not count.", ignored),
@@ -198,6 +213,16 @@ class FrontService:
         api = APIS.get(api_key)
         self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
 
+    def reload(self) -> None:
+        """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
+        self._listening.reload()
+        if self._http_tls is not None:
+            reload_tls(self._http_tls, "HTTP")
+        try:
+            self.users.reload()
+        except UsersFileError as error:
+            structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
+
     async def stop(self) -> None:
         """Stop accepting, answer what is decided in time, say good-bye, close."""
         if self._announcing is None:  # it never came to follow anything
@@ -205,7 +230,7 @@ class FrontService:
                 each.close()
             return
         self.node.stop_asking()
-        await asyncio.gather(self._server.stop(DRAIN_S), self.http.stop())
+        await asyncio.gather(self._listening.stop(DRAIN_S), self.http.stop())
         self._announcing.cancel()
         with suppress(asyncio.CancelledError):
             await self._announcing
@@ -213,6 +238,12 @@ class FrontService:
         await self._producer.stop()
         await self._follower.stop()
         self.node.close()
+        self.users.close()
+
+
+def _reachable(host: str) -> str:
+    """The address by which others on this machine reach what is bound to every address."""
+    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
 
 
 def _front_id(data: Path) -> str:
@@ -231,6 +262,7 @@ async def run_front(options: FrontOptions, topics: Topics, told: asyncio.Event) 
     """Serve until `told` to stop; returns the exit code. Raises what kept the front from starting."""
     service = FrontService(options, topics)
     loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
     stopping = loop.create_task(told.wait())
     starting = loop.create_task(service.start())
     await asyncio.wait((stopping, starting), return_when=asyncio.FIRST_COMPLETED)

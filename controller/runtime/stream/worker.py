@@ -25,9 +25,10 @@ from controller.http.worker import build_worker_app
 from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
+from controller.release import RELEASE
 from controller.runtime.logs import write_lines
 from controller.runtime.reports import Reports
-from controller.runtime.serve import FAILED, RELEASE, Address
+from controller.runtime.serve import FAILED, Address
 from controller.runtime.settings import ServeSettings
 from controller.runtime.stream.deciding import Fault
 from controller.runtime.stream.driver import Driver, Group

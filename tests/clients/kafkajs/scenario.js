@@ -2,7 +2,11 @@
 const { Kafka, logLevel } = require("kafkajs");
 
 const [bootstrap, topic] = process.argv.slice(2);
-const kafka = new Kafka({ clientId: "kafkajs", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 3 } });
+// KAFKAJS_CONFIG may hold more of the client's configuration, such as ssl and sasl.
+const more = JSON.parse(process.env.KAFKAJS_CONFIG || "{}");
+const kafka = new Kafka({
+  clientId: "kafkajs", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 3 }, ...more,
+});
 
 async function refusal(attempt) {
   try {

@@ -12,6 +12,7 @@ from controller.brokers.simulated import SimulatedFleet
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.listeners import HandlerTable, broker_listener, controller_listener
 from controller.kafka.messages import Message
+from controller.kafka.session import Session
 from controller.runtime.authorizer import Authorizer
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front
@@ -49,7 +50,7 @@ class Rig:
         return await self._ask(self.broker, key, version, request, "User:ANONYMOUS")
 
     async def _ask(self, table: HandlerTable, key: int, version: int, request: Message, principal: str) -> Any:
-        connection = ClientConnection(principal=principal)
+        connection = ClientConnection(session=Session(principal=principal))
         answer: Any = table[key].handle(RequestContext(key, version, connection=connection), request)
         return await answer if inspect.isawaitable(answer) else answer
 

@@ -13,7 +13,7 @@ from controller.kafka.messages.describe_topic_partitions import DescribeTopicPar
 from controller.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from controller.machine.errors import ErrorCode
-from controller.runtime.authorizer import Operation, ResourceType
+from controller.runtime.authorizer import Asker, Operation, ResourceType
 from events.catalog import CreateRejected
 from events.codec import decode_event
 from tests.kafka.handlers.rig import Rig, rig
@@ -28,8 +28,8 @@ class Granted:
     def __init__(self, *grants: tuple[Operation, ResourceType, str]) -> None:
         self._grants = set(grants)
 
-    def allows(self, principal: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return principal != BOB or (operation, resource_type, name) in self._grants
+    def allows(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return asker.principal != BOB or (operation, resource_type, name) in self._grants
 
 
 def create(*names: str, validate_only: bool = False) -> CreateTopicsRequest:

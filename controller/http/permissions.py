@@ -1,0 +1,57 @@
+"""What whoever asks over HTTP may see and do: the same permissions as over Kafka's wire.
+
+A topic, its events and its explanation are for those who may describe it; others are not told whether it is there.
+What tells of all topics (all events, brokers with the settings) is for those who may describe the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request
+
+from controller.http.errors import refused
+from controller.http.identity import caller_of
+from controller.http.reading import Reading
+from controller.machine.errors import ErrorCode
+from controller.runtime.authorizer import Operation
+from controller.runtime.front import Front
+from projections.questions import Questions
+
+AnyRequest = Request[Any, Any, Any]
+
+
+def may_describe(front: Front, request: AnyRequest, topic: str) -> bool:
+    """Whether a topic may be shown; a look that is not worth a record."""
+    return front.allows(caller_of(request), "Describe", topic)
+
+
+def need_topic(front: Front, request: AnyRequest, topic: str) -> None:
+    """Raise Refused for who may not describe the topic."""
+    if not front.grants(caller_of(request), "Describe", topic):
+        raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic!r}: Describe is needed")
+
+
+def need_cluster(front: Front, request: AnyRequest, operation: Operation = "Describe") -> None:
+    """Raise Refused for who may not do this to the cluster."""
+    if not front.grants(caller_of(request), operation):
+        raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
+
+
+async def need_request(
+    front: Front, request: AnyRequest, queries: Questions, reading: Reading, request_id: str
+) -> None:
+    """Raise Refused for who neither made the request, nor may describe the cluster or every topic it was about."""
+    caller = caller_of(request)
+    if not front.allows(caller, "Describe"):
+        topics, principal = await reading.run(_subjects_of, queries, request_id)
+        for topic in topics if principal != caller.principal else ():
+            need_cluster(front, request) if topic is None else need_topic(front, request, topic)
+
+
+def _subjects_of(queries: Questions, request_id: str) -> tuple[list[str | None], str]:
+    """The topics that a request was about, None for events without one and for a request that is not there; and who
+    made it."""
+    events = [record.event for part in queries.parts for record in part.request_events(request_id)]
+    topics = {getattr(event, "topic", None) for event in events} or {None}
+    return sorted(topics, key=str), next((event.principal for event in events if hasattr(event, "principal")), "")

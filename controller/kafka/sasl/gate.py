@@ -1,0 +1,236 @@
+"""The gate before a connection's requests on a SASL listener, after Kafka's `SaslServerAuthenticator`.
+
+    handshake --SaslHandshake--> tokens --login--> open --SaslHandshake (KIP-368)--> tokens --login--> open
+        \\____________________________\\__ failed: the answer after a delay, then the end
+
+Before a login nothing but ApiVersions and SASL is read, and frames are small. While a step of a login is worked on,
+nothing else of the connection is begun. A session may end (`connections.max.reauth.ms`): then only a new SaslHandshake
+is taken, and anything else ends the connection.
+
+A failed login costs a delay and one log line, which has the user's name and never what was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from controller.kafka.handling import Answer, ClientConnection, Disconnect, Handler, RequestContext
+from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from controller.kafka.sasl.conversation import Conversation, LoginRefused, StartConversation, Step, Users
+from controller.machine.errors import ErrorCode
+
+FRAME_BYTES_MAX: Final = 512 * 1024
+"""Of a frame before the login (Kafka's `sasl.server.max.receive.size`)."""
+REAUTHENTICATION_EVERY_S: Final = 1.0
+"""How soon after the last one began a re-authentication is taken (KIP-368)."""
+USER_CHARACTERS_LOGGED: Final = 100
+
+_logger = structlog.get_logger(__name__)
+
+State = Literal["handshake", "tokens", "open", "failed"]
+LoginOutcome = Literal["succeeded", "failed"]
+OnLogin = Callable[[str, str, LoginOutcome], None]
+"""Told of each login: listener, mechanism (`none` where none was agreed), outcome."""
+
+
+class RawToken(Message, frozen=True, kw_only=True):
+    """A frame of a client that speaks SaslHandshake v0: SASL's bytes and nothing else. Holds secrets."""
+
+    token: bytes = b""
+
+    def __repr__(self) -> str:
+        return "RawToken(hidden)"
+
+
+class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listener asks of those who log in."""
+
+    mechanisms: Mapping[str, StartConversation]
+    """`sasl.enabled.mechanisms`."""
+    users: Users
+    session_ms_max: int = 0
+    """`connections.max.reauth.ms`; 0: a session has no end."""
+    failed_delay_ms: int = 100
+    """`connection.failed.authentication.delay.ms`."""
+
+
+class SaslGate:
+    """The gate of one connection; `end` makes its connection read nothing more and close after its answers."""
+
+    def __init__(
+        self,
+        rules: SaslRules,
+        client: ClientConnection,
+        *,
+        clock: Callable[[], float],
+        end: Callable[[], None],
+        on_login: OnLogin,
+    ) -> None:
+        self._rules = rules
+        self._client = client
+        self._clock = clock
+        self._end = end
+        self._on_login = on_login
+        self._state: State = "handshake"
+        self._mechanism = ""
+        self._conversation: Conversation | None = None
+        self._again = False
+        """Whether somebody who has logged in does so anew."""
+        self._began_again_at: float | None = None
+        self._bad_mechanism = ""
+        self.busy = False
+        """Whether a step of a login is worked on."""
+        self.raw = False
+        """Whether the next frames are tokens without a header."""
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody has logged in."""
+        return self._state == "open" or self._again
+
+    @property
+    def frame_bytes_max(self) -> int | None:
+        """How large a frame may be now, if the gate limits it."""
+        return None if self._state == "open" else FRAME_BYTES_MAX
+
+    def refuses(self, api_key: int) -> str | None:
+        """Why a request for this API may not be read now; None if it may."""
+        if self._state == "open":
+            expires = self._client.session.expires_at_s
+            if expires is None or api_key == ApiKey.SASL_HANDSHAKE or self._clock() < expires:
+                return None
+            return "the session has expired and was not authenticated anew"
+        allowed = (
+            (ApiKey.SASL_AUTHENTICATE,) if self._state == "tokens" else (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE)
+        )
+        if api_key in allowed and self._state != "failed":
+            return None
+        api = APIS.get(api_key)
+        name = str(api_key) if api is None else api.name
+        return f"unexpected request {name} before authentication; expected {' or '.join(APIS[a].name for a in allowed)}"
+
+    def handler(self, api_key: int) -> Handler | None:
+        """Who handles a request in place of the listener's own handlers, if somebody does."""
+        if self.raw:
+            return self._take_raw
+        if api_key == ApiKey.SASL_HANDSHAKE:
+            return self._shake_hands
+        if api_key == ApiKey.SASL_AUTHENTICATE:
+            return self._authenticate
+        return None
+
+    # --- SaslHandshake
+
+    def _shake_hands(self, context: RequestContext, request: SaslHandshakeRequest) -> Any:
+        if self._state == "open" and not self._may_begin_again():
+            return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        enabled = tuple(self._rules.mechanisms)
+        start = self._rules.mechanisms.get(request.mechanism)
+        if start is None:
+            why = f"SASL mechanism not enabled; enabled are {', '.join(enabled)}"
+            refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
+            return self._refuse(LoginRefused(why), refusal)
+        if self._again and request.mechanism != self._mechanism:
+            self._bad_mechanism = (
+                f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
+                f"mechanism '{self._mechanism}'"
+            )
+        else:
+            self._mechanism = request.mechanism
+            self._conversation = start(self._rules.users)
+        self._state = "tokens"
+        self.raw = context.api_version == 0
+        return SaslHandshakeResponse(mechanisms=enabled)
+
+    def _may_begin_again(self) -> bool:
+        now = self._clock()
+        if self._began_again_at is not None and now - self._began_again_at < REAUTHENTICATION_EVERY_S:
+            return False
+        self._began_again_at = now
+        self._again = True
+        return True
+
+    # --- tokens
+
+    async def _authenticate(self, context: RequestContext, request: SaslAuthenticateRequest) -> Answer:
+        if self._state != "tokens":
+            message = "SaslAuthenticate request received after successful authentication"
+            return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+        try:
+            step = await self._step(request.auth_bytes)
+        except LoginRefused as refusal:
+            told = refusal.told or self._invalid_credentials()
+            failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
+            return await self._refuse(refusal, failed)
+        lifetime_ms = self._rules.session_ms_max if step.user is not None else 0
+        return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
+
+    async def _take_raw(self, context: RequestContext, request: RawToken) -> Answer:
+        """A client of before KIP-152 learns of a failure only by the end of its connection."""
+        try:
+            step = await self._step(request.token)
+        except LoginRefused as refusal:
+            await self._refuse(refusal, RawToken())
+            raise Closed from None
+        return RawToken(token=step.challenge)
+
+    async def _step(self, token: bytes) -> Step:
+        """One step of the login, with which the gate may open. Raises LoginRefused."""
+        if self._bad_mechanism:
+            raise LoginRefused(self._bad_mechanism, self._bad_mechanism)
+        assert self._conversation is not None, "a mechanism was agreed"
+        self.busy = True
+        try:
+            step = await self._conversation.step(token)
+        finally:
+            self.busy = False
+        if step.user is not None:
+            self._open(step.user)
+        return step
+
+    def _open(self, user: str) -> None:
+        principal, session = f"User:{user}", self._client.session
+        if self._again and principal != session.principal:
+            was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
+            told = f"Cannot change principals during re-authentication from {was}: {now}"
+            raise LoginRefused("another principal than before", told, user)
+        lifetime_ms = self._rules.session_ms_max
+        expires = self._clock() + lifetime_ms / 1000 if lifetime_ms > 0 else None
+        self._client.session = replace(session, principal=principal, expires_at_s=expires)
+        self._state, self._again, self.raw, self._conversation = "open", False, False, None
+        self._on_login(session.listener, self._mechanism, "succeeded")
+        _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._where())
+
+    def _invalid_credentials(self) -> str:
+        during = "re-authentication" if self._again else "authentication"
+        return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
+
+    async def _refuse(self, refusal: LoginRefused, answer: Answer) -> Answer:
+        """Say so in the log, wait, and let the connection end with the answer."""
+        self._state, self._again, self.busy = "failed", False, True
+        self._on_login(self._client.session.listener, self._mechanism or "none", "failed")
+        user = refusal.user[:USER_CHARACTERS_LOGGED]
+        _logger.warning(
+            "authentication_failed", reason=refusal.why, user=user, mechanism=self._mechanism, **self._where()
+        )
+        await asyncio.sleep(self._rules.failed_delay_ms / 1000)
+        self._end()
+        return answer
+
+    def _where(self) -> dict[str, str]:
+        return {"peer": self._client.peer, "listener": self._client.session.listener}
+
+
+class Closed(Disconnect):
+    """The connection ends, and its log line is written already."""
+
+    def __init__(self) -> None:
+        super().__init__("")

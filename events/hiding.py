@@ -1,0 +1,29 @@
+"""Events as they may be shown: with their secrets hidden.
+
+The log alone holds secrets, because logins are checked by them. Whatever shows, exports or prints events takes them
+from here.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from events.access import ScramCredentialSet
+from events.catalog import Event, Recorded
+from events.codec import encode_event
+
+HIDDEN = b"(hidden)"
+"""Stands where a secret is."""
+
+
+def without_secrets(event: Event) -> Event:
+    """The event with its secrets hidden; the same one where it has none."""
+    if isinstance(event, ScramCredentialSet):
+        return replace(event, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
+    return event
+
+
+def value_without_secrets(record: Recorded, value: bytes) -> bytes:
+    """The canonical bytes of an event with its secrets hidden; `value` itself where it has none."""
+    shown = without_secrets(record.event)
+    return value if shown is record.event else encode_event(record.at_ms, record.cause, shown)

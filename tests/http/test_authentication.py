@@ -1,0 +1,137 @@
+"""Logins over HTTP: who has to, as whom, and what a failed one costs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.http.authentication import Logins
+from controller.kafka.sasl.scram import credential_of
+from controller.machine.state import Cluster
+from controller.runtime.users import Users
+from controller.runtime.users_file import add_token, set_password
+from tests.http.service import service
+from tests.kafka.sasl.users import SALT
+
+
+class Told:
+    """Who was told to have logged in."""
+
+    def __init__(self) -> None:
+        self.logins: list[tuple[str, str, str]] = []
+
+    def __call__(self, listener: str, mechanism: str, outcome: str) -> None:
+        self.logins.append((listener, mechanism, outcome))
+
+
+def basic(user: str, password: str) -> str:
+    """Name and password as a header."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+@pytest.fixture
+def users(tmp_path: Any) -> Any:
+    """alice by SCRAM, carol by the file, with a token that is kept beside."""
+    path = tmp_path / "users"
+    set_password(path, "carol", "carol-PLANTED")
+    (tmp_path / "token").write_text(add_token(path, "carol"))
+    scram = {("alice", "SCRAM-SHA-512"): credential_of("SCRAM-SHA-512", "alice-PLANTED", SALT)}
+    known = Users(lambda: Cluster(scram=scram), path)
+    yield known
+    known.close()
+
+
+def logins(users: Users, required: bool = True, told: Callable[[str, str, str], None] | None = None) -> Logins:
+    """Logins without a delay."""
+    return Logins(users, required, 0, told or Told())
+
+
+async def test_who_has_to_log_in_is_told_how(users: Users) -> None:
+    async with service(logins=logins(users)) as one:
+        with capture_logs() as lines:
+            answer = await one.client.get("/topics")
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.json()["error"] == "SASL_AUTHENTICATION_FAILED"
+        assert lines == [], "who has not tried has not failed"
+        for path in ("/openapi.json", "/", "/metrics", "/no/such/path", "/events/follow", "/health/ready/x"):
+            assert (await one.client.get(path)).status_code == 401, path
+        assert (await one.client.post("/topics", json={"name": "a.b"})).status_code == 401
+
+
+async def test_health_is_open(users: Users) -> None:
+    async with service(logins=logins(users)) as one:
+        for path in ("/health/live", "/health/ready"):
+            assert (await one.client.get(path)).status_code == 200
+            answer = await one.client.get(path, headers={"Authorization": "Bearer wrong"})
+            assert answer.status_code == 200
+
+
+async def test_each_way_of_logging_in(users: Users, tmp_path: Any) -> None:
+    ways = [
+        (f"Bearer {(tmp_path / 'token').read_text()}", "User:carol"),
+        (basic("carol", "carol-PLANTED"), "User:carol"),
+        (basic("alice", "alice-PLANTED"), "User:alice"),
+        (basic("alice", "alice-PLANTED"), "User:alice"),
+    ]
+    told = Told()
+    async with service(logins=logins(users, told=told)) as one:
+        for number, (authorization, principal) in enumerate(ways):
+            answer = await one.client.post(
+                "/topics", json={"name": f"t.{number}"}, headers={"Authorization": authorization}
+            )
+            assert answer.status_code == 201, answer.text
+            events = await one.client.get(f"/topics/t.{number}/events", headers={"Authorization": authorization})
+            assert events.json()["events"][0]["fields"]["principal"] == principal
+    assert {login[1:] for login in told.logins} == {("bearer", "succeeded"), ("basic", "succeeded")}
+
+
+WRONG = [
+    ("Bearer tw_PLANTED", "unknown token", ""),
+    (basic("alice", "PLANTED"), "wrong user name or password", "alice"),
+    (basic("nobody", "PLANTED"), "wrong user name or password", "nobody"),
+    ("Basic PLANTED", "a Basic Authorization that cannot be read", ""),
+    ("Basic " + base64.b64encode(b"PLANTED").decode(), "a Basic Authorization without a name or a password", ""),
+    ("Digest PLANTED", "an Authorization that is neither Bearer nor Basic", ""),
+    ("Bearer " + "PLANTED" * 1000, "more than one Authorization header, or a very long one", ""),
+]
+
+
+@pytest.mark.parametrize("required", [True, False])
+async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users, required: bool) -> None:
+    told = Told()
+    async with service(logins=logins(users, required, told)) as one:
+        for authorization, reason, user in WRONG:
+            with capture_logs() as lines:
+                answer = await one.client.get("/topics", headers={"Authorization": authorization})
+            assert answer.status_code == 401, authorization
+            assert [(line["event"], line["reason"], line["user"]) for line in lines] == [
+                ("authentication_failed", reason, user)
+            ]
+            assert "PLANTED" not in answer.text + str(lines)
+    assert len([login for login in told.logins if login[2] == "failed"]) == len(WRONG)
+
+
+async def test_where_nobody_has_to_log_in_somebody_may(users: Users) -> None:
+    async with service(logins=logins(users, required=False)) as one:
+        assert (await one.client.post("/topics", json={"name": "a.anonymous"})).status_code == 201
+        header = {"Authorization": basic("alice", "alice-PLANTED")}
+        assert (await one.client.post("/topics", json={"name": "a.named"}, headers=header)).status_code == 201
+        for name, principal in (("a.anonymous", "User:ANONYMOUS"), ("a.named", "User:alice")):
+            events = await one.get(f"/topics/{name}/events")
+            assert events["events"][0]["fields"]["principal"] == principal
+
+
+async def test_a_password_that_was_right_is_not_for_ever(users: Users, tmp_path: Any) -> None:
+    assert await users.knows("carol", "carol-PLANTED")
+    set_password(tmp_path / "users", "carol", "another")
+    assert await users.knows("carol", "carol-PLANTED"), "the file is read again when it is told to"
+    users.reload()
+    assert not await users.knows("carol", "carol-PLANTED")
+    assert await users.knows("carol", "another")
+    users._cluster().scram.clear()  # type: ignore[attr-defined]
+    assert not await users.knows("alice", "alice-PLANTED")

@@ -1,0 +1,62 @@
+"""What may be seen over HTTP: what the same principal may see over Kafka's wire."""
+
+from __future__ import annotations
+
+from controller.runtime.authorizer import Asker, Operation, ResourceType
+from tests.http.service import service
+
+
+class Half:
+    """Everybody may create, and describe topics whose names begin with `open`."""
+
+    def __init__(self, *more: tuple[Operation, ResourceType]) -> None:
+        self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
+
+    def allows(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if (operation, resource_type) == ("Describe", "Topic"):
+            return name.startswith("open")
+        return (operation, resource_type) in self._more
+
+
+async def test_a_list_has_what_may_be_described() -> None:
+    async with service(authorizer=Half()) as one:
+        for name in ("a", "open-1", "secret", "open-2"):
+            await one.create(name)
+        page = await one.get("/topics")
+        assert [each["name"] for each in page["topics"]] == ["open-1", "open-2"]
+        end = page["as_of"]["offset"]
+        past = await one.get(f"/topics?at={end}")
+        assert [each["name"] for each in past["topics"]] == ["open-1", "open-2"]
+        first = await one.get("/topics?limit=1")
+        assert [each["name"] for each in first["topics"]] == ["open-1"]
+        assert [each["name"] for each in (await one.get("/topics?after=open-1"))["topics"]] == ["open-2"]
+
+
+async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:
+    async with service(authorizer=Half()) as one:
+        await one.create("secret")
+        for path in ("/topics/{}", "/topics/{}/events", "/explain/{}", "/events?topic={}"):
+            there = await one.get(path.format("secret"), 403)
+            missing = await one.get(path.format("absent"), 403)
+            assert there["message"].replace("secret", "absent") == missing["message"], path
+
+
+async def test_what_tells_of_everything_is_for_who_may_describe_the_cluster() -> None:
+    paths = ("/events", "/brokers", "/events?request=boot-1")
+    async with service(authorizer=Half()) as one:
+        for path in paths:
+            assert (await one.get(path, 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED", path
+        assert (await one.ask("POST", "/simulated/brokers", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+        assert (await one.ask("POST", "/simulated/brokers/1/stop", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+    async with service(authorizer=Half(("Describe", "Cluster"), ("Alter", "Cluster"))) as one:
+        for path in paths[:2]:
+            await one.get(path)
+        await one.ask("POST", "/simulated/brokers", 201)
+
+
+async def test_whoever_asked_sees_the_request() -> None:
+    async with service(authorizer=Half()) as one:
+        made = await one.create("secret")
+        assert (await one.get(f"/requests/{made['request_id']}"))["request_id"] == made["request_id"]
+        settings_request = "settings-boot-1"
+        assert (await one.get(f"/requests/{settings_request}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"

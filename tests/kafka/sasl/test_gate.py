@@ -1,0 +1,353 @@
+"""Logins on a connection: nothing before them, one line about a failure, and again when the session has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.kafka.connection import Limits
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.api_versions import ApiVersionsRequest
+from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from tests.kafka.sasl.users import ScramClient, rules
+from tests.kafka.serving import Client, Run, ask, connected, frame, request, run, serving
+
+__all__ = ["run"]
+
+HANDSHAKE, AUTHENTICATE = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
+INVALID = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+PLAIN_ALICE = b"\0alice\0alice-secret"
+
+
+class Seen:
+    """A Metadata handler that notes who asked."""
+
+    def __init__(self) -> None:
+        self.principals: list[str] = []
+
+    def __call__(self, context: RequestContext, message: MetadataRequest) -> MetadataResponse:
+        self.principals.append(context.principal)
+        return MetadataResponse()
+
+
+async def handshake(client: Client, mechanism: str, version: int = 1) -> Any:
+    """The answer to a SaslHandshake."""
+    client.send(request(1, SaslHandshakeRequest(mechanism=mechanism), version=version))
+    return (await client.answer_to(HANDSHAKE, version))[1]
+
+
+async def token(client: Client, said: bytes, version: int = 2) -> Any:
+    """The answer to a SaslAuthenticate."""
+    client.send(request(2, SaslAuthenticateRequest(auth_bytes=said), version=version))
+    return (await client.answer_to(AUTHENTICATE, version))[1]
+
+
+async def log_in(client: Client, said: bytes = PLAIN_ALICE) -> Any:
+    """Log in by PLAIN; the last answer."""
+    assert (await handshake(client, "PLAIN")).error_code == 0
+    return await token(client, said)
+
+
+def failures(logs: list[Any]) -> list[tuple[str, str]]:
+    """What was logged of failed logins: the reason and the user."""
+    return [(line["reason"], line["user"]) for line in logs if line["event"] == "authentication_failed"]
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_login_by_scram(run: Run, mechanism: str) -> None:
+    async def scenario() -> None:
+        seen = Seen()
+        async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
+            scram = ScramClient(mechanism, "alice", "alice-secret")
+            answer = await handshake(client, mechanism)
+            assert (answer.error_code, answer.mechanisms) == (0, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
+            challenge = await token(client, scram.first())
+            verdict = await token(client, scram.final(challenge.auth_bytes))
+            assert scram.trusts(verdict.auth_bytes)
+            client.send(ask(3))
+            await client.receive()
+            assert seen.principals == ["User:alice"]
+
+    run(scenario)
+
+
+def test_what_is_sent_behind_a_login_waits_for_it(run: Run) -> None:
+    async def scenario() -> None:
+        seen = Seen()
+        async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
+            client.send(
+                request(1, ApiVersionsRequest(client_software_name="a", client_software_version="1"), version=3),
+                request(2, SaslHandshakeRequest(mechanism="PLAIN"), version=1),
+                request(3, SaslAuthenticateRequest(auth_bytes=PLAIN_ALICE), version=1),
+                ask(4),
+            )
+            assert await client.correlation_ids(4) == [1, 2, 3, 4]
+            assert seen.principals == ["User:alice"]
+
+    run(scenario)
+
+
+BEFORE = [
+    (ask(1), "unexpected request Metadata before authentication; expected ApiVersions or SaslHandshake"),
+    (
+        request(1, SaslAuthenticateRequest(auth_bytes=PLAIN_ALICE), version=1),
+        "unexpected request SaslAuthenticate before authentication; expected ApiVersions or SaslHandshake",
+    ),
+    (frame(b"\x60\x01\x02"), "request header: the bytes end early"),
+    ((600 * 1024).to_bytes(4, "big"), "frame: 614400 bytes announced, 0 to 524288 allowed"),
+]
+
+
+@pytest.mark.parametrize(("sent", "reason"), BEFORE, ids=[reason for _, reason in BEFORE])
+def test_nothing_is_done_before_a_login(run: Run, sent: bytes, reason: str) -> None:
+    async def scenario() -> None:
+        seen = Seen()
+        async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
+            with capture_logs() as logs:
+                client.send(sent)
+                assert await client.closed() == b""
+            assert [line["reason"] for line in logs if line["event"] == "connection_closed"] == [reason]
+            assert seen.principals == []
+
+    run(scenario)
+
+
+def test_between_handshake_and_login_only_tokens_are_taken(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({ApiKey.METADATA: Seen()}, sasl=rules()) as server, connected(server) as client:
+            await handshake(client, "PLAIN")
+            client.send(ask(2))
+            assert await client.closed() == b""
+
+    run(scenario)
+
+
+WRONG = [
+    (
+        b"\0alice\0PLANTED",
+        "wrong user name or password",
+        "alice",
+        "Authentication failed: Invalid username or password",
+    ),
+    (
+        b"\0nobody\0PLANTED",
+        "wrong user name or password",
+        "nobody",
+        "Authentication failed: Invalid username or password",
+    ),
+    (b"\0alice\0", "no password", "alice", "Authentication failed: password not specified"),
+    (b"\0\0PLANTED", "no user name", "", "Authentication failed: username not specified"),
+    (b"PLANTED", "Invalid SASL/PLAIN response: expected 3 tokens, got 1", "", ""),
+    (b"a\0b\0c\0PLANTED", "Invalid SASL/PLAIN response: expected 3 tokens, got 4", "", ""),
+    (b"\0\xff\xfe\0PLANTED", "a PLAIN message that is not UTF-8", "", INVALID.replace("SCRAM-SHA-256", "PLAIN")),
+    (
+        b"bob\0alice\0alice-secret",
+        "another authorization id than the user name",
+        "alice",
+        "Authentication failed: Client requested an authorization id that is different from username",
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "reason", "user", "told"), WRONG, ids=[str(row[0]) for row in WRONG])
+def test_a_failed_login_by_plain(run: Run, said: bytes, reason: str, user: str, told: str) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules()) as server, connected(server) as client:
+            with capture_logs() as logs:
+                answer = await log_in(client, said)
+                assert await client.closed() == b""
+            assert (answer.error_code, answer.error_message) == (58, told or reason)
+            assert failures(logs) == [(reason, user)]
+            assert [line["event"] for line in logs] == ["authentication_failed"], "one line, not two"
+            assert "PLANTED" not in str(logs) + str(answer)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_a_failed_login_by_scram(run: Run, user: str) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules()) as server, connected(server) as client:
+            await handshake(client, "SCRAM-SHA-256")
+            scram = ScramClient("SCRAM-SHA-256", user, "wrong")
+            answer = await token(client, scram.first())
+            if user == "alice":
+                answer = await token(client, scram.final(answer.auth_bytes))
+            assert (answer.error_code, answer.error_message, answer.auth_bytes) == (58, INVALID, b"")
+            assert await client.closed() == b""
+
+    run(scenario)
+
+
+def test_a_failed_login_waits_for_its_answer(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules(failed_delay_ms=300)) as server, connected(server) as client:
+            loop = asyncio.get_running_loop()
+            await handshake(client, "PLAIN")
+            began = loop.time()
+            answer = await token(client, b"\0alice\0wrong")
+            assert answer.error_code == 58
+            assert loop.time() - began >= 0.29, "no earlier than the delay"
+
+    run(scenario)
+
+
+def test_a_mechanism_that_is_not_enabled(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules()) as server, connected(server) as client:
+            answer = await handshake(client, "GSSAPI")
+            assert (answer.error_code, answer.mechanisms) == (33, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
+            assert await client.closed() == b""
+
+    run(scenario)
+
+
+def test_a_client_of_before_kip_152_sends_bare_tokens(run: Run) -> None:
+    async def scenario() -> None:
+        seen = Seen()
+        async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
+            await handshake(client, "SCRAM-SHA-512", version=0)
+            scram = ScramClient("SCRAM-SHA-512", "bob", "bob-secret")
+            client.send(frame(scram.first()))
+            client.send(frame(scram.final(await client.receive())))
+            assert scram.trusts(await client.receive())
+            client.send(ask(1))
+            await client.receive()
+            assert seen.principals == ["User:bob"]
+
+    run(scenario)
+
+
+def test_a_bare_token_that_is_wrong_ends_the_connection(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules()) as server, connected(server) as client:
+            with capture_logs() as logs:
+                await handshake(client, "PLAIN", version=0)
+                client.send(frame(b"\0alice\0PLANTED"))
+                assert await client.closed() == b""
+            assert [line["event"] for line in logs] == ["authentication_failed"]
+            assert "PLANTED" not in str(logs)
+
+    run(scenario)
+
+
+def test_who_does_not_log_in_in_time_is_cut_off(run: Run) -> None:
+    async def scenario() -> None:
+        limits = Limits(authentication_ms_max=100)
+        async with serving({}, sasl=rules(), limits=limits) as server, connected(server) as client:
+            with capture_logs() as logs:
+                await handshake(client, "PLAIN")
+                assert await client.closed() == b""
+            assert [line["reason"] for line in logs] == ["not authenticated in time"]
+
+    run(scenario)
+
+
+def test_who_has_logged_in_stays(run: Run) -> None:
+    async def scenario() -> None:
+        limits = Limits(authentication_ms_max=100)
+        handlers = {ApiKey.METADATA: Seen()}
+        async with serving(handlers, sasl=rules(), limits=limits) as server, connected(server) as client:
+            await log_in(client)
+            await asyncio.sleep(0.2)
+            client.send(ask(3))
+            assert await client.correlation_ids(1) == [3]
+
+    run(scenario)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_session_that_has_ended_wants_a_new_login(run: Run) -> None:
+    async def scenario() -> None:
+        seen, clock = Seen(), Clock()
+        handlers = {ApiKey.METADATA: seen}
+        async with serving(handlers, sasl=rules(session_ms_max=5000), clock=clock) as server:
+            async with connected(server) as client:
+                assert (await log_in(client)).session_lifetime_ms == 5000
+                clock.now += 4
+                client.send(ask(3))
+                await client.receive()
+                clock.now += 2
+                assert (await log_in(client)).session_lifetime_ms == 5000, "again, on the same connection (KIP-368)"
+                client.send(ask(4))
+                await client.receive()
+                clock.now += 6
+                with capture_logs() as logs:
+                    client.send(ask(5))
+                    assert await client.closed() == b""
+                assert [line["reason"] for line in logs] == ["the session has expired and was not authenticated anew"]
+            assert seen.principals == ["User:alice", "User:alice"]
+
+    run(scenario)
+
+
+def test_a_client_that_cannot_log_in_anew_is_told_no_end(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules(session_ms_max=5000)) as server, connected(server) as client:
+            await handshake(client, "PLAIN")
+            assert (await token(client, PLAIN_ALICE, version=0)).session_lifetime_ms == 0
+
+    run(scenario)
+
+
+def test_a_new_login_must_be_of_the_same_principal(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules()) as server, connected(server) as client:
+            await log_in(client)
+            answer = await log_in(client, b"\0bob\0bob-secret")
+            told = "Cannot change principals during re-authentication from User.alice: User.bob"
+            assert (answer.error_code, answer.error_message) == (58, told)
+            assert await client.closed() == b""
+
+    run(scenario)
+
+
+def test_a_new_login_must_be_by_the_same_mechanism(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules()) as server, connected(server) as client:
+            await log_in(client)
+            assert (await handshake(client, "SCRAM-SHA-256")).error_code == 0, "as Kafka, which refuses the token"
+            answer = await token(client, ScramClient("SCRAM-SHA-256", "alice", "alice-secret").first())
+            assert answer.error_code == 58
+            assert "is not supported for re-authentication of mechanism 'PLAIN'" in answer.error_message
+
+    run(scenario)
+
+
+def test_a_wrong_new_login_ends_the_connection(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({}, sasl=rules()) as server, connected(server) as client:
+            await log_in(client)
+            assert (await log_in(client, b"\0alice\0wrong")).error_code == 58
+            assert await client.closed() == b""
+
+    run(scenario)
+
+
+def test_logins_that_follow_each_other_too_quickly_are_not_taken(run: Run) -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        async with serving({}, sasl=rules(), clock=clock) as server, connected(server) as client:
+            await log_in(client)
+            await log_in(client)
+            assert (await handshake(client, "PLAIN")).error_code == 34
+            assert (await token(client, PLAIN_ALICE)).error_code == 34
+            clock.now += 1.1
+            assert (await log_in(client)).error_code == 0
+
+    run(scenario)

@@ -1,0 +1,112 @@
+"""SCRAM by the RFCs' own examples, against an independent client, and against clients that are not what they say."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import pytest
+
+from controller.kafka.sasl.conversation import LoginRefused
+from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of, keys_of, salted_password
+from controller.machine.state import ScramCredential
+from tests.kafka.sasl.users import MemoryUsers, ScramClient
+
+mechanisms = pytest.mark.parametrize("mechanism", list(DIGESTS))
+
+
+class OneUser(MemoryUsers):
+    """One credential for whoever asks."""
+
+    def __init__(self, credential: ScramCredential) -> None:
+        super().__init__({})
+        self._credential = credential
+
+    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
+        return self._credential
+
+
+async def test_the_example_of_rfc_7677() -> None:
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    users = OneUser(credential_of("SCRAM-SHA-256", "pencil", salt, 4096))
+    server = ScramConversation(users, "SCRAM-SHA-256", nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    first = await server.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert first.challenge == (
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
+    final = await server.step(
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert final.challenge == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    assert final.user == "user"
+
+
+def test_the_key_derivation_of_rfc_7914() -> None:
+    derived = salted_password("SCRAM-SHA-256", "passwd", b"salt", 1)
+    assert derived.hex() == "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"
+    assert [len(key) for key in keys_of("SCRAM-SHA-512", derived)] == [64, 64]
+
+
+USERS = ["alice", "a,b=c", "=2C", "ünïcødé", "with space", "n=x,r=y"]
+
+
+@mechanisms
+@pytest.mark.parametrize("user", USERS)
+async def test_any_name_and_password(mechanism: str, user: str) -> None:
+    password = f"p,=ü {user}"
+    server, client = ScramConversation(MemoryUsers({user: password}), mechanism), ScramClient(mechanism, user, password)
+    step = await server.step(client.first())
+    assert step.user is None, "nobody is in before the proof"
+    step = await server.step(client.final(step.challenge))
+    assert step.user == user
+    assert client.trusts(step.challenge)
+
+
+FIRSTS = """
+p=tls-unique,,n=alice,r=x       | malformed            | channel binding is not spoken
+n,a=bob,n=alice,r=x             | authorization id     | somebody else's rights
+n,,n=alice                      | malformed            | no nonce
+n,,n=al=ice,r=x                 | malformed user name  | an equals sign must be written =3D
+n,,m=must,n=alice,r=x           | malformed            | extensions that must be understood
+n,,n=alice,r=x,tokenauth=true   | delegation tokens    | not spoken
+                                | malformed            | nothing at all
+"""
+
+
+@pytest.mark.parametrize("line", FIRSTS.strip("\n").splitlines())
+async def test_a_first_message_that_is_refused(line: str) -> None:
+    said, why, _ = (cell.strip() for cell in line.split("|"))
+    server = ScramConversation(MemoryUsers({"alice": "secret"}), "SCRAM-SHA-256")
+    with pytest.raises(LoginRefused, match=why):
+        await server.step(said.encode())
+
+
+FINALS = [
+    (lambda said: said.replace(b"r=client", b"r=xlient"), "nonce"),
+    (lambda said: said.replace(b"c=biws", b"c=eSws"), "channel binding"),
+    (lambda said: re.sub(rb"p=.*", b"p=AAAA", said), "another length"),
+    (lambda said: re.sub(rb"p=.*", b"p=" + base64.b64encode(bytes(32)), said), "wrong user name or password"),
+    (lambda said: re.sub(rb"p=.*", b"p=%%%", said), "not base64"),
+    (lambda said: re.sub(rb",p=.*", b"", said), "malformed final"),
+    (lambda said: b"\xff\xfe", "not UTF-8"),
+    (lambda said: said + b"x" * 5000, "bytes; 4096 are allowed"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), FINALS, ids=[why for _, why in FINALS])
+async def test_a_final_message_that_is_refused(change: object, why: str) -> None:
+    users = MemoryUsers({"alice": "secret"})
+    server, client = ScramConversation(users, "SCRAM-SHA-256"), ScramClient("SCRAM-SHA-256", "alice", "secret")
+    said = client.final((await server.step(client.first())).challenge)
+    with pytest.raises(LoginRefused, match=why) as raised:
+        await server.step(change(said))  # type: ignore[operator]
+    assert "secret" not in str(raised.value)
+
+
+@mechanisms
+async def test_a_wrong_password_is_refused_at_the_end(mechanism: str) -> None:
+    server = ScramConversation(MemoryUsers({"alice": "right"}), mechanism)
+    client = ScramClient(mechanism, "alice", "wrong")
+    step = await server.step(client.first())
+    with pytest.raises(LoginRefused, match="wrong user name or password"):
+        await server.step(client.final(step.challenge))

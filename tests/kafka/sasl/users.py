@@ -1,0 +1,73 @@
+"""Users in memory, and a SCRAM client that is not the server's own code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from functools import partial
+
+from controller.kafka.sasl.conversation import StartConversation
+from controller.kafka.sasl.gate import SaslRules
+from controller.kafka.sasl.plain import PlainConversation
+from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of
+from controller.machine.state import ScramCredential
+
+SALT = b"salt of the tests"
+MECHANISMS: dict[str, StartConversation] = {
+    "PLAIN": PlainConversation,
+    **{name: partial(ScramConversation, mechanism=name) for name in DIGESTS},
+}
+
+
+class MemoryUsers:
+    """Implements `controller.kafka.sasl.conversation.Users`."""
+
+    def __init__(self, passwords: dict[str, str]) -> None:
+        self._passwords = passwords
+
+    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
+        """The credential of a user."""
+        password = self._passwords.get(user)
+        return None if password is None else credential_of(mechanism, password, SALT)
+
+    async def has_password(self, user: str, password: str) -> bool:
+        """Whether this is the password of a user."""
+        return self._passwords.get(user) == password
+
+
+def rules(session_ms_max: int = 0, failed_delay_ms: int = 0) -> SaslRules:
+    """Rules for alice and bob, by every mechanism."""
+    users = MemoryUsers({"alice": "alice-secret", "bob": "bob-secret"})
+    return SaslRules(mechanisms=MECHANISMS, users=users, session_ms_max=session_ms_max, failed_delay_ms=failed_delay_ms)
+
+
+class ScramClient:
+    """The client's side of SCRAM, written from RFC 5802."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str = "client-nonce") -> None:
+        self._digest = DIGESTS[mechanism]
+        self._password = password
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        self._bare = f"n={name},r={nonce}"
+        self._signature = b""
+
+    def first(self) -> bytes:
+        """The first message."""
+        return b"n,," + self._bare.encode()
+
+    def final(self, challenge: bytes) -> bytes:
+        """The final message."""
+        said = dict(part.split("=", 1) for part in challenge.decode().split(","))
+        salted = hashlib.pbkdf2_hmac(self._digest, self._password.encode(), base64.b64decode(said["s"]), int(said["i"]))
+        without_proof = f"c=biws,r={said['r']}"
+        message = f"{self._bare},{challenge.decode()},{without_proof}".encode()
+        client_key = hmac.digest(salted, b"Client Key", self._digest)
+        signature = hmac.digest(hashlib.new(self._digest, client_key).digest(), message, self._digest)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._signature = hmac.digest(hmac.digest(salted, b"Server Key", self._digest), message, self._digest)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def trusts(self, verdict: bytes) -> bool:
+        """Whether the server knows the password too."""
+        return verdict == b"v=" + base64.b64encode(self._signature)

@@ -1,0 +1,54 @@
+"""The same permissions in a real Kafka and in Topicwright: each user gets the same codes for all that it asks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.reference.access_answers import Row
+from tests.reference.access_quotas import Step, take_steps
+from tests.reference.access_servers import Answers, ask_all, kafka_with_users, topicwright_with_users
+from tests.reference.access_table import USERS
+
+Both = tuple[Answers, Answers]
+Steps = tuple[tuple[Step, ...], tuple[Step, ...]]
+
+OTHER_CONFIGS = re.compile(r"(4|8|16|32) .*")
+"""Configs of brokers, loggers, client metrics and groups: Topicwright has none, and says so to who may ask."""
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Both, Steps]:
+    """Both servers taken through the table, and then through the steps of quotas."""
+    folder = tmp_path_factory.mktemp("access")
+    with kafka_with_users(folder / "kafka") as kafka:
+        kafka_told = ask_all(kafka), take_steps(kafka)
+    with topicwright_with_users(folder / "topicwright") as topicwright:
+        told = ask_all(topicwright), take_steps(topicwright)
+    return (kafka_told[0], told[0]), (kafka_told[1], told[1])
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_user_gets_the_codes_that_kafka_gives(taken: tuple[Both, Steps], user: str) -> None:
+    kafka, topicwright = taken[0]
+    mine = [key for key in kafka if key[0] == user]
+    assert mine, "the table has requests of this user"
+    assert {key: topicwright[key] for key in mine} == {
+        key: tuple(_as_topicwright(key[1], row) for row in kafka[key]) for key in mine
+    }
+
+
+def _as_topicwright(asking: str, row: Row) -> Row:
+    """Kafka's row, but for configs that Topicwright does not have."""
+    subject, code, _ = row
+    if "Configs" in asking and OTHER_CONFIGS.fullmatch(subject) and code in ("NONE", "INVALID_CONFIG"):
+        return subject, "INVALID_REQUEST", ""
+    return row
+
+
+def test_a_mutation_quota_stops_whom_it_stops_in_kafka(taken: tuple[Both, Steps]) -> None:
+    kafka, topicwright = taken[1]
+    assert topicwright == kafka
+    seen = {(code, is_silenced) for _, code, is_silenced in kafka}
+    assert {("NONE", False), ("NONE", True), ("THROTTLING_QUOTA_EXCEEDED", True)} <= seen, "the steps go over the quota"

@@ -1,0 +1,23 @@
+"""One service for all tests that do not need one of their own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.security.service import Secured, secured
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A service with a listener of every protocol."""
+    with secured(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test has."""
+    return f"secured-{uuid.uuid4().hex[:12]}"

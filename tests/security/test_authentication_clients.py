@@ -1,0 +1,77 @@
+"""Real clients come in by every protocol and mechanism, and the log names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+
+from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured
+
+WAYS = [
+    ("PLAINTEXT", "", "", "User:ANONYMOUS"),
+    ("SSL", "", "", "User:CLIENT"),
+    *(
+        (protocol, mechanism, user, f"User:{user}")
+        for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        for mechanism, user in (("PLAIN", "carol"), ("SCRAM-SHA-256", "alice"), ("SCRAM-SHA-512", "bob"))
+    ),
+]
+ALL_PASSWORDS = {**PASSWORDS, **PLAIN_PASSWORDS, "": ""}
+
+ways = pytest.mark.parametrize(
+    ("protocol", "mechanism", "user", "principal"), WAYS, ids=lambda value: value.replace("User:", "") or "-"
+)
+
+
+@ways
+def test_confluent_kafka(
+    service: Secured, topic: str, protocol: str, mechanism: str, user: str, principal: str
+) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient(service.client_properties(protocol, mechanism, user, ALL_PASSWORDS[user]))
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
+    brokers = {str(broker) for broker in admin.list_topics(topic, timeout=10).brokers.values()}
+    assert all(service.addresses[protocol] in each for each in brokers), "clients come back by the way that they came"
+    assert service.creator_of(topic) == principal
+
+
+@ways
+def test_kafka_python(service: Secured, topic: str, protocol: str, mechanism: str, user: str, principal: str) -> None:
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+    more = {}
+    if protocol.endswith("SSL"):
+        more = {"ssl_cafile": str(service.authority.file), "ssl_check_hostname": True}
+    if protocol == "SSL":
+        more |= {"ssl_certfile": str(service.client.certificate), "ssl_keyfile": str(service.client.key)}
+    if mechanism:
+        more |= {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": user,
+            "sasl_plain_password": ALL_PASSWORDS[user],
+        }
+    admin = KafkaAdminClient(bootstrap_servers=service.addresses[protocol], security_protocol=protocol, **more)
+    try:
+        admin.create_topics([NewTopic(topic, 2, 1)])
+    finally:
+        admin.close()
+    assert service.creator_of(topic) == principal
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("user", ["alice", "carol", "nobody"])
+def test_a_wrong_password_is_refused(service: Secured, mechanism: str, user: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    errors: list[str] = []
+    properties = service.client_properties("SASL_SSL", mechanism, user, "wrong-PLANTED-5")
+    more: dict[str, Any] = {"error_cb": lambda error: errors.append(error.str()), "reconnect.backoff.ms": 2000}
+    admin = AdminClient({**properties, **more})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=1)
+    admin.poll(0)
+    assert any("SASL authentication error: Authentication failed" in each for each in errors), errors
+    assert not any("PLANTED" in each for each in errors)

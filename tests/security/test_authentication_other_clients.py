@@ -1,0 +1,122 @@
+"""Java's own tools and kafkajs come in by TLS and SASL, and kafka-configs manages SCRAM users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.clients.seen import check, told
+from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured
+from tests.support import tools
+
+JAVA = tools.ROOT / "tests/clients/java"
+MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM": "scram.ScramLoginModule"}
+
+
+@pytest.fixture(scope="session")
+def java_tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The classpath of the program that runs Kafka's command line tools."""
+    return tools.compile_java(JAVA / "tools", tools.server_classpath(), tmp_path_factory.mktemp("java-tools"))
+
+
+def java_properties(
+    service: Secured, folder: Path, protocol: str, mechanism: str = "", user: str = "", password: str = ""
+) -> Path:
+    """A file for --command-config of Kafka's tools."""
+    said = {"security.protocol": protocol}
+    if protocol.endswith("SSL"):
+        said |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(service.authority.file)}
+    if protocol == "SSL":
+        said |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(service.client.keystore)}
+    if mechanism:
+        module = f"org.apache.kafka.common.security.{MODULES[mechanism.partition('-')[0]]}"
+        said["sasl.mechanism"] = mechanism
+        said["sasl.jaas.config"] = f'{module} required username="{user}" password="{password}";'
+    path = folder / f"{protocol}-{mechanism}-{user}.properties"
+    path.write_text("".join(f"{key}={text}\n" for key, text in said.items()), encoding="utf-8")
+    return path
+
+
+def run_tools(classpath: str, bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
+    """Run Kafka's tools one after another: the exit code and the output of each."""
+    words = [str(word) for command in commands for word in (*command, ";")]
+    done = tools.run_quietly(tools.java_command(classpath, "Topics", bootstrap, *words))
+    assert done.returncode == 0, done.stderr
+    ran: list[tuple[int, str]] = []
+    lines: list[str] = []
+    for line in done.stdout.splitlines():
+        if line.startswith("== "):
+            ran.append((int(line.removeprefix("== ")), "\n".join(lines)))
+            lines = []
+        else:
+            lines.append(line)
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "user", "principal"),
+    [
+        ("SSL", "", "", "User:CLIENT"),
+        ("SASL_PLAINTEXT", "PLAIN", "carol", "User:carol"),
+        ("SASL_SSL", "SCRAM-SHA-256", "alice", "User:alice"),
+    ],
+)
+def test_kafka_topics(
+    service: Secured,
+    topic: str,
+    java_tools: str,
+    tmp_path: Path,
+    protocol: str,
+    mechanism: str,
+    user: str,
+    principal: str,
+) -> None:
+    password = {**PASSWORDS, **PLAIN_PASSWORDS, "": ""}[user]
+    config = java_properties(service, tmp_path, protocol, mechanism, user, password)
+    (created,) = run_tools(
+        java_tools, service.addresses[protocol], ["topics", "--command-config", config, "--create", "--topic", topic]
+    )
+    assert created == (0, f"Created topic {topic}.")
+    assert service.creator_of(topic) == principal
+
+
+def test_kafka_configs_manages_scram_users(service: Secured, topic: str, java_tools: str, tmp_path: Path) -> None:
+    alice = java_properties(service, tmp_path, "SASL_SSL", "SCRAM-SHA-512", "alice", PASSWORDS["alice"])
+    secret = "dave-PLANTED-6"
+    service.secrets.append(secret)
+    dave = java_properties(service, tmp_path, "SASL_SSL", "SCRAM-SHA-512", "dave", secret)
+    users = ["--entity-type", "users", "--entity-name", "dave"]
+    configs: list[str | Path] = ["configs", "--command-config", alice]
+    added, described, came, removed, gone = run_tools(
+        java_tools,
+        service.addresses["SASL_SSL"],
+        [*configs, "--alter", *users, "--add-config", f"SCRAM-SHA-512=[iterations=8192,password={secret}]"],
+        [*configs, "--describe", *users],
+        ["topics", "--command-config", dave, "--create", "--topic", topic],
+        [*configs, "--alter", *users, "--delete-config", "SCRAM-SHA-512"],
+        [*configs, "--describe", *users],
+    )
+    assert added == (0, "Completed updating config for user dave.")
+    assert "SCRAM credential configs for user-principal 'dave' are SCRAM-SHA-512=iterations=8192" in described[1]
+    assert came == (0, f"Created topic {topic}.")
+    assert service.creator_of(topic) == "User:dave"
+    assert removed[0] == 0
+    assert "SCRAM-SHA-512" not in gone[1]
+
+
+def test_kafkajs(service: Secured, topic: str) -> None:
+    node = tools.program("node")
+    modules = tools.cached("kafkajs/node_modules")
+    sasl = {"mechanism": "scram-sha-512", "username": "alice", "password": PASSWORDS["alice"]}
+    config = {"ssl": {"ca": [service.authority.file.read_text()]}, "sasl": sasl}
+    script = tools.ROOT / "tests/clients/kafkajs/scenario.js"
+    bootstrap = service.addresses["SASL_SSL"].replace("127.0.0.1", "localhost")
+    done = tools.run_quietly(
+        [node, script, bootstrap, topic], NODE_PATH=str(modules), KAFKAJS_CONFIG=json.dumps(config)
+    )
+    assert done.returncode == 0, done.stderr
+    check(told(done.stdout), message=False)
+    assert service.creator_of(topic) == "User:alice"
