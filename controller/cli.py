@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controller import cli_demo, cli_query, cli_replay
+from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 from controller.policy.loading import PolicyLoadError
 from controller.runtime.logs import configure_logs
 from controller.runtime.serve import RELEASE, Address, ServeOptions, serve
@@ -18,6 +19,7 @@ from controller.runtime.settings import ServeSettings, SettingsError, load_setti
 from events.log import LogError
 
 DEFAULT_BROKERS = "simulated:3"
+KRAFT = "kraft"
 SIMULATED_BROKERS_MAX = 1000
 
 
@@ -42,7 +44,19 @@ def _register_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("--data", type=Path, default=Path("topicwright-data"), metavar="DIR", help="./%(default)s")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
-    parser.add_argument("--brokers", type=_simulated, default=DEFAULT_BROKERS, metavar="FLEET", help="%(default)s")
+    parser.add_argument(
+        "--brokers",
+        type=_fleet,
+        default=DEFAULT_BROKERS,
+        metavar="FLEET",
+        help="simulated:N, or kraft for real brokers (%(default)s)",
+    )
+    parser.add_argument(
+        "--metadata-version",
+        type=_metadata_version,
+        metavar="LEVEL",
+        help="with kraft: the level of metadata.version, such as 30 (the highest that all brokers share)",
+    )
     parser.add_argument("--hints", action="store_true", help="say what to type next, once ready")
     parser.set_defaults(func=_serve)
 
@@ -54,10 +68,24 @@ def _address(text: str) -> Address:
     return Address(host.strip("[]"), int(port))
 
 
+def _fleet(text: str) -> int | str:
+    return KRAFT if text == KRAFT else _simulated(text)
+
+
+def _metadata_version(text: str) -> int:
+    if not text.isdigit() or not METADATA_VERSION_MIN <= int(text) <= METADATA_VERSION_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a level from {METADATA_VERSION_MIN} (3.7) to {METADATA_VERSION_MAX} (4.3)"
+        )
+    return int(text)
+
+
 def _simulated(text: str) -> int:
     kind, _, count = text.partition(":")
     if kind != "simulated" or not count.isdigit() or not 1 <= int(count) <= SIMULATED_BROKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not simulated:N with N from 1 to {SIMULATED_BROKERS_MAX}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither simulated:N with N from 1 to {SIMULATED_BROKERS_MAX} nor kraft"
+        )
     return int(count)
 
 
@@ -67,6 +95,8 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         settings = load_settings(options.config, options.set)
         _check_node_id(settings, options.brokers)
+        if options.metadata_version is not None and options.brokers != KRAFT:
+            raise SettingsError("--metadata-version is of real brokers: it goes with --brokers kraft")
         configure_logs(settings.log_level)
         return uvloop.run(
             serve(
@@ -74,7 +104,9 @@ def _serve(options: argparse.Namespace) -> int:
                     kafka=options.kafka,
                     http=options.http,
                     data=options.data,
-                    simulated_brokers=options.brokers,
+                    simulated_brokers=0 if options.brokers == KRAFT else options.brokers,
+                    kraft=options.brokers == KRAFT,
+                    metadata_version=options.metadata_version,
                     settings=settings,
                     hints=options.hints,
                 )
@@ -85,8 +117,8 @@ def _serve(options: argparse.Namespace) -> int:
         return 2
 
 
-def _check_node_id(settings: ServeSettings, brokers: int) -> None:
-    if settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
+def _check_node_id(settings: ServeSettings, brokers: int | str) -> None:
+    if isinstance(brokers, int) and settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
         raise SettingsError(
             f"node.id={settings.node_id} is the id of a simulated broker (1 to {brokers}); with "
             "simulated.broker.listeners=true the controller is a node beside them: choose another"

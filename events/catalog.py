@@ -11,87 +11,89 @@ Times are milliseconds since the epoch. Topic ids are sixteen bytes.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
-import msgspec
-
+from events.catalog_cluster import (
+    BrokerFenced,
+    BrokerLeaving,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    FeaturesChanged,
+    LogDirsChanged,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
+    ResourceConfigsChanged,
+    SettingsChanged,
+)
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
+from events.values import (
+    Assignment,
+    BrokerDetails,
+    ChangeAsked,
+    ConfigOp,
+    Configs,
+    ConfigsWanted,
+    DeletionWanted,
+    Endpoint,
+    Fact,
+    Observation,
+    Outcome,
+    Partition,
+    PartitionsWanted,
+    SupportedFeature,
+    Upkeep,
+    Verdict,
+)
 
-Configs = tuple[tuple[str, str], ...]
-"""Explicit topic configs, sorted by name."""
-
-
-class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Base of every value in the log: immutable, compared by value, encoded as an array.
-
-    A longer array than this release knows is refused, not cut: what a newer release added may have changed a decision.
-    """
-
-
-class Partition(Fact, frozen=True):
-    """One partition as it stands.
-
-    `replicas` begins with the preferred leader; a negative id is a placeholder (KIP-409). `leader` is -1 when there
-    is none. `partition_epoch` rises with every change, `leader_epoch` with every change of leader (KIP-101, KIP-497).
-    """
-
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    leader: BrokerId
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-
-
-class Assignment(Fact, frozen=True):
-    """A manual assignment of one partition, as asked for."""
-
-    partition: int
-    replicas: tuple[BrokerId, ...]
-
-
-class ConfigOp(Fact, frozen=True):
-    """One change of a topic config; `op` is SET 0, DELETE 1, APPEND 2 or SUBTRACT 3 (KIP-339)."""
-
-    name: str
-    op: int
-    value: str | None
-
-
-class Endpoint(Fact, frozen=True):
-    """Where a broker listens: listener name, host, port."""
-
-    name: str
-    host: str
-    port: int
-
-
-Outcome = Literal["allowed", "refused", "failed"]
-
-
-class Observation(Fact, frozen=True):
-    """A rule that a topic breaks and that was recorded instead of enforced.
-
-    `rule` names the rule (`policy:rules/naming`), `message` says what is broken and what is allowed.
-    """
-
-    rule: str
-    message: str
-
-
-class Verdict(Fact, frozen=True):
-    """The answer of the whole chain of create-topic policies for one topic (KIP-108).
-
-    `outcome`: `allowed` when no policy objects or there is none; `refused` when one raised PolicyViolation, which the
-    client sees as POLICY_VIOLATION (44) with `message`; `failed` when one raised anything else, which costs that topic
-    UNKNOWN_SERVER_ERROR (-1). `policy` is the class that decided and `rule` its rule, both empty when allowed.
-    `observed` holds what was recorded and not enforced, whatever the outcome.
-    """
-
-    outcome: Outcome
-    policy: str = ""
-    rule: str = ""
-    message: str = ""
-    observed: tuple[Observation, ...] = ()
+__all__ = [
+    "EVENT_TYPES",
+    "EVENT_VERSION",
+    "Assignment",
+    "BrokerDetails",
+    "BrokerFenced",
+    "BrokerLeaving",
+    "BrokerRegistered",
+    "BrokerUnfenced",
+    "BrokerUnregistered",
+    "Cause",
+    "ChangeAsked",
+    "ChangeRejected",
+    "ConfigOp",
+    "Configs",
+    "ConfigsWanted",
+    "CreateAnswered",
+    "CreateRejected",
+    "CreateRequested",
+    "DeletionWanted",
+    "Endpoint",
+    "Event",
+    "Fact",
+    "FeaturesChanged",
+    "IsrChanged",
+    "LeaderElected",
+    "LogDirsChanged",
+    "MetadataPropagated",
+    "Observation",
+    "Outcome",
+    "Partition",
+    "PartitionChanged",
+    "PartitionsAdded",
+    "PartitionsWanted",
+    "PlaceholderFilled",
+    "ProducerIdsAllocated",
+    "QuorumEpochBegun",
+    "Recorded",
+    "ResourceConfigsChanged",
+    "SettingsChanged",
+    "SupportedFeature",
+    "TopicConfigsChanged",
+    "TopicCreated",
+    "TopicDeleted",
+    "TopicReady",
+    "Upkeep",
+    "Verdict",
+]
 
 
 class CreateRequested(Fact, frozen=True, tag=True):
@@ -152,40 +154,6 @@ class TopicCreated(Fact, frozen=True, tag=True):
     """The brokers that placement chose from."""
     deadline_ms: int
     """When the wait of the request for this topic to be complete ends."""
-
-
-class PartitionsWanted(Fact, frozen=True, tag="partitions"):
-    """`count` partitions altogether (KIP-195); `assignments` holds the replicas of each new one, None to have them
-    placed."""
-
-    count: int
-    assignments: tuple[tuple[BrokerId, ...], ...] | None
-
-
-class DeletionWanted(Fact, frozen=True, tag="deletion"):
-    """The topic gone; with `topic_id` only if it still is the topic of that id (KIP-516)."""
-
-    topic_id: TopicId | None
-
-
-class ConfigsWanted(Fact, frozen=True, tag="configs"):
-    """Explicit configs changed by these steps (`incremental`, KIP-339), or replaced by what the steps set."""
-
-    ops: tuple[ConfigOp, ...]
-    incremental: bool
-
-
-class ChangeAsked(Fact, frozen=True):
-    """How a change of a topic was asked for: with the event that holds it, every input of the decision."""
-
-    api: str
-    """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
-    api_version: int
-    wanted: PartitionsWanted | DeletionWanted | ConfigsWanted
-    duplicate: bool = False
-    """The topic stood more than once in its request."""
-    denied: int = 0
-    """The error code of the authorizer, 0 when it allowed the ask."""
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
@@ -266,6 +234,29 @@ class IsrChanged(Fact, frozen=True, tag=True):
     reason: str
 
 
+class PartitionChanged(Fact, frozen=True, tag=True):
+    """A partition of real brokers stands otherwise. What is None is as it was; what is not, is all of it.
+
+    An election is told by `leader`, which may be the leader that was (then only its epoch rises).
+    """
+
+    topic: TopicName
+    partition: int
+    leader: BrokerId | None
+    isr: tuple[BrokerId, ...] | None
+    leader_epoch: int
+    """As it is now, like the partition's epoch."""
+    partition_epoch: int
+    reason: str
+    replicas: tuple[BrokerId, ...] | None = None
+    directories: tuple[bytes, ...] | None = None
+    adding: tuple[BrokerId, ...] | None = None
+    removing: tuple[BrokerId, ...] | None = None
+    elr: tuple[BrokerId, ...] | None = None
+    last_known_elr: tuple[BrokerId, ...] | None = None
+    recovering: bool | None = None
+
+
 class PlaceholderFilled(Fact, frozen=True, tag=True):
     """A broker took the place that a placeholder kept (KIP-409); it is not in sync yet."""
 
@@ -274,6 +265,8 @@ class PlaceholderFilled(Fact, frozen=True, tag=True):
     placeholder: BrokerId
     broker_id: BrokerId
     partition_epoch: int
+    directory: bytes | None = None
+    """The id of the log directory that the new replica goes to; None where the brokers are not real ones."""
 
 
 class MetadataPropagated(Fact, frozen=True, tag=True):
@@ -299,48 +292,6 @@ class CreateAnswered(Fact, frozen=True, tag=True):
     waited_ms: int
 
 
-class BrokerRegistered(Fact, frozen=True, tag=True):
-    """A broker (or a new incarnation of it) is known; it is fenced until it has caught up (KIP-631)."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    incarnation: str
-    rack: str | None
-    endpoints: tuple[Endpoint, ...]
-
-
-class BrokerFenced(Fact, frozen=True, tag=True):
-    """A broker is not to lead or to be placed on."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    reason: str
-
-
-class BrokerUnfenced(Fact, frozen=True, tag=True):
-    """A broker is live."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    reason: str
-
-
-class BrokerUnregistered(Fact, frozen=True, tag=True):
-    """A broker is forgotten."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    reason: str
-
-
-class SettingsChanged(Fact, frozen=True, tag=True):
-    """Every setting that decisions depend on, by Kafka's names; the first event of every log."""
-
-    settings: tuple[tuple[str, str], ...]
-    release: str
-    """The release of Topicwright whose rules decide from here on."""
-
-
 Event = (
     CreateRequested
     | CreateRejected
@@ -351,6 +302,7 @@ Event = (
     | ChangeRejected
     | LeaderElected
     | IsrChanged
+    | PartitionChanged
     | PlaceholderFilled
     | MetadataPropagated
     | TopicReady
@@ -359,6 +311,12 @@ Event = (
     | BrokerFenced
     | BrokerUnfenced
     | BrokerUnregistered
+    | ResourceConfigsChanged
+    | ProducerIdsAllocated
+    | BrokerLeaving
+    | LogDirsChanged
+    | QuorumEpochBegun
+    | FeaturesChanged
     | SettingsChanged
 )
 

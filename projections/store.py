@@ -10,20 +10,24 @@ Keys, each the first byte of a state key of the log:
     w SHARD_KEY   the offset of creation, for topics that were never complete
     c             cluster: settings and brokers
     n             counts of topics and partitions
+    r BROKER …    which topics have replicas on a real broker: see `projections.broker_index`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 
 import msgspec
 
-from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
+from controller.machine.partition_rules import is_real
+from controller.machine.state import Broker, Cluster, Quorum, State, Topic, settings_from_pairs
+from events.catalog import Configs
 from events.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName
+from projections.broker_index import index_changes, topics_of, topics_with_placeholders
 
 TOPIC, TOPIC_ID, WAITING, CLUSTER, COUNTS = b"t", b"i", b"w", b"c", b"n"
 
@@ -44,6 +48,10 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     release: str
     brokers: tuple[Broker, ...]
     last_broker_epoch: int
+    features: tuple[tuple[str, int], ...] = ()
+    next_producer_id: int = 0
+    quorum: Quorum | None = None
+    resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
 
 
 class TopicCache:
@@ -122,10 +130,13 @@ class TopicStore:
     def changes(self, state: State) -> dict[bytes, bytes | None]:
         """The state keys that the next commit has to write, with their values; None deletes."""
         puts: dict[bytes, bytes | None] = {}
+        by_broker = is_real(state.cluster)
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:
                 self._put_topic(puts, key, before, topic)
+                if by_broker:
+                    index_changes(puts, key, before, topic)
         if puts:
             counts = self._counts_after()
             if counts != self.durable_counts:
@@ -186,6 +197,41 @@ class TopicStore:
                 break
         return topics
 
+    def durable_topics(self, keys: Iterable[ShardKey], partitions_max: int) -> Iterator[list[Topic]]:
+        """The durable topics under these keys, in lists of about so many partitions; what is not there is passed over.
+
+        A list is read when it is asked for: topics may go and come in between.
+        """
+        topics: list[Topic] = []
+        partitions = 0
+        for key in keys:
+            topic = self.durable(key)
+            if topic is not None:
+                topics.append(topic)
+                partitions += len(topic.partitions)
+            if partitions >= partitions_max:
+                yield topics
+                topics, partitions = [], 0
+        if topics:
+            yield topics
+
+    def durable_keys_of(self, broker_id: BrokerId) -> list[ShardKey]:
+        """The keys of topics with a replica on a real broker."""
+        return list(topics_of(self._log, broker_id))
+
+    def durable_keys_with_placeholders(self) -> list[ShardKey]:
+        """The keys of topics with a place that waits for a real broker (KIP-409)."""
+        return list(dict.fromkeys(topics_with_placeholders(self._log)))
+
+    def durable_keys_waiting(self) -> list[ShardKey]:
+        """The keys of topics that were never complete."""
+        return [ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING)]
+
+    def leads(self, broker_id: BrokerId) -> bool:
+        """Whether a real broker leads a partition."""
+        topics = (self.durable(key) for key in topics_of(self._log, broker_id))
+        return any(one.leader == broker_id for topic in topics if topic is not None for one in topic.partitions)
+
     def _durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics by shard key: as the log has them, but for those of a commit that is being flushed, which
         are as they were before it. Those that it deletes are not in the log any more."""
@@ -245,7 +291,18 @@ class TopicStore:
     def _encoded_cluster(self, cluster: Cluster) -> bytes:
         brokers = tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers))
         pairs = cluster.settings_pairs
-        return _encode(_StoredCluster(pairs, cluster.release, brokers, cluster.last_broker_epoch))
+        return _encode(
+            _StoredCluster(
+                pairs,
+                cluster.release,
+                brokers,
+                cluster.last_broker_epoch,
+                cluster.features,
+                cluster.next_producer_id,
+                cluster.quorum,
+                cluster.resource_configs,
+            )
+        )
 
     def _stored_cluster(self) -> Cluster:
         value = self._log.get(CLUSTER)
@@ -257,5 +314,9 @@ class TopicStore:
             settings_pairs=stored.settings,
             release=stored.release,
             last_broker_epoch=stored.last_broker_epoch,
+            features=stored.features,
+            next_producer_id=stored.next_producer_id,
+            quorum=stored.quorum,
+            resource_configs=stored.resource_configs,
         )
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})

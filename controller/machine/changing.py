@@ -10,6 +10,7 @@ from controller.machine.config_rules import altered_configs, min_insync_replicas
 from controller.machine.creating import placed
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partition_rules import is_real
 from controller.machine.readiness import answer_waiter
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
@@ -94,8 +95,9 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
 
 
 def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
-    """Leaders for partitions that have none and may have one by the new configs (unclean election, as in Kafka)."""
-    if all(partition.leader >= 0 for partition in altered.partitions):
+    """Leaders for partitions that have none and may have one by the new configs (unclean election, as in Kafka); with
+    real brokers also the replicas that are eligible by another min.insync.replicas (KIP-966)."""
+    if all(partition.leader >= 0 for partition in altered.partitions) and not is_real(cluster):
         return []
     return leadership.settle(altered, cluster, "configs changed")[1]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Operation = Literal["Create", "Alter", "Delete", "AlterConfigs", "DescribeConfigs", "Describe"]
+Operation = Literal["Create", "Alter", "Delete", "AlterConfigs", "DescribeConfigs", "Describe", "ClusterAction"]
 ResourceType = Literal["Cluster", "Topic"]
 
 CLUSTER_NAME = "kafka-cluster"

@@ -27,14 +27,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controller.brokers.fleet import Fleet
-from controller.machine.apply import apply
-from controller.machine.commands import AnyCommand, Ask, ChangeSettings, CreateTopic, ExpireRequest
+from controller.brokers.fleet import EVENTS_ALONE, Fleet, Projector
+from controller.machine.commands import AnyCommand, Asked, ChangeSettings, CreateTopic, ExpireRequest
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Waiter
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.runtime import replies
 from controller.runtime.consulting import as_policies_see_it, put_again
 from controller.runtime.progress import Progress
 from controller.runtime.replies import PendingAsk, Replies
@@ -50,10 +50,6 @@ COMMANDS_PER_COMMIT_MAX = 512
 """Bounds how long one slice of deciding keeps the loop."""
 RECOVER_AFTER_S = 1.0
 POLICIES_CLOSE_S = 1.0
-STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
-CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
-CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
-STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
 
 Flush = Callable[[], Awaitable[object]]
 
@@ -75,6 +71,7 @@ class Controller:
         reports: Reports,
         policies: PolicyJudge | None = None,
         partitions_cached: int = 100_000,
+        projector: Projector = EVENTS_ALONE,
     ) -> None:
         self.log = log
         self.fleet = fleet
@@ -84,14 +81,11 @@ class Controller:
         self.failed = asyncio.Event()
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
-        self._boot_id = boot_id
-        self._clock_ms = clock_ms
-        self._last_ms = 0
-        self._flush = flush
+        self._boot_id, self._clock_ms, self._flush = boot_id, clock_ms, flush
         self._policies = policies
+        self._projector = projector
         self._partitions_cached = partitions_cached
-        self._requests = 0
-        self._recoveries = 0
+        self._requests = self._recoveries = self._last_ms = 0
         self._inbox: list[AnyCommand] = []
         self._wake = asyncio.Event()
         self._progress = Progress()
@@ -162,7 +156,7 @@ class Controller:
         if self.failure is None:
             self.failure = error
             self.reports.controller_failed(error)
-            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR, CONTROLLER_FAILED)
+            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED)
             self._wake.set()
             self.failed.set()
 
@@ -182,6 +176,10 @@ class Controller:
     def has_waiting_topics(self) -> bool:
         """Whether a topic is not complete yet, so that confirmations matter."""
         return bool(self.state.waiting)
+
+    def is_settled(self) -> bool:
+        """Whether every topic has been looked at since the last broker came or went."""
+        return self._reviews.idle
 
     def now_ms(self, at_least_ms: int = 0) -> int:
         """The wall clock in ms since the epoch; it never goes back, nor behind the log of an earlier process.
@@ -206,7 +204,7 @@ class Controller:
         """Wait until all that was put so far is decided and durable, or was dropped with a failed write."""
         await self._progress.reached(len(self._inbox))
 
-    def ask(self, commands: Sequence[Ask], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
+    def ask(self, commands: Sequence[Asked], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request, one a topic; the future gets their answers in the same order.
 
         With `timeout_ms` above 0 creates that are not complete by then are answered REQUEST_TIMED_OUT.
@@ -225,11 +223,11 @@ class Controller:
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
         if self.storage_error is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR, STORAGE_FAILED
+            return ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED
         if self.failure is not None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR, CONTROLLER_FAILED
+            return ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED
         if self._stopping.is_set():
-            return ErrorCode.NOT_CONTROLLER, CONTROLLER_STOPS
+            return ErrorCode.NOT_CONTROLLER, replies.CONTROLLER_STOPS
         return None
 
     # --- deadlines
@@ -240,7 +238,9 @@ class Controller:
         await self.decided()
         # What is still unanswered is at the policies; `_consult` will find its time used up.
         for topic in pending.unanswered():
-            self.replies.resolve(Answer(pending.request_id, topic, int(ErrorCode.REQUEST_TIMED_OUT), STILL_JUDGED))
+            self.replies.resolve(
+                Answer(pending.request_id, topic, int(ErrorCode.REQUEST_TIMED_OUT), replies.STILL_JUDGED)
+            )
 
     def _observe_deadline(self, request_id: RequestId, topic: TopicName, deadline_ms: int) -> None:
         self.observe(ExpireRequest(request_id=request_id, at_ms=self.now_ms(deadline_ms), topic=topic))
@@ -295,7 +295,7 @@ class Controller:
         if entries:
             started = self._loop.time()
             try:
-                self.log.write(Commit(entries, self.store.changes(self.state)))
+                self.log.write(Commit(entries, {**self.store.changes(self.state), **self._projector.changes()}))
                 await self._flush()
             except LogError as error:
                 await self._storage_failed(error)
@@ -318,8 +318,7 @@ class Controller:
         self._reviews.learn(records)
 
     def _decide(self, batch: list[AnyCommand]) -> tuple[list[Recorded], list[Answer], list[CreateTopic], list[Entry]]:
-        state = self.state
-        offset = self.log.next_offset
+        state, offset = self.state, self.log.next_offset
         records: list[Recorded] = []
         answers: list[Answer] = []
         consult: list[CreateTopic] = []
@@ -336,7 +335,7 @@ class Controller:
             cause = Cause(type(command).__name__, command.request_id)
             for event in decision.events:
                 record = Recorded(offset, at_ms, cause, event)  # type: ignore[arg-type]
-                key = apply(state, record)
+                key = self._projector.apply(state, record)
                 entries.append(Entry(encode_event(at_ms, cause, event), key, getattr(event, "request_id", "")))
                 records.append(record)
                 offset += 1
@@ -367,7 +366,7 @@ class Controller:
         """
         self.storage_error = str(error)
         self.reports.storage_failed(self.storage_error)
-        self._give_up(ErrorCode.KAFKA_STORAGE_ERROR, STORAGE_FAILED)
+        self._give_up(ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED)
         while (survivors := await self._recovered()) is None:
             if self._stopping.is_set():
                 return

@@ -12,7 +12,7 @@ from copy import copy
 
 import msgspec
 
-from controller.machine.commands import Ask
+from controller.machine.commands import Asked
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, Topic
@@ -131,7 +131,7 @@ class Front:
 
     # --- asking
 
-    def ask(self, commands: Sequence[Ask], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
+    def ask(self, commands: Sequence[Asked], timeout_ms: int = 0) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request; their answers come in the same order."""
         return self.controller.ask(commands, timeout_ms)
 

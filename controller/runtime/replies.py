@@ -9,10 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from controller.machine.commands import Ask
+from controller.machine.commands import Asked
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicName
+
+STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
+CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
+CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
+STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
 
 
 class PendingAsk:
@@ -20,7 +25,7 @@ class PendingAsk:
 
     __slots__ = ("answers", "future", "index", "missing", "request_id", "timer")
 
-    def __init__(self, commands: Sequence[Ask], future: asyncio.Future[list[Answer]]) -> None:
+    def __init__(self, commands: Sequence[Asked], future: asyncio.Future[list[Answer]]) -> None:
         self.request_id = commands[0].request_id
         self.index = {command.topic: number for number, command in enumerate(commands)}
         assert len(self.index) == len(commands), "a request puts each topic once"
@@ -43,7 +48,7 @@ class Replies:
     def __len__(self) -> int:
         return len(self._asks)
 
-    def expect(self, commands: Sequence[Ask], loop: asyncio.AbstractEventLoop) -> PendingAsk:
+    def expect(self, commands: Sequence[Asked], loop: asyncio.AbstractEventLoop) -> PendingAsk:
         """Wait for the answers to the commands of one request; their topics must be distinct."""
         ask = PendingAsk(commands, loop.create_future())
         self._asks[ask.request_id] = ask

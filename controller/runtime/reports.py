@@ -9,13 +9,17 @@ import msgspec
 
 from events.catalog import (
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
     ChangeRejected,
     CreateAnswered,
     CreateRejected,
+    FeaturesChanged,
+    LogDirsChanged,
     PartitionsAdded,
+    QuorumEpochBegun,
     Recorded,
     TopicConfigsChanged,
     TopicDeleted,
@@ -127,6 +131,15 @@ def _broker(record: Recorded, event: Any, _: Rules) -> Line:
     return {"at_ms": record.at_ms, "level": "info", "event": type(event).__name__, "broker": event.broker_id}
 
 
+def _quorum(record: Recorded, event: Any, _: Rules) -> Line:
+    return {"at_ms": record.at_ms, "level": "info", "event": "QuorumEpochBegun", "epoch": event.leader_epoch}
+
+
+def _features(record: Recorded, event: Any, _: Rules) -> Line:
+    line: Line = {"at_ms": record.at_ms, "level": "info", "event": "FeaturesChanged", "reason": event.reason}
+    return {**line, "features": dict(event.features)}
+
+
 _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     CreateAnswered: _create_answered,
     ChangeRejected: _change_rejected,
@@ -137,6 +150,10 @@ _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     BrokerFenced: _broker,
     BrokerUnfenced: _broker,
     BrokerUnregistered: _broker,
+    BrokerLeaving: _broker,
+    LogDirsChanged: _broker,
+    QuorumEpochBegun: _quorum,
+    FeaturesChanged: _features,
 }
 
 

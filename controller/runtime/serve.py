@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from controller.brokers.fleet import EVENTS_ALONE
+from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.simulated import SimulatedFleet
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
@@ -31,6 +33,7 @@ from controller.policy.runner import PolicyRunner
 from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
+from controller.runtime.kraft import kraft_fleet, real_broker_listener, refuse_other_fleets
 from controller.runtime.logs import write_lines
 from controller.runtime.reports import Reports
 from controller.runtime.settings import ServeSettings
@@ -67,6 +70,10 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     http: Address
     data: Path
     simulated_brokers: int
+    kraft: bool = False
+    """Real brokers instead of simulated ones."""
+    metadata_version: int | None = None
+    """Of real brokers; None for the highest that all of them share."""
     settings: ServeSettings
     hints: bool = False
     """Say what to type next, once ready."""
@@ -99,7 +106,12 @@ class Service:
     async def start(self) -> None:
         """Start deciding, then take requests. Raises OSError when an address cannot be had."""
         options, settings = self.options, self.options.settings
-        self.fleet = SimulatedFleet(options.simulated_brokers)
+        self.fleet: SimulatedFleet | KraftFleet
+        if options.kraft:
+            self.fleet = kraft_fleet(self.log, options.settings, options.metadata_version)
+        else:
+            refuse_other_fleets(self.log)
+            self.fleet = SimulatedFleet(options.simulated_brokers)
         self.controller = Controller(
             self.log,
             self.fleet,
@@ -109,6 +121,7 @@ class Service:
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=PolicyRunner(self._policies, probe=self._probe()) if self._policies else None,
             partitions_cached=settings.store_cache_bytes // 2 // PARTITION_BYTES,
+            projector=self.fleet.metadata if isinstance(self.fleet, KraftFleet) else EVENTS_ALONE,
         )
         await self._listen()
         self.metrics.watch(self._gauges)
@@ -153,14 +166,20 @@ class Service:
             broker_listeners=settings.simulated_broker_listeners,
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
-        self.fleet.default_endpoint = advertised
         self._doors: BrokerDoors | None = None
+        if isinstance(self.fleet, KraftFleet):
+            self.fleet.reachable_at(advertised)
+            return
+        self.fleet.default_endpoint = advertised
         if settings.simulated_broker_listeners:
             self._doors = BrokerDoors(options.kafka.host, advertised, self.fleet, self._make_server)
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         versions_max = dict(self.options.settings.api_versions_max)
+        if isinstance(self.fleet, KraftFleet):
+            self._server.handlers = real_broker_listener(self.front, self.fleet, versions_max)
+            return
         self._server.handlers = controller_listener(self.front, versions_max)
         if self._doors is not None:
             await self._doors.open(self.front, versions_max)

@@ -21,6 +21,15 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "ChangeRejected": _CHANGES,
     "LeaderElected": ("AlterTopicConfigs", "AlterPartition", *_LOOKED_AT),
     "IsrChanged": ("AlterTopicConfigs", "AlterPartition", *_LOOKED_AT),
+    "PartitionChanged": (
+        "AlterTopicConfigs",
+        "AlterPartition",
+        "AssignDirectories",
+        "BalanceLeaders",
+        "ElectLeaders",
+        "ReassignPartitions",
+        *_LOOKED_AT,
+    ),
     "PlaceholderFilled": ("AlterTopicConfigs", *_LOOKED_AT),
     "MetadataPropagated": ("ConfirmMetadata",),
     "TopicReady": ("ConfirmMetadata", *_LOOKED_AT),
@@ -28,6 +37,12 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "BrokerFenced": ("FenceBroker", "RegisterBroker"),
     "BrokerUnfenced": ("UnfenceBroker",),
     "BrokerUnregistered": ("UnregisterBroker",),
+    "BrokerLeaving": ("BeginShutdown",),
+    "LogDirsChanged": ("ChangeLogDirs",),
+    "QuorumEpochBegun": ("BeginQuorumEpoch",),
+    "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures"),
+    "ResourceConfigsChanged": ("AlterResourceConfigs", "BeginQuorumEpoch", "ChangeFeatures"),
+    "ProducerIdsAllocated": ("AllocateProducerIds",),
     "SettingsChanged": ("ChangeSettings",),
 }
 """The commands that can lead to each event. A test keeps this in step with the catalog and with what logs hold."""

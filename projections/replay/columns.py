@@ -23,6 +23,7 @@ from msgspec.structs import astuple
 from events.catalog import (
     Assignment,
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -31,13 +32,19 @@ from events.catalog import (
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    FeaturesChanged,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
     MetadataPropagated,
+    PartitionChanged,
     PartitionsAdded,
     PartitionsWanted,
     PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
     Recorded,
+    ResourceConfigsChanged,
     SettingsChanged,
     TopicConfigsChanged,
     TopicCreated,
@@ -104,12 +111,16 @@ COLUMNS: dict[str, pa.DataType] = {
     "duplicate": pa.bool_(),
     "api_version": pa.int32(),
     "release": pa.string(),
+    "replicas": INTS,
+    "elr": INTS,
+    "features": pa.map_(pa.string(), pa.int32()),
 }
 """The columns in their order, with their types in Arrow.
 
 `brokers` are those that applied a creation, or that placement chose from. `num_partitions` and `replication_factor` are
 as asked (-1 for the cluster's default), but for TopicCreated, where the factor is the resolved one. `assignments` is
-what was asked for by hand. `verdict` is the outcome of the policies (KIP-108). `topic_id` is base64url.
+what was asked for by hand. `verdict` is the outcome of the policies (KIP-108). `topic_id` is base64url. `replicas` and
+`elr` (those eligible to lead, KIP-966) are of one partition that changed; `features` are levels (KIP-584).
 """
 
 _PLAIN_TYPES = {
@@ -121,10 +132,12 @@ _PLAIN_TYPES = {
 }
 
 Getter = Callable[[Any], Any]
+_PARTITION_FIELDS = PARTITION.num_fields
+"""The first fields of a partition; of what real brokers are told beside them (its upkeep) there is no column."""
 
 
 def _partitions(event: Any) -> list[tuple[Any, ...]]:
-    return [astuple(one) for one in event.partitions]
+    return [astuple(one)[:_PARTITION_FIELDS] for one in event.partitions]
 
 
 def _assignments(event: CreateRequested) -> list[tuple[Any, ...]] | None:
@@ -201,6 +214,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     },
     LeaderElected: _LEADERSHIP,
     IsrChanged: _LEADERSHIP,
+    PartitionChanged: {**_LEADERSHIP, **_same("replicas", "elr")},
     PlaceholderFilled: _same("topic", "partition", "placeholder", "broker_id", "partition_epoch"),
     MetadataPropagated: _same("topic", "brokers"),
     TopicReady: _same("topic"),
@@ -209,11 +223,25 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     BrokerFenced: _BROKER,
     BrokerUnfenced: _BROKER,
     BrokerUnregistered: _BROKER,
+    BrokerLeaving: _same("broker_id", "broker_epoch"),
+    LogDirsChanged: _same("broker_id", "broker_epoch"),
+    QuorumEpochBegun: _same("leader_epoch"),
+    FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
+    ResourceConfigsChanged: _same("request_id", "configs", "principal", "client_id"),
+    ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
     SettingsChanged: _same("settings", "release"),
 }
 """For each type of event: column -> the attribute, or the function of the event, that fills it."""
 
-LEFT_OUT: Mapping[type, tuple[str, ...]] = {BrokerRegistered: ("incarnation", "endpoints")}
+LEFT_OUT: Mapping[type, tuple[str, ...]] = {
+    BrokerRegistered: ("incarnation", "endpoints", "details"),
+    PartitionChanged: ("directories", "adding", "removing", "last_known_elr", "recovering"),
+    PlaceholderFilled: ("directory",),
+    LogDirsChanged: ("log_dirs",),
+    QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id"),
+    ResourceConfigsChanged: ("kind", "name"),
+    ProducerIdsAllocated: ("first", "next_producer_id"),
+}
 """Fields that are in no column, but only in `value`. Of policies only the outcome has a column, and of a change that
 was asked for only the count of partitions."""
 

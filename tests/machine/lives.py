@@ -8,6 +8,7 @@ from typing import Any
 from controller.machine.lifecycle import BROKER, CREATE_REQUEST, PARTITION, TOPIC, Lifecycle, advance
 from events.catalog import (
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -15,11 +16,17 @@ from events.catalog import (
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    FeaturesChanged,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
+    PartitionChanged,
     PartitionsAdded,
     PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
     Recorded,
+    ResourceConfigsChanged,
     SettingsChanged,
     TopicCreated,
     TopicDeleted,
@@ -27,7 +34,15 @@ from events.catalog import (
 )
 
 REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
-BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered
+BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered | BrokerLeaving | LogDirsChanged
+NO_LIFE = (
+    SettingsChanged
+    | ChangeRejected
+    | FeaturesChanged
+    | ProducerIdsAllocated
+    | QuorumEpochBegun
+    | ResourceConfigsChanged
+)
 
 
 class Lives:
@@ -48,7 +63,7 @@ class Lives:
 
     def see(self, event: Any) -> None:
         """Take in one event."""
-        if isinstance(event, SettingsChanged | ChangeRejected):
+        if isinstance(event, NO_LIFE):
             return
         if isinstance(event, BROKER_EVENTS):
             _move(BROKER, self.brokers, event.broker_id, event)
@@ -73,7 +88,7 @@ class Lives:
         if isinstance(event, TopicCreated | PartitionsAdded):
             first = event.first if isinstance(event, PartitionsAdded) else 0
             indices = list(range(first, first + len(event.partitions)))
-        elif isinstance(event, LeaderElected | IsrChanged | PlaceholderFilled):
+        elif isinstance(event, LeaderElected | IsrChanged | PartitionChanged | PlaceholderFilled):
             indices = [event.partition]
         elif isinstance(event, TopicDeleted):
             indices = [index for topic, index in self.partitions if topic == event.topic]

@@ -37,6 +37,7 @@ from controller.machine.commands import (
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, Verdict
 from events.names import NO_LEADER, BrokerId
+from tests.machine.real_tables import REAL_VERBS
 from tests.machine.rig import TOPIC_ID, Rig
 
 Row = tuple[str, str, str]
@@ -306,4 +307,5 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "leader": _leader,
     "expire": _expire,
     "settings": _settings,
+    **REAL_VERBS,
 }
