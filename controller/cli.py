@@ -12,6 +12,7 @@ from pathlib import Path
 
 from controller import cli_demo, cli_front, cli_query, cli_replay, cli_users, cli_worker
 from controller.brokers.cluster_wire import ClusterUnreachable
+from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 from controller.policy.loading import PolicyLoadError
 from controller.release import RELEASE
 from controller.runtime.logs import configure_logs
@@ -22,8 +23,9 @@ from events.log import LogError
 
 DEFAULT_KAFKA = "127.0.0.1:9092"
 DEFAULT_BROKERS = "simulated:3"
+KRAFT = "kraft"
 SIMULATED_BROKERS_MAX = 1000
-_FLEET_HELP = "simulated:N, or cluster:HOST:PORT[,…] for a Kafka cluster that carries decisions out; %(default)s"
+_FLEET_HELP = "simulated:N, kraft for real brokers, or cluster:HOST:PORT[,…] for a Kafka cluster; %(default)s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +58,12 @@ def _register_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
     parser.add_argument("--brokers", type=_fleet, default=DEFAULT_BROKERS, metavar="FLEET", help=_FLEET_HELP)
+    parser.add_argument(
+        "--metadata-version",
+        type=_metadata_version,
+        metavar="LEVEL",
+        help="with kraft: the level of metadata.version, such as 30 (the highest that all brokers share)",
+    )
     parser.add_argument("--hints", action="store_true", help="say what to type next, once ready")
     parser.set_defaults(func=_serve)
 
@@ -68,14 +76,17 @@ def _address(text: str) -> Address:
 
 
 def _fleet(text: str) -> int | str:
-    """So many simulated brokers, or the bootstrap addresses of a cluster."""
+    """So many simulated brokers, `kraft`, or the bootstrap addresses of a cluster."""
     kind, _, rest = text.partition(":")
+    if text == KRAFT:
+        return KRAFT
     if kind == "simulated" and rest.isdigit() and 1 <= int(rest) <= SIMULATED_BROKERS_MAX:
         return int(rest)
     if kind == "cluster" and all(_is_address(part) for part in rest.split(",")):
         return rest
     raise argparse.ArgumentTypeError(
-        f"{text!r} is neither simulated:N with N from 1 to {SIMULATED_BROKERS_MAX} nor cluster:HOST:PORT[,HOST:PORT…]"
+        f"{text!r} is neither simulated:N with N from 1 to {SIMULATED_BROKERS_MAX} nor cluster:HOST:PORT[,HOST:PORT…] "
+        "nor kraft"
     )
 
 
@@ -84,15 +95,26 @@ def _is_address(text: str) -> bool:
     return bool(colon and host) and port.isdigit() and 1 <= int(port) <= 65535
 
 
+def _metadata_version(text: str) -> int:
+    if not text.isdigit() or not METADATA_VERSION_MIN <= int(text) <= METADATA_VERSION_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a level from {METADATA_VERSION_MIN} (3.7) to {METADATA_VERSION_MAX} (4.3)"
+        )
+    return int(text)
+
+
 def _serve(options: argparse.Namespace) -> int:
     import uvloop
 
     try:
         settings = load_settings(options.config, options.set)
         simulated = options.brokers if isinstance(options.brokers, int) else 0
-        _check_node_id(settings, simulated)
+        is_kraft = options.brokers == KRAFT
+        _check_node_id(settings, options.brokers)
         if settings.listeners and options.kafka is not None:
             raise SettingsError("the addresses for Kafka clients are said by --kafka or by listeners, not by both")
+        if options.metadata_version is not None and not is_kraft:
+            raise SettingsError("--metadata-version is of real brokers: it goes with --brokers kraft")
         configure_logs(settings.log_level)
         return uvloop.run(
             serve(
@@ -101,7 +123,9 @@ def _serve(options: argparse.Namespace) -> int:
                     http=options.http,
                     data=options.data,
                     simulated_brokers=simulated,
-                    cluster=options.brokers if isinstance(options.brokers, str) else None,
+                    cluster=options.brokers if isinstance(options.brokers, str) and not is_kraft else None,
+                    kraft=is_kraft,
+                    metadata_version=options.metadata_version,
                     settings=settings,
                     hints=options.hints,
                 )
@@ -112,8 +136,8 @@ def _serve(options: argparse.Namespace) -> int:
         return 2
 
 
-def _check_node_id(settings: ServeSettings, brokers: int) -> None:
-    if settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
+def _check_node_id(settings: ServeSettings, brokers: int | str) -> None:
+    if isinstance(brokers, int) and settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
         raise SettingsError(
             f"node.id={settings.node_id} is the id of a simulated broker (1 to {brokers}); with "
             "simulated.broker.listeners=true the controller is a node beside them: choose another"

@@ -22,26 +22,48 @@ from events.access import (
     ScramCredentialRemoved,
     ScramCredentialSet,
 )
+from events.catalog_cluster import (
+    BrokerFenced,
+    BrokerLeaving,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    FeaturesChanged,
+    LogDirsChanged,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
+    ResourceConfigsChanged,
+    SettingsChanged,
+)
 from events.fact import Fact
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 from events.values import (
     Assignment,
+    BrokerDetails,
+    ChangeAsked,
     ConfigOp,
     Configs,
+    ConfigsWanted,
+    DeletionWanted,
     Endpoint,
     Observation,
     Outcome,
     Partition,
+    PartitionsWanted,
+    SupportedFeature,
+    Upkeep,
     Verdict,
 )
 
 __all__ = [
-    "EVENT_TYPES", "EVENT_VERSION", "Assignment", "BrokerFenced", "BrokerRegistered", "BrokerUnfenced",
-    "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut", "ChangeRejected", "ConfigOp", "Configs",
-    "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested", "CreationRefused", "DeletionWanted",
-    "Endpoint", "Event", "Fact", "IsrChanged", "LeaderElected", "MetadataPropagated", "Observation", "Outcome",
-    "Partition", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "Recorded", "SettingsChanged",
-    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished",
+    "EVENT_TYPES", "EVENT_VERSION", "Assignment", "BrokerDetails", "BrokerFenced", "BrokerLeaving",
+    "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
+    "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
+    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "IsrChanged",
+    "LeaderElected", "LogDirsChanged", "MetadataPropagated", "Observation", "Outcome", "Partition",
+    "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
+    "QuorumEpochBegun", "Recorded", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
+    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished", "Upkeep",
     "Verdict",
 ]  # fmt: skip
 
@@ -104,40 +126,6 @@ class TopicCreated(Fact, frozen=True, tag=True):
     """The brokers that placement chose from."""
     deadline_ms: int
     """When the wait of the request for this topic to be complete ends."""
-
-
-class PartitionsWanted(Fact, frozen=True, tag="partitions"):
-    """`count` partitions altogether (KIP-195); `assignments` holds the replicas of each new one, None to have them
-    placed."""
-
-    count: int
-    assignments: tuple[tuple[BrokerId, ...], ...] | None
-
-
-class DeletionWanted(Fact, frozen=True, tag="deletion"):
-    """The topic gone; with `topic_id` only if it still is the topic of that id (KIP-516)."""
-
-    topic_id: TopicId | None
-
-
-class ConfigsWanted(Fact, frozen=True, tag="configs"):
-    """Explicit configs changed by these steps (`incremental`, KIP-339), or replaced by what the steps set."""
-
-    ops: tuple[ConfigOp, ...]
-    incremental: bool
-
-
-class ChangeAsked(Fact, frozen=True):
-    """How a change of a topic was asked for: with the event that holds it, every input of the decision."""
-
-    api: str
-    """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
-    api_version: int
-    wanted: PartitionsWanted | DeletionWanted | ConfigsWanted
-    duplicate: bool = False
-    """The topic stood more than once in its request."""
-    denied: int = 0
-    """The error code of the authorizer, 0 when it allowed the ask."""
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
@@ -218,6 +206,29 @@ class IsrChanged(Fact, frozen=True, tag=True):
     reason: str
 
 
+class PartitionChanged(Fact, frozen=True, tag=True):
+    """A partition of real brokers stands otherwise. What is None is as it was; what is not, is all of it.
+
+    An election is told by `leader`, which may be the leader that was (then only its epoch rises).
+    """
+
+    topic: TopicName
+    partition: int
+    leader: BrokerId | None
+    isr: tuple[BrokerId, ...] | None
+    leader_epoch: int
+    """As it is now, like the partition's epoch."""
+    partition_epoch: int
+    reason: str
+    replicas: tuple[BrokerId, ...] | None = None
+    directories: tuple[bytes, ...] | None = None
+    adding: tuple[BrokerId, ...] | None = None
+    removing: tuple[BrokerId, ...] | None = None
+    elr: tuple[BrokerId, ...] | None = None
+    last_known_elr: tuple[BrokerId, ...] | None = None
+    recovering: bool | None = None
+
+
 class PlaceholderFilled(Fact, frozen=True, tag=True):
     """A broker took the place that a placeholder kept (KIP-409); it is not in sync yet."""
 
@@ -226,6 +237,8 @@ class PlaceholderFilled(Fact, frozen=True, tag=True):
     placeholder: BrokerId
     broker_id: BrokerId
     partition_epoch: int
+    directory: bytes | None = None
+    """The id of the log directory that the new replica goes to; None where the brokers are not real ones."""
 
 
 class MetadataPropagated(Fact, frozen=True, tag=True):
@@ -295,48 +308,6 @@ class ChangeCarriedOut(Fact, frozen=True, tag=True):
     message: str
 
 
-class BrokerRegistered(Fact, frozen=True, tag=True):
-    """A broker (or a new incarnation of it) is known; it is fenced until it has caught up (KIP-631)."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    incarnation: str
-    rack: str | None
-    endpoints: tuple[Endpoint, ...]
-
-
-class BrokerFenced(Fact, frozen=True, tag=True):
-    """A broker is not to lead or to be placed on."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    reason: str
-
-
-class BrokerUnfenced(Fact, frozen=True, tag=True):
-    """A broker is live."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    reason: str
-
-
-class BrokerUnregistered(Fact, frozen=True, tag=True):
-    """A broker is forgotten."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-    reason: str
-
-
-class SettingsChanged(Fact, frozen=True, tag=True):
-    """Every setting that decisions depend on, by Kafka's names; the first event of every log."""
-
-    settings: tuple[tuple[str, str], ...]
-    release: str
-    """The release of Topicwright whose rules decide from here on."""
-
-
 Event = (
     CreateRequested
     | CreateRejected
@@ -347,6 +318,7 @@ Event = (
     | ChangeRejected
     | LeaderElected
     | IsrChanged
+    | PartitionChanged
     | PlaceholderFilled
     | MetadataPropagated
     | TopicReady
@@ -359,6 +331,12 @@ Event = (
     | BrokerFenced
     | BrokerUnfenced
     | BrokerUnregistered
+    | ResourceConfigsChanged
+    | ProducerIdsAllocated
+    | BrokerLeaving
+    | LogDirsChanged
+    | QuorumEpochBegun
+    | FeaturesChanged
     | SettingsChanged
     | ScramCredentialSet
     | ScramCredentialRemoved

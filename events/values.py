@@ -1,6 +1,7 @@
-"""The values that events are made of: frozen, compared by value, encoded as arrays.
+"""What events are made of: the values that stand in their fields, each described.
 
-What holds of an event's fields holds of theirs: a field is only ever added at the end, with a default.
+The rules of `events.catalog` hold here too: frozen structs that encode as arrays, whose fields are only ever added at
+the end, with a default.
 """
 
 from __future__ import annotations
@@ -8,10 +9,28 @@ from __future__ import annotations
 from typing import Literal
 
 from events.fact import Fact
-from events.names import BrokerId
+from events.names import BrokerId, TopicId
 
 Configs = tuple[tuple[str, str], ...]
 """Explicit topic configs, sorted by name."""
+
+
+class Upkeep(Fact, frozen=True):
+    """What real brokers are told of a partition beside its replicas, leader and in-sync set (KIP-455, 704, 858, 966).
+
+    `directories` are the ids (16 bytes) of the log directories that the replicas lie in, in their order; `adding` and
+    `removing` are replicas of a reassignment under way, both part of the partition's replicas until it is done.
+    """
+
+    directories: tuple[bytes, ...] = ()
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+    elr: tuple[BrokerId, ...] = ()
+    """Replicas out of sync that still have every acknowledged record, and so may lead when nobody is in sync."""
+    last_known_elr: tuple[BrokerId, ...] = ()
+    """The last leader, while nobody leads."""
+    recovering: bool = False
+    """The leader was elected uncleanly and has not recovered since."""
 
 
 class Partition(Fact, frozen=True):
@@ -26,6 +45,8 @@ class Partition(Fact, frozen=True):
     leader: BrokerId
     leader_epoch: int = 0
     partition_epoch: int = 0
+    upkeep: Upkeep | None = None
+    """None where the brokers are not real ones."""
 
 
 class Assignment(Fact, frozen=True):
@@ -49,6 +70,26 @@ class Endpoint(Fact, frozen=True):
     name: str
     host: str
     port: int
+
+
+class SupportedFeature(Fact, frozen=True):
+    """The levels of a feature that a broker can work with, both included (KIP-584)."""
+
+    name: str
+    lowest: int
+    highest: int
+
+
+class BrokerDetails(Fact, frozen=True):
+    """What a real broker says of itself as it registers, beside its endpoints (KIP-631, KIP-858, KIP-966)."""
+
+    security_protocols: tuple[int, ...]
+    """Kafka's number of each endpoint's protocol, in their order: PLAINTEXT 0, SSL 1, SASL_PLAINTEXT 2, SASL_SSL 3."""
+    features: tuple[SupportedFeature, ...]
+    log_dirs: tuple[bytes, ...]
+    """The ids (16 bytes) of its log directories that are online."""
+    clean: bool = True
+    """Whether its last incarnation ended in order, so that its replicas have all that they acknowledged."""
 
 
 Outcome = Literal["allowed", "refused", "failed"]
@@ -78,3 +119,37 @@ class Verdict(Fact, frozen=True):
     rule: str = ""
     message: str = ""
     observed: tuple[Observation, ...] = ()
+
+
+class PartitionsWanted(Fact, frozen=True, tag="partitions"):
+    """`count` partitions altogether (KIP-195); `assignments` holds the replicas of each new one, None to have them
+    placed."""
+
+    count: int
+    assignments: tuple[tuple[BrokerId, ...], ...] | None
+
+
+class DeletionWanted(Fact, frozen=True, tag="deletion"):
+    """The topic gone; with `topic_id` only if it still is the topic of that id (KIP-516)."""
+
+    topic_id: TopicId | None
+
+
+class ConfigsWanted(Fact, frozen=True, tag="configs"):
+    """Explicit configs changed by these steps (`incremental`, KIP-339), or replaced by what the steps set."""
+
+    ops: tuple[ConfigOp, ...]
+    incremental: bool
+
+
+class ChangeAsked(Fact, frozen=True):
+    """How a change of a topic was asked for: with the event that holds it, every input of the decision."""
+
+    api: str
+    """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
+    api_version: int
+    wanted: PartitionsWanted | DeletionWanted | ConfigsWanted
+    duplicate: bool = False
+    """The topic stood more than once in its request."""
+    denied: int = 0
+    """The error code of the authorizer, 0 when it allowed the ask."""

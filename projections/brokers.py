@@ -17,11 +17,17 @@ from events.access import (
 )
 from events.catalog import (
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
     Endpoint,
+    FeaturesChanged,
+    LogDirsChanged,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
     Recorded,
+    ResourceConfigsChanged,
     SettingsChanged,
 )
 from events.names import BrokerId, Offset
@@ -42,6 +48,8 @@ class BrokerRow(msgspec.Struct, frozen=True, gc=False):
     changed_at_ms: int
     changed_offset: Offset
     reason: str
+    leaving: bool = False
+    """In controlled shutdown: it serves, but is not to lead or to be placed on."""
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
@@ -51,11 +59,13 @@ class ClusterRow(msgspec.Struct, frozen=True):
     settings: tuple[tuple[str, str], ...] = ()
     release: str = ""
     settings_changed_at_ms: int | None = None
+    features: tuple[tuple[str, int], ...] = ()
+    """Of real brokers: the finalized features with their levels."""
 
     @property
     def live(self) -> frozenset[BrokerId]:
-        """The brokers that are not fenced."""
-        return frozenset(broker_id for broker_id, broker in self.brokers.items() if not broker.fenced)
+        """The brokers that are neither fenced nor about to leave."""
+        return frozenset(key for key, broker in self.brokers.items() if not broker.fenced and not broker.leaving)
 
 
 NO_CLUSTER = ClusterRow()
@@ -75,6 +85,24 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
                 reason=event.reason,
             )
             return _with(row, changed)
+        case BrokerLeaving() | LogDirsChanged() as event:
+            leaving = isinstance(event, BrokerLeaving)
+            known = _known(row, record, event.broker_id)
+            reason = "in controlled shutdown" if leaving else "other log directories are online"
+            return _with(
+                row,
+                replace(
+                    known,
+                    leaving=known.leaving or leaving,
+                    changed_at_ms=record.at_ms,
+                    changed_offset=record.offset,
+                    reason=reason,
+                ),
+            )
+        case FeaturesChanged() as event:
+            return replace(row, features=event.features)
+        case QuorumEpochBegun() | ResourceConfigsChanged() | ProducerIdsAllocated():
+            return row
         case BrokerUnregistered() as event:
             _known(row, record, event.broker_id)
             return replace(row, brokers={key: one for key, one in row.brokers.items() if key != event.broker_id})

@@ -12,21 +12,25 @@ Keys, each the first byte of a state key of the log:
     n             counts of topics and partitions
     u USER NUL MECHANISM   a user's SCRAM credential
     a, q          access control entries and quotas: see `projections.access_state`
+    r BROKER …    which topics have replicas on a real broker: see `projections.broker_index`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 
 import msgspec
 
-from controller.machine.state import Broker, Cluster, ScramCredential, State, Topic, settings_from_pairs
+from controller.machine.partition_rules import is_real
+from controller.machine.state import Broker, Cluster, Quorum, ScramCredential, State, Topic, settings_from_pairs
+from events.catalog import Configs
 from events.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName
 from projections.access_state import put_access, stored_access
+from projections.broker_index import index_changes, topics_of, topics_with_placeholders
 
 TOPIC, TOPIC_ID, WAITING, CLUSTER, COUNTS = b"t", b"i", b"w", b"c", b"n"
 SCRAM = b"u"
@@ -48,6 +52,10 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     release: str
     brokers: tuple[Broker, ...]
     last_broker_epoch: int
+    features: tuple[tuple[str, int], ...] = ()
+    next_producer_id: int = 0
+    quorum: Quorum | None = None
+    resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
 
 
 class TopicCache:
@@ -126,10 +134,13 @@ class TopicStore:
     def changes(self, state: State) -> dict[bytes, bytes | None]:
         """The state keys that the next commit has to write, with their values; None deletes."""
         puts: dict[bytes, bytes | None] = {}
+        by_broker = is_real(state.cluster)
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:
                 self._put_topic(puts, key, before, topic)
+                if by_broker:
+                    index_changes(puts, key, before, topic)
         if puts:
             counts = self._counts_after()
             if counts != self.durable_counts:
@@ -189,6 +200,41 @@ class TopicStore:
             if len(topics) >= limit or room <= 0:
                 break
         return topics
+
+    def durable_topics(self, keys: Iterable[ShardKey], partitions_max: int) -> Iterator[list[Topic]]:
+        """The durable topics under these keys, in lists of about so many partitions; what is not there is passed over.
+
+        A list is read when it is asked for: topics may go and come in between.
+        """
+        topics: list[Topic] = []
+        partitions = 0
+        for key in keys:
+            topic = self.durable(key)
+            if topic is not None:
+                topics.append(topic)
+                partitions += len(topic.partitions)
+            if partitions >= partitions_max:
+                yield topics
+                topics, partitions = [], 0
+        if topics:
+            yield topics
+
+    def durable_keys_of(self, broker_id: BrokerId) -> list[ShardKey]:
+        """The keys of topics with a replica on a real broker."""
+        return list(topics_of(self._log, broker_id))
+
+    def durable_keys_with_placeholders(self) -> list[ShardKey]:
+        """The keys of topics with a place that waits for a real broker (KIP-409)."""
+        return list(dict.fromkeys(topics_with_placeholders(self._log)))
+
+    def durable_keys_waiting(self) -> list[ShardKey]:
+        """The keys of topics that were never complete."""
+        return [ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING)]
+
+    def leads(self, broker_id: BrokerId) -> bool:
+        """Whether a real broker leads a partition."""
+        topics = (self.durable(key) for key in topics_of(self._log, broker_id))
+        return any(one.leader == broker_id for topic in topics if topic is not None for one in topic.partitions)
 
     def durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics by shard key: as the log has them, but for those of a commit that is being flushed, which
@@ -261,7 +307,18 @@ class TopicStore:
     def _encoded_cluster(self, cluster: Cluster) -> bytes:
         brokers = tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers))
         pairs = cluster.settings_pairs
-        return _encode(_StoredCluster(pairs, cluster.release, brokers, cluster.last_broker_epoch))
+        return _encode(
+            _StoredCluster(
+                pairs,
+                cluster.release,
+                brokers,
+                cluster.last_broker_epoch,
+                cluster.features,
+                cluster.next_producer_id,
+                cluster.quorum,
+                cluster.resource_configs,
+            )
+        )
 
     def _stored_cluster(self) -> Cluster:
         value = self._log.get(CLUSTER)
@@ -277,6 +334,10 @@ class TopicStore:
                 _scram_user(key): msgspec.msgpack.decode(value, type=ScramCredential)
                 for key, value in self._log.scan(SCRAM)
             },
+            features=stored.features,
+            next_producer_id=stored.next_producer_id,
+            quorum=stored.quorum,
+            resource_configs=stored.resource_configs,
         )
         cluster = stored_access(self._log, cluster)
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})

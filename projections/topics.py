@@ -21,6 +21,7 @@ from events.catalog import (
     IsrChanged,
     LeaderElected,
     Partition,
+    PartitionChanged,
     PartitionsAdded,
     PlaceholderFilled,
     Recorded,
@@ -30,6 +31,7 @@ from events.catalog import (
     TopicDiscovered,
     TopicReady,
     TopicVanished,
+    Upkeep,
     Verdict,
 )
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
@@ -265,9 +267,27 @@ def _on_filled(past: TopicPast, record: Recorded) -> TopicPast:
             raise CannotFold(record, f"partition {event.partition} has no placeholder {event.placeholder}")
         place = partition.replicas.index(event.placeholder)
         replicas = (*partition.replicas[:place], event.broker_id, *partition.replicas[place + 1 :])
-        return replace(partition, replicas=replicas, partition_epoch=event.partition_epoch)
+        upkeep = partition.upkeep
+        if upkeep is not None and event.directory is not None:
+            around = upkeep.directories[:place], upkeep.directories[place + 1 :]
+            upkeep = replace(upkeep, directories=(*around[0], event.directory, *around[1]))
+        return replace(partition, replicas=replicas, partition_epoch=event.partition_epoch, upkeep=upkeep)
 
     return _with_partition(past, record, event.partition, filled)
+
+
+def _on_changed(past: TopicPast, record: Recorded) -> TopicPast:
+    event: Any = record.event
+    names = ("replicas", "isr", "leader")
+    told = {name: getattr(event, name) for name in names if getattr(event, name) is not None}
+    of_upkeep = ("directories", "adding", "removing", "elr", "last_known_elr", "recovering")
+    kept = {name: getattr(event, name) for name in of_upkeep if getattr(event, name) is not None}
+
+    def changed(partition: Partition) -> Partition:
+        epochs = {"leader_epoch": event.leader_epoch, "partition_epoch": event.partition_epoch}
+        return replace(partition, upkeep=replace(partition.upkeep or Upkeep(), **kept), **told, **epochs)
+
+    return _with_partition(past, record, event.partition, changed)
 
 
 def _with_partition(
@@ -291,6 +311,7 @@ _FOLDS: dict[type, Callable[[TopicPast, Recorded], TopicPast]] = {
     TopicConfigsChanged: _on_configs,
     LeaderElected: _on_leadership,
     IsrChanged: _on_leadership,
+    PartitionChanged: _on_changed,
     PlaceholderFilled: _on_filled,
     TopicReady: _on_ready,
 }

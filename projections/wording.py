@@ -17,6 +17,7 @@ from events.access import (
 from events.catalog import (
     Assignment,
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -30,13 +31,19 @@ from events.catalog import (
     CreationRefused,
     DeletionWanted,
     Event,
+    FeaturesChanged,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
     MetadataPropagated,
     Partition,
+    PartitionChanged,
     PartitionsAdded,
     PartitionsWanted,
     PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
+    ResourceConfigsChanged,
     SettingsChanged,
     TopicConfigsChanged,
     TopicCreated,
@@ -73,6 +80,8 @@ def in_words(event: Event) -> str:
             return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
         case LeaderElected() | IsrChanged():
             return _leadership(event)
+        case PartitionChanged():
+            return _partition_changed(event)
         case PlaceholderFilled() as e:
             return f"partition {e.partition}: broker {e.broker_id} takes the place that {e.placeholder} kept"
         case PartitionsAdded() | TopicDeleted() | TopicConfigsChanged() | ChangeRejected():
@@ -172,6 +181,24 @@ def _leadership(e: LeaderElected | IsrChanged) -> str:
     return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, in sync are {_ids(e.isr)}{why}"
 
 
+def _partition_changed(e: PartitionChanged) -> str:
+    said = []
+    if e.leader is not None:
+        said.append(f"broker {e.leader} leads in epoch {e.leader_epoch}" if e.leader >= 0 else "it has no leader")
+    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible to lead")):
+        if ids is not None:
+            said.append(f"{name} are {_ids(ids)}")
+    if e.adding or e.removing:
+        said.append(f"on its way are {_ids(e.adding or ())}, to go are {_ids(e.removing or ())}")
+    if e.adding == () or e.removing == ():
+        said.append("the reassignment is over")
+    if e.directories is not None:
+        said.append("replicas lie in other directories")
+    if e.recovering is not None:
+        said.append("the leader recovers" if e.recovering else "the leader has recovered")
+    return f"partition {e.partition}: {', '.join(said) or 'the last leader is noted'} ({e.reason})"
+
+
 def _changed(e: PartitionsAdded | TopicDeleted | TopicConfigsChanged | ChangeRejected) -> str:
     who = _who(e.principal, e.client_id)
     match e:
@@ -222,8 +249,25 @@ def _cluster(event: Event) -> str:
             return f"broker {e.broker_id} is live ({e.reason})"
         case BrokerUnregistered() as e:
             return f"broker {e.broker_id} is forgotten ({e.reason})"
+        case BrokerLeaving() as e:
+            return f"broker {e.broker_id} begins to leave"
+        case LogDirsChanged() as e:
+            return f"broker {e.broker_id} has {many(len(e.log_dirs), 'log directory', 'log directories')} online"
+        case QuorumEpochBegun() as e:
+            return f"controller {e.node_id} leads in epoch {e.leader_epoch}"
+        case FeaturesChanged() as e:
+            levels = ", ".join(f"{name} {level}" for name, level in e.features)
+            return f"the cluster's features are {levels} ({e.reason})"
+        case ResourceConfigsChanged() | ProducerIdsAllocated():
+            return _of_real_brokers(event)
         case SettingsChanged() as e:
             return f"{many(len(e.settings), 'setting')} of release {e.release} decide from here on"
+        case _:
+            return _access(event)
+
+
+def _access(event: Event) -> str:
+    match event:
         case ScramCredentialSet() as e:
             return f"{_who(e.principal, e.client_id)} sets the password of user {e.user} for {e.mechanism}"
         case ScramCredentialRemoved() as e:
@@ -245,6 +289,15 @@ def _acls(acls: Sequence[Acl]) -> str:
     return f"{entries}: {acls_in_words(acls)}"
 
 
+def _of_real_brokers(e: ResourceConfigsChanged | ProducerIdsAllocated) -> str:
+    if isinstance(e, ProducerIdsAllocated):
+        return f"broker {e.broker_id} may give out the producer ids {e.first} to {e.next_producer_id - 1}"
+    kind = {4: "broker", 16: "client metrics", 32: "group"}.get(e.kind, f"resource {e.kind}")
+    what = f"{kind} {e.name}" if e.name else "all brokers"
+    configs = ", ".join(f"{name}={value}" for name, value in e.configs) or "none"
+    return f"{_who(e.principal, e.client_id)} changes the configs of {what}; set are now: {configs}"
+
+
 def _who(principal: str, client_id: str | None) -> str:
     return f"{principal} ({client_id})" if client_id else principal
 
@@ -257,6 +310,6 @@ def _ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-def many(count: int, thing: str) -> str:
-    """A count of things: `1 partition`, `3 partitions`."""
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+def many(count: int, thing: str, things: str = "") -> str:
+    """A count of things: `1 partition`, `3 partitions`; `things` where more are not made by an s."""
+    return f"{count} {thing}" if count == 1 else f"{count} {things or thing + 's'}"

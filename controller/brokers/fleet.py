@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
+from controller.machine.apply import apply
 from controller.machine.commands import AnyCommand
+from controller.machine.state import State
 from events.catalog import Recorded
-from events.names import Offset, RequestId
+from events.names import Offset, RequestId, ShardKey
 from projections.store import TopicStore
+
+
+class Projector(Protocol):
+    """Keeps, with every commit, what else follows from its events: the metadata log that real brokers follow."""
+
+    def apply(self, state: State, record: Recorded) -> ShardKey:
+        """Bring the state past an event, as `machine.apply` does, and take what follows from it."""
+        ...
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """The state keys to write with the events applied since the last call; None deletes."""
+        ...
+
+
+class EventsAlone:
+    """Nothing but the machine's own state follows from events."""
+
+    apply = staticmethod(apply)
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """None."""
+        return {}
+
+
+EVENTS_ALONE = EventsAlone()
 
 
 class CommandSink(Protocol):
@@ -24,6 +51,10 @@ class CommandSink(Protocol):
 
     def has_waiting_topics(self) -> bool:
         """Whether a topic is not complete yet, so that confirmations matter."""
+        ...
+
+    def is_settled(self) -> bool:
+        """Whether every topic has been looked at since the last broker came or went."""
         ...
 
     def now_ms(self) -> int:

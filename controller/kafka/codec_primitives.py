@@ -115,10 +115,10 @@ def too_many(announced: int, left: int) -> Malformation:
 @functools.lru_cache(maxsize=1024)
 def array_unpacker(code: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
     """Reads `count` numbers of one kind at an offset."""
-    return struct.Struct(f">{count}{code}").unpack_from
+    return struct.Struct(">" + code * count).unpack_from
 
 
 @functools.lru_cache(maxsize=1024)
 def array_packer(code: str, count: int) -> Callable[..., bytes]:
     """Writes `count` numbers of one kind."""
-    return struct.Struct(f">{count}{code}").pack
+    return struct.Struct(">" + code * count).pack

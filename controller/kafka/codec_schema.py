@@ -145,12 +145,12 @@ def _layout(entity: Any, message: type[Message]) -> Layout:
 def _field(theirs: dataclasses.Field[Any], ours: dict[str, msgspec.structs.FieldInfo]) -> Field:
     their_kind = theirs.metadata.get("kafka_type", "")
     own = ours[theirs.name + "_ms" if their_kind.startswith(_MILLISECONDS) else theirs.name]
-    type_, nullable, is_array = _unwrap(theirs.type)
+    type_, nullable, is_array = unwrap(theirs.type)
     is_entity = dataclasses.is_dataclass(type_)
     return Field(
         name=own.name,
         kind=None if is_entity else _KINDS[their_kind],
-        entity=_layout(type_, _unwrap(own.type)[0]) if is_entity else None,
+        entity=_layout(type_, unwrap(own.type)[0]) if is_entity else None,
         is_array=is_array,
         # kio reads the zero id and the time -1 as None; here they are plain values.
         nullable=nullable and their_kind != "uuid" and not their_kind.startswith("datetime"),
@@ -159,7 +159,7 @@ def _field(theirs: dataclasses.Field[Any], ours: dict[str, msgspec.structs.Field
     )
 
 
-def _unwrap(type_: Any) -> tuple[Any, bool, bool]:
+def unwrap(type_: Any) -> tuple[Any, bool, bool]:
     """The type inside, whether None is allowed, and whether it is an array."""
     nullable = is_array = False
     if isinstance(type_, types.UnionType):

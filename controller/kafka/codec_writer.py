@@ -151,7 +151,7 @@ class _Source:
             code = CODES[field.kind]
             # Short ones are packed together with their length.
             length, plus = ("B", " + 1") if flexible else ("i", "")
-            small = self._constant("A", [struct.Struct(f">{length}{n}{code}").pack for n in range(9)])
+            small = self._constant("A", [struct.Struct(f">{length}{code * n}").pack for n in range(9)])
             self.add(f"n = len({value})")
             self.add(f"if n < 9: {sink}_add({small}[n](n{plus}, *{value}))")
             self.add(

@@ -68,8 +68,7 @@ def cluster_listener(
     return with_api_versions(
         {**table, **passing(brokers.api_keys, own, pass_on)},
         supported_features=brokers.supported_features,
-        finalized_features=brokers.finalized_features,
-        finalized_features_epoch=brokers.finalized_features_epoch,
+        finalized=lambda: (brokers.finalized_features_epoch, brokers.finalized_features),
     )
 
 

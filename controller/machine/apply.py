@@ -12,9 +12,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from controller.machine.credentials import apply_credential
-from controller.machine.partitions import after_change, after_fill, with_partition
+from controller.machine.partitions import after_change, after_fill, after_step, with_partition
 from controller.machine.quotas import after_quotas
-from controller.machine.state import Broker, Cluster, State, Topic, Waiter, settings_from_pairs
+from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter, settings_from_pairs
 from events.access import (
     AclsCreated,
     AclsDeleted,
@@ -25,6 +25,7 @@ from events.access import (
 )
 from events.catalog import (
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -34,13 +35,19 @@ from events.catalog import (
     CreateRejected,
     CreateRequested,
     CreationRefused,
+    FeaturesChanged,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
     MetadataPropagated,
     Partition,
+    PartitionChanged,
     PartitionsAdded,
     PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
     Recorded,
+    ResourceConfigsChanged,
     SettingsChanged,
     TopicConfigsChanged,
     TopicCreated,
@@ -94,21 +101,22 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case AclsCreated() | AclsDeleted() | QuotasChanged() | AsksRefused():
             return _apply_access(cluster, record)
         case BrokerRegistered() as e:
-            broker = Broker(e.broker_id, e.broker_epoch, e.incarnation, e.rack, e.endpoints, fenced=True)
-            return cluster.with_broker(broker)
-        case BrokerFenced() | BrokerUnfenced() as e:
-            known = cluster.brokers.get(e.broker_id)
-            if known is None:
-                raise CannotApply(record, f"broker {e.broker_id} is not registered")
-            return cluster.with_broker(replace(known, fenced=isinstance(e, BrokerFenced)))
-        case BrokerUnregistered() as e:
-            if e.broker_id not in cluster.brokers:
-                raise CannotApply(record, f"broker {e.broker_id} is not registered")
-            return cluster.without_broker(e.broker_id)
+            return cluster.with_broker(_registered(e))
+        case BrokerFenced() | BrokerUnfenced() | BrokerLeaving() | LogDirsChanged() | BrokerUnregistered():
+            return _with_known_broker(cluster, record)
         case ScramCredentialSet() | ScramCredentialRemoved() as e:
             if isinstance(e, ScramCredentialRemoved) and (e.user, e.mechanism) not in cluster.scram:
                 raise CannotApply(record, f"user {e.user!r} has no credential for {e.mechanism}")
             return apply_credential(cluster, e)
+        case QuorumEpochBegun() as e:
+            place = Quorum(e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id)
+            return replace(cluster, quorum=place)
+        case FeaturesChanged() as e:
+            return replace(cluster, features=e.features)
+        case ResourceConfigsChanged() as e:
+            return cluster.with_configs(e.kind, e.name, e.configs)
+        case ProducerIdsAllocated() as e:
+            return replace(cluster, next_producer_id=e.next_producer_id)
         case SettingsChanged() as e:
             return replace(
                 cluster, settings=settings_from_pairs(e.settings), settings_pairs=e.settings, release=e.release
@@ -135,6 +143,38 @@ def _apply_access(cluster: Cluster, record: Recorded) -> Cluster:
             return cluster.with_quotas(event.entity, values)
         case _:
             return cluster
+
+
+def _with_known_broker(cluster: Cluster, record: Recorded) -> Cluster:
+    event: Any = record.event
+    known = cluster.brokers.get(event.broker_id)
+    if known is None:
+        raise CannotApply(record, f"broker {event.broker_id} is not registered")
+    match event:
+        case BrokerFenced():
+            return cluster.with_broker(replace(known, fenced=True))
+        case BrokerUnfenced():
+            return cluster.with_broker(replace(known, fenced=False, unclean=False))
+        case BrokerLeaving():
+            return cluster.with_broker(replace(known, leaving=True))
+        case LogDirsChanged():
+            return cluster.with_broker(replace(known, log_dirs=event.log_dirs))
+        case _:
+            return cluster.without_broker(event.broker_id)
+
+
+def _registered(event: BrokerRegistered) -> Broker:
+    broker = Broker(event.broker_id, event.broker_epoch, event.incarnation, event.rack, event.endpoints, fenced=True)
+    if event.details is None:
+        return broker
+    details = event.details
+    return replace(
+        broker,
+        log_dirs=details.log_dirs,
+        unclean=not details.clean,
+        security_protocols=details.security_protocols,
+        features=details.features,
+    )
 
 
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
@@ -212,6 +252,12 @@ def _on_leadership(topic: Topic | None, record: Recorded) -> Topic | None:
     return with_partition(known, event.partition, after_change(_partition(known, record), event))
 
 
+def _on_step(topic: Topic | None, record: Recorded) -> Topic | None:
+    event: Any = record.event
+    known = _existing(topic, record)
+    return with_partition(known, event.partition, after_step(_partition(known, record), event))
+
+
 def _on_filled(topic: Topic | None, record: Recorded) -> Topic | None:
     event: Any = record.event
     known = _existing(topic, record)
@@ -259,6 +305,7 @@ _TOPIC_FOLDS: dict[type, Callable[[Topic | None, Recorded], Topic | None]] = {
     TopicConfigsChanged: _on_configs,
     LeaderElected: _on_leadership,
     IsrChanged: _on_leadership,
+    PartitionChanged: _on_step,
     PlaceholderFilled: _on_filled,
     MetadataPropagated: _on_propagated,
     TopicReady: _on_ready,

@@ -11,6 +11,7 @@ from controller.machine.creating import placed
 from controller.machine.decision import CONSULT, Answer, Decision, topic_named
 from controller.machine.discovering import BY_CLUSTER
 from controller.machine.errors import ErrorCode, Rejection, foreign
+from controller.machine.partition_rules import is_real
 from controller.machine.readiness import answer_waiter
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
@@ -113,8 +114,9 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
 
 
 def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
-    """Leaders for partitions that have none and may have one by the new configs (unclean election, as in Kafka)."""
-    if all(partition.leader >= 0 for partition in altered.partitions):
+    """Leaders for partitions that have none and may have one by the new configs (unclean election, as in Kafka); with
+    real brokers also the replicas that are eligible by another min.insync.replicas (KIP-966)."""
+    if all(partition.leader >= 0 for partition in altered.partitions) and not is_real(cluster):
         return []
     return leadership.settle(altered, cluster, "configs changed")[1]
 

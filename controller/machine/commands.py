@@ -10,17 +10,27 @@ from __future__ import annotations
 import msgspec
 
 from events.access import Acl, AsksRefused, QuotaEntity
-from events.catalog import Assignment, ConfigOp, Configs, Endpoint, Verdict
+from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 
 __all__ = [
     "AclFilter",
+    "AllocateProducerIds",
     "AlterClientQuotas",
     "AlterPartition",
+    "AlterResourceConfigs",
     "AlterTopicConfigs",
     "AlterUserScramCredentials",
     "AnyCommand",
     "Ask",
+    "Asked",
+    "AssignDirectories",
+    "BalanceLeaders",
+    "BeginQuorumEpoch",
+    "BeginShutdown",
+    "BrokerAsk",
+    "ChangeFeatures",
+    "ChangeLogDirs",
     "ChangeSettings",
     "Clearance",
     "ClusterAsk",
@@ -34,11 +44,14 @@ __all__ = [
     "DeleteTopic",
     "DiscoverDeletion",
     "DiscoverTopic",
+    "ElectLeaders",
     "ExpireRequest",
     "FenceBroker",
     "FinishChange",
     "IsrReport",
     "QuotaAlteration",
+    "ReassignPartitions",
+    "Reassignment",
     "RecordRefusals",
     "RefuseCreation",
     "RegisterBroker",
@@ -154,6 +167,7 @@ class RegisterBroker(Command, frozen=True, kw_only=True, gc=False):
     incarnation: str
     rack: str | None
     endpoints: tuple[Endpoint, ...]
+    details: BrokerDetails | None = None
 
 
 class UnregisterBroker(Command, frozen=True, kw_only=True, gc=False):
@@ -177,6 +191,39 @@ class UnfenceBroker(Command, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
+class BeginShutdown(Command, frozen=True, kw_only=True, gc=False):
+    """A live broker wants to leave in order: its leaderships are to move before it goes (KIP-841)."""
+
+    broker_id: BrokerId
+
+
+class ChangeLogDirs(Command, frozen=True, kw_only=True, gc=False):
+    """The log directories of a broker that are online are these: one failed, or came back (KIP-858)."""
+
+    broker_id: BrokerId
+    log_dirs: tuple[bytes, ...]
+
+
+class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
+    """The controller of real brokers starts, at this place. Levels of features are set with it where none are yet."""
+
+    node_id: int
+    kraft_version: int
+    host: str
+    port: int
+    directory_id: bytes
+    features: tuple[tuple[str, int], ...]
+    epoch_min: int = 0
+    """The epoch is this or a higher one."""
+
+
+class ChangeFeatures(Command, frozen=True, kw_only=True, gc=False):
+    """The finalized features are these, all of them; who puts it has checked that every broker supports them."""
+
+    features: tuple[tuple[str, int], ...]
+    reason: str
+
+
 class ReviewTopics(Command, frozen=True, kw_only=True, gc=False):
     """Look again at these topics with the brokers that are live now: leaders, in-sync sets, placeholders, readiness.
 
@@ -194,14 +241,81 @@ class IsrReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
     isr: tuple[BrokerId, ...]
     leader_epoch: int
     partition_epoch: int
+    recovering: bool = False
+    """Whether the leader still recovers from an unclean election (KIP-704)."""
+    broker_epochs: tuple[int, ...] = ()
+    """The epochs of the members of `isr` as the leader knows them, -1 where it does not (KIP-903)."""
 
 
 class AlterPartition(Command, frozen=True, kw_only=True, gc=False):
-    """A leader reports the in-sync sets of partitions of a topic (KIP-497). Reports with old epochs change nothing."""
+    """A leader reports the in-sync sets of partitions of a topic (KIP-497). Reports with old epochs change nothing.
+
+    A real broker gives its `broker_epoch` and the id of the topic, and is answered.
+    """
 
     topic: TopicName
     broker_id: BrokerId
     reports: tuple[IsrReport, ...]
+    broker_epoch: int | None = None
+    topic_id: TopicId | None = None
+
+
+class BrokerAsk(Command, frozen=True, kw_only=True, gc=False):
+    """Base of what else a real broker asks for. Refused with STALE_BROKER_EPOCH if it is not the broker's epoch."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    topic: TopicName = TopicName("")
+
+
+class AssignDirectories(BrokerAsk, frozen=True, kw_only=True, gc=False):
+    """A broker tells in which log directories its replicas of a topic lie: partition and directory id (KIP-858)."""
+
+    topic_id: TopicId
+    directories: tuple[tuple[int, bytes], ...]
+
+
+class AllocateProducerIds(BrokerAsk, frozen=True, kw_only=True, gc=False):
+    """A broker asks for a block of producer ids (KIP-730)."""
+
+
+class ElectLeaders(Ask, frozen=True, kw_only=True, gc=False):
+    """Elect the preferred leaders of a topic's partitions, or (`unclean`) any for those without one (KIP-460)."""
+
+    partitions: tuple[int, ...]
+    unclean: bool = False
+
+
+class BalanceLeaders(Command, frozen=True, kw_only=True, gc=False):
+    """Give the leadership of these topics' partitions back to the preferred replicas that are in sync."""
+
+    topics: tuple[TopicName, ...]
+
+
+class Reassignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The replicas that a partition is to have; None ends the reassignment under way (KIP-455)."""
+
+    partition: int
+    replicas: tuple[BrokerId, ...] | None
+
+
+class ReassignPartitions(Ask, frozen=True, kw_only=True, gc=False):
+    """Move partitions of a topic to other replicas (KIP-455); `other_factors` allows to change how many they are."""
+
+    reassignments: tuple[Reassignment, ...]
+    other_factors: bool = True
+
+
+class AlterResourceConfigs(Ask, frozen=True, kw_only=True, gc=False):
+    """Change the dynamic configs of a broker, of all, of a group or of a subscription to client metrics.
+
+    `topic` is only the name under which the answer is found; `kind` and `name` are as in `ResourceConfigsChanged`.
+    """
+
+    kind: int
+    name: str
+    ops: tuple[ConfigOp, ...]
+    incremental: bool = True
 
 
 class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
@@ -364,6 +478,9 @@ class RecordRefusals(Command, frozen=True, kw_only=True, gc=False):
     refusals: tuple[AsksRefused, ...]
 
 
+Asked = Ask | ClusterAsk | AlterPartition | BrokerAsk
+"""What is answered: by its request id and the name of its topic."""
+
 AnyCommand = (
     CreateTopic
     | CreatePartitions
@@ -373,8 +490,18 @@ AnyCommand = (
     | UnregisterBroker
     | FenceBroker
     | UnfenceBroker
+    | BeginShutdown
+    | ChangeLogDirs
+    | BeginQuorumEpoch
+    | ChangeFeatures
     | ReviewTopics
     | AlterPartition
+    | AssignDirectories
+    | AllocateProducerIds
+    | ElectLeaders
+    | BalanceLeaders
+    | ReassignPartitions
+    | AlterResourceConfigs
     | ConfirmMetadata
     | ReportLeader
     | ExpireRequest

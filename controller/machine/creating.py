@@ -8,6 +8,7 @@ from controller.machine.config_rules import config_rejection, explicit_configs, 
 from controller.machine.decision import CONSULT, Answer, Decision
 from controller.machine.discovering import BY_CLUSTER
 from controller.machine.errors import ErrorCode, Rejection, foreign
+from controller.machine.partition_rules import is_real
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import CreateAnswered, CreateRejected, CreateRequested, Partition, TopicCreated
 from events.names import Offset, shard_key
@@ -109,7 +110,7 @@ def placed(cluster: Cluster, topic: str, first: int, count: int, factor: int) ->
     """New partitions `first` to `first + count - 1` of a topic where placement puts them on the live brokers."""
     ring = placement.rack_ring(cluster.live, cluster.live_racks)
     replica_lists = placement.place(topic, ring, first, count, factor)
-    if factor <= len(cluster.live):
+    if factor <= len(cluster.live) and not is_real(cluster):
         return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
     return tuple(leadership.new_partition(replicas, cluster) for replicas in replica_lists)
 

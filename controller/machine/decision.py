@@ -7,7 +7,7 @@ import msgspec
 from controller.machine.errors import Rejection
 from controller.machine.state import State, Topic
 from events.access import Acl
-from events.catalog import Event
+from events.catalog import Event, Partition
 from events.names import RequestId, TopicName, shard_key
 
 
@@ -20,11 +20,22 @@ class Detail(msgspec.Struct, frozen=True, gc=False):
     acls: tuple[Acl, ...] = ()
 
 
+class PartitionAnswer(msgspec.Struct, frozen=True, gc=False):
+    """What a request is answered for one partition; `state` shows it as decided, where it is of interest."""
+
+    partition: int
+    code: int = 0
+    message: str = ""
+    state: Partition | None = None
+
+
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a request for a topic is answered. `topic` shows the topic as decided (also of a dry run), else None.
 
     An ask about the cluster has an empty name, and in `details` one for each of its parts, in their order; they are
     missing only where the whole ask failed with `code`.
+    `partitions` are the answers to what is asked for each partition, `number` to what is asked for no topic (the first
+    of a block of producer ids).
     """
 
     request_id: RequestId
@@ -35,6 +46,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     waited_ms: int = 0
     topic: Topic | None = None
     details: tuple[Detail, ...] = ()
+    partitions: tuple[PartitionAnswer, ...] = ()
+    number: int = 0
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from controller.machine import partition_reports
 from controller.machine.commands import IsrReport
 from controller.machine.config_rules import allows_unclean_election
 from controller.machine.errors import ErrorCode
+from controller.machine.partition_rules import is_kept_up, is_real, new_upkeep
 from controller.machine.partitions import after_fill
 from controller.machine.placement import pick_for_placeholder
 from controller.machine.state import Cluster, Topic
@@ -30,11 +32,13 @@ LeadershipChange = LeaderElected | IsrChanged
 def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition:
     """A partition at its creation: all live replicas are in sync, the first of them leads."""
     isr = tuple(replica for replica in replicas if replica in cluster.live)
-    return Partition(replicas, isr, isr[0] if isr else NO_LEADER)
+    return Partition(replicas, isr, isr[0] if isr else NO_LEADER, upkeep=new_upkeep(replicas, cluster))
 
 
 def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Event]]:
     """The topic brought in line with the brokers that are live now, and the events that do it; none if it is."""
+    if is_real(cluster):
+        return partition_reports.settle(topic, cluster, reason)
     events: list[Event] = []
     partitions = list(topic.partitions)
     for index, before in enumerate(partitions):
@@ -61,6 +65,8 @@ def is_settled(topic: Topic, cluster: Cluster) -> bool:
     live = cluster.live
     if cluster.settings.cluster_carries_out:
         return all(p.replicas[-1] >= 0 or all(broker in p.replicas for broker in live) for p in topic.partitions)
+    if is_real(cluster):
+        return all(is_kept_up(partition, cluster) for partition in topic.partitions)
     for partition in topic.partitions:
         if partition.leader not in live and (
             partition.leader >= 0 or any(replica in live for replica in partition.replicas)

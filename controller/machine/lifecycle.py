@@ -14,10 +14,12 @@ from enum import StrEnum
 
 import msgspec
 
-from events.catalog import Event, LeaderElected
+from events.catalog import Event, LeaderElected, PartitionChanged
 
 LEADER_LOST = "LeaderLost"
 """How the tables call a `LeaderElected` that leaves a partition without a leader (-1)."""
+PARTITION_LED, PARTITION_UNLED = "PartitionLed", "PartitionUnled"
+"""How the tables call a `PartitionChanged` with a leader, and one that leaves a partition without (-1)."""
 
 
 class RequestState(StrEnum):
@@ -57,6 +59,7 @@ class BrokerState(StrEnum):
     UNREGISTERED = "unregistered"
     FENCED = "fenced"
     LIVE = "live"
+    LEAVING = "leaving"
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +81,11 @@ class OutOfLifecycle(AssertionError):
 
 
 def event_name(event: Event) -> str:
-    """What the tables call an event: its type, but `LeaderLost` for an election that nobody won."""
+    """What the tables call an event: its type, but for elections (of real brokers) and those that nobody won."""
     if isinstance(event, LeaderElected) and event.leader < 0:
         return LEADER_LOST
+    if isinstance(event, PartitionChanged) and event.leader is not None:
+        return PARTITION_LED if event.leader >= 0 else PARTITION_UNLED
     return type(event).__name__
 
 
@@ -137,6 +142,9 @@ _WHILE_THERE = (
     "LeaderElected",
     LEADER_LOST,
     "IsrChanged",
+    "PartitionChanged",
+    PARTITION_LED,
+    PARTITION_UNLED,
     "PlaceholderFilled",
     "TopicDiscovered",
 )
@@ -178,6 +186,9 @@ PARTITION = Lifecycle(
             "LeaderElected": PartitionState.LED,
             LEADER_LOST: PartitionState.LEADERLESS,
             "IsrChanged": PartitionState.LED,
+            "PartitionChanged": PartitionState.LED,
+            PARTITION_LED: PartitionState.LED,
+            PARTITION_UNLED: PartitionState.LEADERLESS,
             "PlaceholderFilled": PartitionState.LED,
             "TopicDeleted": PartitionState.ABSENT,
             "TopicVanished": PartitionState.ABSENT,
@@ -185,6 +196,9 @@ PARTITION = Lifecycle(
         },
         PartitionState.LEADERLESS: {
             "LeaderElected": PartitionState.LED,
+            "PartitionChanged": PartitionState.LEADERLESS,
+            PARTITION_LED: PartitionState.LED,
+            PARTITION_UNLED: PartitionState.LEADERLESS,
             "PlaceholderFilled": PartitionState.LEADERLESS,
             "TopicDeleted": PartitionState.ABSENT,
             "TopicVanished": PartitionState.ABSENT,
@@ -207,10 +221,18 @@ BROKER = Lifecycle(
         BrokerState.FENCED: {
             "BrokerRegistered": BrokerState.FENCED,
             "BrokerUnfenced": BrokerState.LIVE,
+            "LogDirsChanged": BrokerState.FENCED,
             "BrokerUnregistered": BrokerState.UNREGISTERED,
         },
         BrokerState.LIVE: {
             "BrokerFenced": BrokerState.FENCED,
+            "BrokerLeaving": BrokerState.LEAVING,
+            "LogDirsChanged": BrokerState.LIVE,
+            "BrokerUnregistered": BrokerState.UNREGISTERED,
+        },
+        BrokerState.LEAVING: {
+            "BrokerFenced": BrokerState.FENCED,
+            "LogDirsChanged": BrokerState.LEAVING,
             "BrokerUnregistered": BrokerState.UNREGISTERED,
         },
     },
@@ -218,6 +240,7 @@ BROKER = Lifecycle(
         BrokerState.UNREGISTERED: "unknown, or forgotten",
         BrokerState.FENCED: "known; it neither leads nor is placed on",
         BrokerState.LIVE: "it leads, follows and is placed on",
+        BrokerState.LEAVING: "it is in controlled shutdown: it serves until its leaderships have moved",
     },
 )
 

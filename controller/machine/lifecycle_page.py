@@ -11,7 +11,8 @@ HEAD = """# Life cycles
 Drawn by `python -m controller.machine.lifecycle_page` from the tables in `controller/machine/lifecycle.py`: edit those.
 
 Each table says which events may come in a state and where they lead. An event that is not in the table is a bug, or a
-sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1.
+sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1; `PartitionLed` and `PartitionUnled` are a
+`PartitionChanged` that names a leader, or -1.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.machine import leadership, readiness
+from controller.machine import leadership, partition_reports, readiness
 from controller.machine.commands import (
     AlterPartition,
     ChangeSettings,
@@ -39,7 +39,9 @@ def register(state: State, command: RegisterBroker) -> Decision:
     if known is not None and (known.incarnation, known.rack, known.endpoints) == same:
         return NOTHING
     epoch = state.cluster.last_broker_epoch + 1
-    event = BrokerRegistered(command.broker_id, epoch, command.incarnation, command.rack, command.endpoints)
+    event = BrokerRegistered(
+        command.broker_id, epoch, command.incarnation, command.rack, command.endpoints, command.details
+    )
     if known is None or known.fenced:
         return Decision((event,))
     return Decision((BrokerFenced(command.broker_id, known.broker_epoch, "registered anew"), event))
@@ -129,6 +131,8 @@ def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
 
 def alter_partition(state: State, command: AlterPartition) -> Decision:
     """In-sync sets as their leader reports them, each on top of the one before; what does not fit changes nothing."""
+    if command.broker_epoch is not None:
+        return partition_reports.alter_partition(state, command)
     topic = topic_named(state, command.topic)
     if topic is None:
         return NOTHING

@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from controller.machine.state import Topic
-from events.catalog import IsrChanged, LeaderElected, Partition, PlaceholderFilled
+from events.catalog import IsrChanged, LeaderElected, Partition, PartitionChanged, PlaceholderFilled, Upkeep
+
+T = TypeVar("T")
 
 
 def after_change(before: Partition, change: LeaderElected | IsrChanged) -> Partition:
     """The partition under another leader or in-sync set."""
-    return Partition(before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch)
+    return Partition(
+        before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch, before.upkeep
+    )
+
+
+def after_step(before: Partition, change: PartitionChanged) -> Partition:
+    """The partition of real brokers after a change of any of its sides."""
+    kept = before.upkeep or Upkeep()
+    upkeep = Upkeep(
+        _newer(change.directories, kept.directories),
+        _newer(change.adding, kept.adding),
+        _newer(change.removing, kept.removing),
+        _newer(change.elr, kept.elr),
+        _newer(change.last_known_elr, kept.last_known_elr),
+        _newer(change.recovering, kept.recovering),
+    )
+    return Partition(
+        _newer(change.replicas, before.replicas),
+        _newer(change.isr, before.isr),
+        _newer(change.leader, before.leader),
+        change.leader_epoch,
+        change.partition_epoch,
+        upkeep,
+    )
+
+
+def _newer(new: T | None, old: T) -> T:
+    return old if new is None else new
 
 
 def after_fill(before: Partition, fill: PlaceholderFilled) -> Partition:
     """The partition with a broker in the place of a placeholder (KIP-409)."""
     replicas = tuple(fill.broker_id if replica == fill.placeholder else replica for replica in before.replicas)
-    return Partition(replicas, before.isr, before.leader, before.leader_epoch, fill.partition_epoch)
+    upkeep = before.upkeep
+    if upkeep is not None and fill.directory is not None:
+        place = before.replicas.index(fill.placeholder)
+        directories = (*upkeep.directories[:place], fill.directory, *upkeep.directories[place + 1 :])
+        upkeep = replace(upkeep, directories=directories)
+    return Partition(replicas, before.isr, before.leader, before.leader_epoch, fill.partition_epoch, upkeep)
 
 
 def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from controller.machine.acls import Acls
 from events.access import QuotaEntity
-from events.catalog import Configs, Endpoint, Partition
+from events.catalog import Configs, Endpoint, Partition, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 
 
@@ -49,7 +49,11 @@ class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A registered broker. A fenced one neither leads nor is placed on."""
+    """A registered broker. A fenced one neither leads nor is placed on.
+
+    Of real brokers also: `log_dirs`, the ids of the log directories that are online (KIP-858); `leaving`, it is in
+    controlled shutdown; `unclean`, it came back without its clean shutdown, so it may have lost records (KIP-966).
+    """
 
     broker_id: BrokerId
     broker_epoch: int
@@ -57,6 +61,28 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rack: str | None
     endpoints: tuple[Endpoint, ...]
     fenced: bool
+    log_dirs: tuple[bytes, ...] = ()
+    leaving: bool = False
+    unclean: bool = False
+    security_protocols: tuple[int, ...] = ()
+    features: tuple[SupportedFeature, ...] = ()
+
+    def supports(self, feature: str, level: int) -> bool:
+        """Whether the broker can work with this level of a feature; 0 is the level of one that is off."""
+        ranges = {each.name: each for each in self.features}
+        known = ranges.get(feature)
+        return level == 0 if known is None else known.lowest <= level <= known.highest or level == 0
+
+
+class Quorum(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The controller as real brokers know it: see `QuorumEpochBegun`."""
+
+    leader_epoch: int
+    node_id: int
+    kraft_version: int
+    host: str
+    port: int
+    directory_id: bytes
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -106,7 +132,7 @@ class ScramCredential(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Cluster(msgspec.Struct, frozen=True):
     """What concerns every topic: the settings, the brokers, who may do what, and quotas.
 
-    `live` are the ids of the unfenced brokers, sorted.
+    `live` are the ids of the brokers that are neither fenced nor in controlled shutdown, sorted.
     """
 
     settings: Settings = Settings()
@@ -123,11 +149,33 @@ class Cluster(msgspec.Struct, frozen=True):
     acls: Acls = Acls()
     quotas: Mapping[QuotaEntity, tuple[tuple[str, float], ...]] = msgspec.field(default_factory=dict)
     """By entity, the keys and values of its quotas; an entity without any is not there."""
+    features: tuple[tuple[str, int], ...] = ()
+    """The finalized features of real brokers with their levels, by name (KIP-584); empty with others."""
+    resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
+    """The dynamic configs of what is no topic, by Kafka's number of its kind and by name: see `ResourceConfigsChanged`;
+    sorted, without empty ones."""
+    next_producer_id: int = 0
+    quorum: Quorum | None = None
+    """The controller's own epoch and place, None where the brokers are not real ones."""
 
     def is_live(self, broker_id: int) -> bool:
-        """Whether the broker is registered and unfenced."""
+        """Whether the broker is registered, unfenced and not about to leave."""
         broker = self.brokers.get(BrokerId(broker_id))
-        return broker is not None and not broker.fenced
+        return broker is not None and not broker.fenced and not broker.leaving
+
+    def feature(self, name: str) -> int:
+        """The finalized level of a feature, 0 where it is off."""
+        return dict(self.features).get(name, 0)
+
+    def with_configs(self, kind: int, name: str, configs: Configs) -> Cluster:
+        """This cluster with other dynamic configs of what is no topic."""
+        others = [(key, value) for key, value in self.resource_configs if key != (kind, name)]
+        ours = [((kind, name), configs)] if configs else []
+        return replace(self, resource_configs=tuple(sorted(others + ours)))
+
+    def configs_of(self, kind: int, name: str) -> Configs:
+        """The dynamic configs of what is no topic; (4, "") has the defaults of all brokers."""
+        return dict(self.resource_configs).get((kind, name), ())
 
     def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
         """This cluster with these quotas for an entity; none forget it."""
@@ -145,7 +193,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
         """This cluster with other brokers."""
-        live = tuple(sorted(broker_id for broker_id, broker in brokers.items() if not broker.fenced))
+        live = tuple(sorted(key for key, broker in brokers.items() if not broker.fenced and not broker.leaving))
         racks = tuple(brokers[broker_id].rack for broker_id in live)
         return replace(self, brokers=brokers, live=live, live_racks=racks)
 

@@ -10,7 +10,7 @@ One wanted difference: Kafka's controller fails with UNKNOWN_SERVER_ERROR on an 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import IntEnum
 
 from controller.machine.commands import ConfigOp
@@ -41,7 +41,7 @@ def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults
     `current` are the topic's explicit configs. Taking away what is not there, or adding what is, changes nothing and
     is no mistake.
     """
-    bad = _repeated(op.name for op in ops) or _left_out(ops) or _unknown_operation(ops)
+    bad = check_steps(ops)
     if bad is not None:
         return bad
     altered = dict(current)
@@ -56,6 +56,11 @@ def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults
     return _checked(altered, current, broker_defaults)
 
 
+def check_steps(ops: Sequence[ConfigOp]) -> Rejection | None:
+    """What is wrong with the steps of an alter request, whatever it is for."""
+    return _repeated(op.name for op in ops) or _left_out(ops) or _unknown_operation(ops)
+
+
 def replace_configs(
     current: Configs, configs: Sequence[tuple[str, str | None]], broker_defaults: Configs = ()
 ) -> Configs | Rejection:
@@ -67,18 +72,20 @@ def replace_configs(
     return _checked({op.name: op.value for op in ops if op.value is not None}, current, broker_defaults)
 
 
-def check_resources(resources: Sequence[tuple[int, str]]) -> tuple[Rejection | None, ...]:
+def check_resources(resources: Sequence[tuple[int, str]], others: Collection[int] = ()) -> tuple[Rejection | None, ...]:
     """What is wrong with each resource (type, name) of one alter request, apart from its configs.
 
-    A resource given twice is refused both times, as Kafka does. Only topics have configs here.
+    A resource given twice is refused both times, as Kafka does. Beside topics only `others` have configs.
     """
     given = Counter(resources)
-    return tuple(_bad_resource(kind, name, given[kind, name]) for kind, name in resources)
+    return tuple(_bad_resource(kind, name, given[kind, name], others) for kind, name in resources)
 
 
-def _bad_resource(kind: int, name: str, times: int) -> Rejection | None:
+def _bad_resource(kind: int, name: str, times: int, others: Collection[int]) -> Rejection | None:
     if times > 1:
         return _invalid_request("Each resource must appear at most once.")
+    if kind in others:
+        return None
     if kind != RESOURCE_TOPIC:
         return _invalid_request(f"Unknown resource type {kind}")
     return _invalid_request("Default topic resources are not allowed.") if not name else None
@@ -116,7 +123,12 @@ def _stepped(op: ConfigOp, text: str | None) -> str | Rejection | None:
     row = BY_NAME.get(op.name)
     if row is None or row.kind is not ConfigType.LIST:
         return invalid_config(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
-    items = [item for item in _java_split((row.default or "") if text is None else text) if item]
+    return joined(op, (row.default or "") if text is None else text)
+
+
+def joined(op: ConfigOp, text: str) -> str:
+    """A list after items were appended to it, or subtracted from it."""
+    items = [item for item in _java_split(text) if item]
     for item in _java_split(op.value or ""):
         if op.op == OpType.APPEND and item not in items:
             items.append(item)

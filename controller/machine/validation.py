@@ -188,9 +188,10 @@ def assignment(assignments: tuple[Assignment, ...], cluster: Cluster) -> Rejecti
 
 
 def replica_list(
-    partition: int, replicas: Sequence[BrokerId], factor: int | None, cluster: Cluster
+    partition: int, replicas: Sequence[BrokerId], factor: int | None, cluster: Cluster, *, one_live: bool = True
 ) -> Rejection | None:
-    """One partition's manual replicas: some, as many as `factor` if given, known, distinct, and one of them live."""
+    """One partition's manual replicas: some, as many as `factor` if given, known, distinct; and, for a new partition
+    (`one_live`), one of them live."""
     if not replicas:
         return _bad_assignment("The manual partition assignment includes an empty replica list.")
     ordered = sorted(replicas)
@@ -206,7 +207,7 @@ def replica_list(
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
             f"consistent with previous partitions, which have {factor} replica(s)."
         )
-    if not any(replica in cluster.live for replica in replicas):
+    if one_live and not any(replica in cluster.live for replica in replicas):
         return _bad_assignment(
             f"All brokers specified in the manual partition assignment for partition {partition} "
             "are fenced or in controlled shutdown."

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.apply import apply
+from controller.brokers.fleet import EVENTS_ALONE, Projector
 from controller.machine.commands import AnyCommand, Ask
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
@@ -40,10 +40,13 @@ class Batch(msgspec.Struct, gc=False):
 class Deciding:
     """Decides and applies, in order."""
 
-    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords) -> None:
+    def __init__(
+        self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords, projector: Projector = EVENTS_ALONE
+    ) -> None:
         self._replies = replies
         self._quotas = quotas
         self._refusals = refusals
+        self._projector = projector
 
     def decide(self, state: State, offset: int, commands: Iterable[AnyCommand]) -> Batch:
         """Bring the state past these commands, whose events begin at `offset`."""
@@ -55,7 +58,7 @@ class Deciding:
                 continue
             batch.answers.extend(decision.answers)
             if decision.events and self._is_recorded(command, decision):
-                offset = _record(state, command, decision, offset, batch)
+                offset = self._record(state, command, decision, offset, batch)
         return batch
 
     def _decide(self, state: State, command: Any) -> Decision:
@@ -73,15 +76,14 @@ class Deciding:
     def _is_recorded(self, command: Any, decision: Decision) -> bool:
         return decision.refusal is None or self._refusals.is_recorded(command, decision.refusal)
 
-
-def _record(state: State, command: AnyCommand, decision: Decision, offset: int, batch: Batch) -> int:
-    """Apply and keep the events of a decision; the offset after them."""
-    at_ms = command.at_ms
-    cause = Cause(type(command).__name__, command.request_id)
-    for event in decision.events:
-        record = Recorded(offset, at_ms, cause, event)  # type: ignore[arg-type]
-        key = apply(state, record)
-        batch.entries.append(Entry(encode_event(at_ms, cause, event), key, getattr(event, "request_id", "")))
-        batch.records.append(record)
-        offset += 1
-    return offset
+    def _record(self, state: State, command: AnyCommand, decision: Decision, offset: int, batch: Batch) -> int:
+        """Apply and keep the events of a decision; the offset after them."""
+        at_ms = command.at_ms
+        cause = Cause(type(command).__name__, command.request_id)
+        for event in decision.events:
+            record = Recorded(offset, at_ms, cause, event)  # type: ignore[arg-type]
+            key = self._projector.apply(state, record)
+            batch.entries.append(Entry(encode_event(at_ms, cause, event), key, getattr(event, "request_id", "")))
+            batch.records.append(record)
+            offset += 1
+        return offset

@@ -25,12 +25,13 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from controller.brokers.fleet import Fleet
-from controller.machine.commands import AnyCommand, Ask, ChangeSettings, ClusterAsk, ExpireRequest
+from controller.brokers.fleet import EVENTS_ALONE, Fleet, Projector
+from controller.machine.commands import AnyCommand, Ask, Asked, ChangeSettings, ExpireRequest
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Waiter
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.runtime import replies
 from controller.runtime.consulting import Clears, consulted, put_again
 from controller.runtime.deciding import Deciding
 from controller.runtime.mutation_quotas import MutationQuotas, Throttle
@@ -49,11 +50,6 @@ COMMANDS_PER_COMMIT_MAX = 512
 """Bounds how long one slice of deciding keeps the loop."""
 RECOVER_AFTER_S = 1.0
 POLICIES_CLOSE_S = 1.0
-STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
-CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
-CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
-STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
-STILL_CARRIED_OUT = "The cluster has not answered, or not carried this out, in time; it may be done later."
 
 Flush = Callable[[], Awaitable[object]]
 
@@ -77,6 +73,7 @@ class Controller:
         cluster: Clears | None = None,
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
+        projector: Projector = EVENTS_ALONE,
     ) -> None:
         self.log = log
         self.fleet = fleet
@@ -86,15 +83,12 @@ class Controller:
         self.failed = asyncio.Event()
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
-        self._boot_id = boot_id
-        self._clock_ms = clock_ms
-        self._last_ms = 0
-        self._flush = flush
+        self._boot_id, self._clock_ms, self._flush = boot_id, clock_ms, flush
         self._policies = policies
         self._cluster = cluster
+        self._projector = projector
         self._partitions_cached = partitions_cached
-        self._requests = 0
-        self._recoveries = 0
+        self._requests = self._recoveries = self._last_ms = 0
         self._inbox: list[AnyCommand] = []
         self._wake = asyncio.Event()
         self._progress = Progress()
@@ -104,7 +98,7 @@ class Controller:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reviews = Reviews(self)
         self.refusals = RefusalRecords(self)
-        self._deciding = Deciding(self.replies, quotas or MutationQuotas(), self.refusals)
+        self._deciding = Deciding(self.replies, quotas or MutationQuotas(), self.refusals, projector)
         self._load_state()
 
     def _load_state(self) -> None:
@@ -168,7 +162,7 @@ class Controller:
         if self.failure is None:
             self.failure = error
             self.reports.controller_failed(error)
-            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR, CONTROLLER_FAILED)
+            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED)
             self._wake.set()
             self.failed.set()
 
@@ -188,6 +182,10 @@ class Controller:
     def has_waiting_topics(self) -> bool:
         """Whether a topic is not complete yet, so that confirmations matter."""
         return bool(self.state.waiting)
+
+    def is_settled(self) -> bool:
+        """Whether every topic has been looked at since the last broker came or went."""
+        return self._reviews.idle
 
     def now_ms(self, at_least_ms: int = 0) -> int:
         """The wall clock in ms since the epoch; it never goes back, nor behind the log of an earlier process.
@@ -213,7 +211,7 @@ class Controller:
         await self._progress.reached(len(self._inbox))
 
     def ask(
-        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+        self, commands: Sequence[Asked], timeout_ms: int = 0, throttle: Throttle | None = None
     ) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request, one a topic; the future gets their answers in the same order.
 
@@ -234,11 +232,11 @@ class Controller:
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
         if self.storage_error is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR, STORAGE_FAILED
+            return ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED
         if self.failure is not None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR, CONTROLLER_FAILED
+            return ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED
         if self._stopping.is_set():
-            return ErrorCode.NOT_CONTROLLER, CONTROLLER_STOPS
+            return ErrorCode.NOT_CONTROLLER, replies.CONTROLLER_STOPS
         return None
 
     # --- deadlines
@@ -248,7 +246,7 @@ class Controller:
             self._observe_deadline(pending.request_id, topic, deadline_ms)
         await self.decided()
         # What is still unanswered is at the policies or at the cluster; `_consult` will find its time used up.
-        why = STILL_JUDGED if self._cluster is None else STILL_CARRIED_OUT
+        why = replies.STILL_JUDGED if self._cluster is None else replies.STILL_CARRIED_OUT
         for topic in pending.unanswered():
             self.replies.resolve(Answer(pending.request_id, topic, int(ErrorCode.REQUEST_TIMED_OUT), why))
 
@@ -305,7 +303,7 @@ class Controller:
         if batch.entries:
             started = self._loop.time()
             try:
-                self.log.write(Commit(batch.entries, self.store.changes(self.state)))
+                self.log.write(Commit(batch.entries, {**self.store.changes(self.state), **self._projector.changes()}))
                 await self._flush()
             except LogError as error:
                 await self._storage_failed(error)
@@ -351,7 +349,7 @@ class Controller:
         """
         self.storage_error = str(error)
         self.reports.storage_failed(self.storage_error)
-        self._give_up(ErrorCode.KAFKA_STORAGE_ERROR, STORAGE_FAILED)
+        self._give_up(ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED)
         while (survivors := await self._recovered()) is None:
             if self._stopping.is_set():
                 return

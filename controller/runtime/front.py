@@ -12,7 +12,7 @@ from copy import copy
 
 import msgspec
 
-from controller.machine.commands import Ask, ClusterAsk
+from controller.machine.commands import Ask, Asked, ClusterAsk
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
@@ -229,7 +229,7 @@ class Front:
     # --- asking
 
     def ask(
-        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+        self, commands: Sequence[Asked], timeout_ms: int = 0, throttle: Throttle | None = None
     ) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request; their answers come in the same order. `throttle` is told for how long the
         asker's mutation quota is exhausted (KIP-599)."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence, Sized
 from typing import Protocol
 
-from controller.machine.commands import Ask, ClusterAsk
+from controller.machine.commands import Asked
 from controller.machine.decision import Answer
 from controller.runtime.mutation_quotas import Throttle
 from controller.runtime.refusals import RefusalRecords
@@ -82,7 +82,7 @@ class ControllerPort(Protocol):
         ...
 
     def ask(
-        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+        self, commands: Sequence[Asked], timeout_ms: int = 0, throttle: Throttle | None = None
     ) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request, one a topic; the future gets their answers in the same order. `throttle` is
         told for how long the asker's mutation quota is exhausted (KIP-599)."""

@@ -9,11 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from controller.machine.commands import Ask, ClusterAsk
+from controller.machine.commands import Asked
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.runtime.mutation_quotas import Throttle
 from events.names import RequestId, TopicName
+
+STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
+CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
+CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
+STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
+STILL_CARRIED_OUT = "The cluster has not answered, or not carried this out, in time; it may be done later."
 
 
 class PendingAsk:
@@ -22,7 +28,7 @@ class PendingAsk:
     __slots__ = ("answers", "future", "index", "missing", "request_id", "throttle", "timer")
 
     def __init__(
-        self, commands: Sequence[Ask | ClusterAsk], future: asyncio.Future[list[Answer]], throttle: Throttle | None
+        self, commands: Sequence[Asked], future: asyncio.Future[list[Answer]], throttle: Throttle | None
     ) -> None:
         self.request_id = commands[0].request_id
         self.index = {command.topic: number for number, command in enumerate(commands)}
@@ -48,7 +54,7 @@ class Replies:
         return len(self._asks)
 
     def expect(
-        self, commands: Sequence[Ask | ClusterAsk], loop: asyncio.AbstractEventLoop, throttle: Throttle | None = None
+        self, commands: Sequence[Asked], loop: asyncio.AbstractEventLoop, throttle: Throttle | None = None
     ) -> PendingAsk:
         """Wait for the answers to the commands of one request; their topics must be distinct."""
         ask = PendingAsk(commands, loop.create_future(), throttle)

@@ -10,6 +10,7 @@ import msgspec
 from events.access import ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import (
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -18,7 +19,10 @@ from events.catalog import (
     CreateAnswered,
     CreateRejected,
     CreationRefused,
+    FeaturesChanged,
+    LogDirsChanged,
     PartitionsAdded,
+    QuorumEpochBegun,
     Recorded,
     TopicConfigsChanged,
     TopicDeleted,
@@ -153,6 +157,15 @@ def _credential(record: Recorded, event: Any, _: Rules) -> Line:
     return {"at_ms": record.at_ms, "level": "info", **about, "request": event.request_id, "offset": record.offset}
 
 
+def _quorum(record: Recorded, event: Any, _: Rules) -> Line:
+    return {"at_ms": record.at_ms, "level": "info", "event": "QuorumEpochBegun", "epoch": event.leader_epoch}
+
+
+def _features(record: Recorded, event: Any, _: Rules) -> Line:
+    line: Line = {"at_ms": record.at_ms, "level": "info", "event": "FeaturesChanged", "reason": event.reason}
+    return {**line, "features": dict(event.features)}
+
+
 _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     CreateAnswered: _create_answered,
     ChangeRejected: _change_rejected,
@@ -169,6 +182,10 @@ _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     BrokerFenced: _broker,
     BrokerUnfenced: _broker,
     BrokerUnregistered: _broker,
+    BrokerLeaving: _broker,
+    LogDirsChanged: _broker,
+    QuorumEpochBegun: _quorum,
+    FeaturesChanged: _features,
 }
 
 

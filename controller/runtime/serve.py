@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,13 @@ import msgspec
 import structlog
 
 from controller.brokers.cluster import ClusterFleet
+from controller.brokers.fleet import EVENTS_ALONE
+from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.simulated import SimulatedFleet
 from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
-from controller.kafka.listeners import cluster_listener
+from controller.kafka.listeners import HandlerTable, cluster_listener
 from controller.kafka.messages import APIS
 from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
@@ -35,6 +37,7 @@ from controller.runtime.authorizer import authorizer_of
 from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
+from controller.runtime.kraft import kraft_fleet, real_broker_listener, refuse_other_fleets
 from controller.runtime.listening import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.runtime.logs import write_lines
 from controller.runtime.mutation_quotas import MutationQuotas
@@ -79,6 +82,10 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     simulated_brokers: int
     cluster: str | None = None
     """Where to find the Kafka cluster that carries decisions out (HOST:PORT[,…]), in place of simulated brokers."""
+    kraft: bool = False
+    """Real brokers instead of simulated ones."""
+    metadata_version: int | None = None
+    """Of real brokers; None for the highest that all of them share."""
     settings: ServeSettings
     hints: bool = False
     """Say what to type next, once ready."""
@@ -138,6 +145,7 @@ class Service:
             cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
             partitions_cached=settings.store_cache_bytes // 2 // PARTITION_BYTES,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
+            projector=self.fleet.metadata if isinstance(self.fleet, KraftFleet) else EVENTS_ALONE,
         )
         await self._listen()
         self.metrics.watch(self._gauges)
@@ -161,8 +169,11 @@ class Service:
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
 
-    def _make_fleet(self) -> SimulatedFleet | ClusterFleet:
+    def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
         options = self.options
+        if options.kraft:
+            return kraft_fleet(self.log, options.settings, options.metadata_version)
+        refuse_other_fleets(self.log)
         if self._cluster is None:
             return SimulatedFleet(options.simulated_brokers)
         return self._cluster.fleet(self._history, options.settings, self._log)
@@ -201,6 +212,9 @@ class Service:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self._doors: BrokerDoors | None = None
+        if isinstance(self.fleet, KraftFleet):
+            self.fleet.reachable_at(advertised)
+            return
         if isinstance(self.fleet, ClusterFleet):
             fleet = self.fleet
             self.front.fleet_trouble = lambda: fleet.trouble
@@ -213,11 +227,13 @@ class Service:
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         versions_max = dict(self.options.settings.api_versions_max)
-        if self._cluster is None:
-            self._listening.open(self.front, versions_max)
-        else:
+        if isinstance(self.fleet, KraftFleet):
+            self._listening.open(self.front, versions_max, partial(_of_real_brokers, self.fleet))
+        elif self._cluster is not None:
             spoken, pass_on = self._cluster.spoken, self._cluster.link.pass_on
             self._listening.open(self.front, versions_max, partial(cluster_listener, brokers=spoken, pass_on=pass_on))
+        else:
+            self._listening.open(self.front, versions_max)
         if self._doors is not None:
             await self._doors.open(self.front, versions_max)
 
@@ -265,6 +281,10 @@ class Service:
         await self.controller.stop()
         self.log.close()
         self._flusher.shutdown()
+
+
+def _of_real_brokers(fleet: KraftFleet, front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
+    return real_broker_listener(front, fleet, versions_max)
 
 
 def logins_of(settings: ServeSettings, users: Users, is_required: bool, metrics: Metrics) -> Logins:

@@ -67,6 +67,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_security_protocol: str
     http_authentication: str
     broker_session_timeout_ms: int
+    kraft_version: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
     simulated_broker_listeners: bool
     api_versions_max: Mapping[str, int]
     socket_request_max_bytes: int

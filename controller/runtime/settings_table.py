@@ -92,6 +92,34 @@ SETTINGS: tuple[Setting, ...] = (
         AtLeast(1),
     ),
     Setting(
+        "kraft.version",
+        _INT,
+        "0",
+        "With --brokers kraft: 0 for brokers that name the controller in controller.quorum.voters, which all can; 1 "
+        "for those with controller.quorum.bootstrap.servers too, Kafka 3.9 and later. It can be raised, never lowered.",
+        Between(0, 1),
+    ),
+    Setting(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        "true",
+        "With --brokers kraft: whether leaderships go back to preferred replicas that are in sync again.",
+    ),
+    Setting(
+        "leader.imbalance.check.interval.seconds",
+        _INT,
+        "300",
+        "With --brokers kraft: how often that is looked for.",
+        AtLeast(1),
+    ),
+    Setting(
+        "metadata.log.max.record.bytes.between.snapshots",
+        _LONG,
+        str(20 * MEBIBYTE),
+        "With --brokers kraft: after so many bytes of the metadata log a snapshot is made of it.",
+        AtLeast(1),
+    ),
+    Setting(
         "simulated.broker.listeners",
         _BOOLEAN,
         "false",

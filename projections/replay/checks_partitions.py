@@ -16,14 +16,16 @@ from projections.replay.checks_told import Check, columns, found, listed, text, 
 
 PARTITION_COLUMNS = (
     "log_partition", "offset", "shard", "topic", "type", "cause_command", "partition", "first", "partitions",
-    "leader", "isr", "leader_epoch", "partition_epoch", "placeholder", "broker_id",
+    "leader", "isr", "leader_epoch", "partition_epoch", "placeholder", "broker_id", "replicas",
 )  # fmt: skip
 """What is read of every event."""
 
 _LEADING = ("LeaderElected", "IsrChanged")
-_OF_PARTITIONS = ("TopicCreated", "PartitionsAdded", "TopicDiscovered", *_LEADING, "PlaceholderFilled")
 _NEW = "replicas is not null and type != 'TopicDiscovered'"
 """A partition that was decided here, and begins with epochs 0 and a live leader; one that was found has a past."""
+_STEP = "PartitionChanged"
+"""What real brokers' partitions change by: it says only what changes, and may give a partition other replicas."""
+_OF_PARTITIONS = ("TopicCreated", "PartitionsAdded", "TopicDiscovered", *_LEADING, "PlaceholderFilled", _STEP)
 
 _ONE_A_PARTITION = {
     "log_partition": "log_partition",
@@ -34,6 +36,7 @@ _ONE_A_PARTITION = {
     "reviewed": "cause_command = 'ReviewTopics'",
     "partition": "case when new is null then partition else coalesce(first, 0) + place end",
     "replicas": "new.replicas",
+    "moved": "case when new is null then replicas end",
     "leader": "coalesce(new.leader, leader)",
     "isr": "coalesce(new.isr, isr)",
     "leader_epoch": "coalesce(new.leader_epoch, leader_epoch)",
@@ -41,13 +44,15 @@ _ONE_A_PARTITION = {
     "placeholder": "placeholder",
     "broker_id": "broker_id",
 }
-"""What goes through the shuffle. Only a base has `replicas`."""
+"""What goes through the shuffle. Only a base has `replicas`; what a reassignment makes of them is `moved`."""
 
 _OF_ONE = "partition by log_partition, shard, partition order by offset"
 _BEFORE = f"{_OF_ONE} rows between unbounded preceding and 1 preceding"
 _STOOD_BEFORE = {
-    "base": "last_value(case when replicas is not null then named_struct('offset', offset, 'replicas', replicas) end, "
+    "base": "last_value(case when coalesce(replicas, moved) is not null "
+    "then named_struct('offset', offset, 'replicas', coalesce(replicas, moved)) end, "
     f"true) over ({_BEFORE})",
+    "synced": f"last_value(isr, true) over ({_BEFORE})",
     "led": "last_value(case when leader is not null then named_struct('id', leader, 'epoch', leader_epoch) end, true) "
     f"over ({_BEFORE})",
     "fills": "collect_list(case when type = 'PlaceholderFilled' then named_struct("
@@ -59,10 +64,11 @@ _STOOD_BEFORE = {
 _BROKER_IN_PLACE = "get(filter(fills, fill -> fill.offset > base.offset and fill.placeholder = replica), 0).broker_id"
 _BASE_FILLED = f"transform(base.replicas, replica -> coalesce({_BROKER_IN_PLACE}, replica))"
 _STOOD = {
-    "stood": "case when replicas is not null then replicas when size(fills) = 0 then base.replicas "
+    "stood": "case when coalesce(replicas, moved) is not null then coalesce(replicas, moved) "
+    "when size(fills) = 0 then base.replicas "
     f"else {_BASE_FILLED} end"
 }
-"""The replicas of a partition: of a base its own, else those before the event."""
+"""The replicas of a partition: of a base its own, as of what moves it; else those before the event."""
 
 _CHANGED = "replicas is null and base is not null"
 _EPOCHS = text("'partition '", "partition", "': epochs '", "leader_epoch", "', '", "partition_epoch")
@@ -83,9 +89,18 @@ _IN_ORDER = (
     "coalesce(size(isr) > 0 and array_min(isr) >= 0 and size(array_distinct(isr)) = size(isr) "
     "and size(array_except(isr, stood)) = 0 and (leader = -1 or array_contains(isr, leader)), false)"
 )
+_LED = "coalesce(leader, led.id)"
+_SYNCED = "coalesce(isr, synced)"
+_STEP_IN_ORDER = (
+    f"coalesce(({_LED} = -1 or array_contains({_SYNCED}, {_LED})) and size(array_distinct({_SYNCED})) = "
+    f"size({_SYNCED}) and size(array_except({_SYNCED}, stood)) = 0 "
+    f"and (size({_SYNCED}) = 0 or array_min({_SYNCED}) >= 0), false)"
+)
+"""With eligible leader replicas nobody may be in sync; then nobody leads (KIP-966)."""
 _EPOCHS_FOLLOW = (
-    "partition_epoch <=> epoch + 1 "
-    "and (type = 'PlaceholderFilled' or leader_epoch <=> led.epoch + int(leader != led.id))"
+    "partition_epoch <=> epoch + 1 and (type = 'PlaceholderFilled' "
+    f"or (type = '{_STEP}' and leader_epoch <=> led.epoch + int(leader is not null)) "
+    f"or (type != '{_STEP}' and leader_epoch <=> led.epoch + int(leader != led.id)))"
 )
 
 PARTITION_CHECKS = (
@@ -93,6 +108,12 @@ PARTITION_CHECKS = (
         "replicas-distinct",
         "replicas is not null and (size(array_distinct(replicas)) != size(replicas) or size(replicas) = 0)",
         text("'partition '", "partition", "': replicas '", listed("replicas")),
+        "'distinct replicas'",
+    ),
+    Check(
+        "replicas-distinct",
+        "moved is not null and (size(array_distinct(moved)) != size(moved) or size(moved) = 0)",
+        text("'partition '", "partition", "': replicas '", listed("moved")),
         "'distinct replicas'",
     ),
     Check(
@@ -105,6 +126,14 @@ PARTITION_CHECKS = (
         "leader-in-isr",
         f"(replicas is not null or (type in ({words(_LEADING)}) and base is not null)) and not {_IN_ORDER}",
         _STATE,
+        "'a leader of the in-sync set, which is of the replicas, without placeholders'",
+    ),
+    Check(
+        "leader-in-isr",
+        f"type = '{_STEP}' and base is not null and not {_STEP_IN_ORDER}",
+        text(
+            "'partition '", "partition", "': leader '", _LED, "', in sync '", listed(_SYNCED), "' of '", listed("stood")
+        ),
         "'a leader of the in-sync set, which is of the replicas, without placeholders'",
     ),
     Check(
@@ -124,6 +153,12 @@ PARTITION_CHECKS = (
         f"(replicas is not null or type in ({words(_LEADING)})) "
         f"and not coalesce(array_contains(live, leader) or (leader = -1 and not ({_NEW})) "
         "or type = 'TopicDiscovered', false)",
+        text("'partition '", "partition", "': leader '", "leader"),
+        text("'one of the live brokers '", listed("live")),
+    ),
+    Check(
+        "leaders-unfenced",
+        f"type = '{_STEP}' and leader >= 0 and not coalesce(array_contains(live, leader), false)",
         text("'partition '", "partition", "': leader '", "leader"),
         text("'one of the live brokers '", listed("live")),
     ),

@@ -82,7 +82,7 @@ class Brokers:
         """Take in one cluster event."""
         self.since = row.offset
         match row.type:
-            case "BrokerRegistered" | "BrokerFenced":
+            case "BrokerRegistered" | "BrokerFenced" | "BrokerLeaving":
                 self.fenced[row.broker_id] = True
             case "BrokerUnfenced":
                 if self.fenced.get(row.broker_id, True):

@@ -28,9 +28,9 @@ TOPIC_COLUMNS = (
 
 _OF_A_TOPIC = (
     "PartitionsAdded", "TopicDeleted", "TopicConfigsChanged", "LeaderElected", "IsrChanged", "PlaceholderFilled",
-    "MetadataPropagated", "TopicReady", "TopicVanished", "CreationRefused",
+    "PartitionChanged", "MetadataPropagated", "TopicReady", "TopicVanished", "CreationRefused",
 )  # fmt: skip
-_OF_A_PARTITION = ("LeaderElected", "IsrChanged", "PlaceholderFilled")
+_OF_A_PARTITION = ("LeaderElected", "IsrChanged", "PlaceholderFilled", "PartitionChanged")
 _OF_A_REQUEST = (
     "CreateRequested", "CreateRejected", "TopicCreated", "TopicReady", "TopicDeleted", "CreateAnswered",
     "TopicVanished", "CreationRefused",

@@ -31,6 +31,7 @@ from events.access import (
 from events.catalog import (
     Assignment,
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -41,13 +42,19 @@ from events.catalog import (
     CreateRejected,
     CreateRequested,
     CreationRefused,
+    FeaturesChanged,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
     MetadataPropagated,
+    PartitionChanged,
     PartitionsAdded,
     PartitionsWanted,
     PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
     Recorded,
+    ResourceConfigsChanged,
     SettingsChanged,
     TopicConfigsChanged,
     TopicCreated,
@@ -129,13 +136,17 @@ COLUMNS: dict[str, pa.DataType] = {
     "since_ms": pa.int64(),
     "user": pa.string(),
     "mechanism": pa.string(),
+    "replicas": INTS,
+    "elr": INTS,
+    "features": pa.map_(pa.string(), pa.int32()),
 }
 """The columns in their order, with their types in Arrow.
 
 `brokers` are those that applied a creation, or that placement chose from. `num_partitions` and `replication_factor` are
 as asked (-1 for the cluster's default), but for TopicCreated, where the factor is the resolved one. `assignments` is
 what was asked for by hand. `acls` are access control entries in words, `entity` is whom
-quotas are for. `verdict` is the outcome of the policies (KIP-108). `topic_id` is base64url.
+quotas are for. `verdict` is the outcome of the policies (KIP-108). `topic_id` is base64url. `replicas` and `elr` (those
+eligible to lead, KIP-966) are of one partition that changed; `features` are levels (KIP-584).
 """
 
 _PLAIN_TYPES = {
@@ -148,10 +159,12 @@ _PLAIN_TYPES = {
 }
 
 Getter = Callable[[Any], Any]
+_PARTITION_FIELDS = PARTITION.num_fields
+"""The first fields of a partition; of what real brokers are told beside them (its upkeep) there is no column."""
 
 
 def _partitions(event: Any) -> list[tuple[Any, ...]]:
-    return [astuple(one) for one in event.partitions]
+    return [astuple(one)[:_PARTITION_FIELDS] for one in event.partitions]
 
 
 def _assignments(event: CreateRequested) -> list[tuple[Any, ...]] | None:
@@ -239,6 +252,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     },
     LeaderElected: _LEADERSHIP,
     IsrChanged: _LEADERSHIP,
+    PartitionChanged: {**_LEADERSHIP, **_same("replicas", "elr")},
     PlaceholderFilled: _same("topic", "partition", "placeholder", "broker_id", "partition_epoch"),
     MetadataPropagated: _same("topic", "brokers"),
     TopicReady: _same("topic"),
@@ -251,6 +265,12 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     BrokerFenced: _BROKER,
     BrokerUnfenced: _BROKER,
     BrokerUnregistered: _BROKER,
+    BrokerLeaving: _same("broker_id", "broker_epoch"),
+    LogDirsChanged: _same("broker_id", "broker_epoch"),
+    QuorumEpochBegun: _same("leader_epoch"),
+    FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
+    ResourceConfigsChanged: _same("request_id", "configs", "principal", "client_id"),
+    ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
     SettingsChanged: _same("settings", "release"),
     ScramCredentialSet: _CREDENTIAL,
     ScramCredentialRemoved: _CREDENTIAL,
@@ -268,8 +288,14 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
 """For each type of event: column -> the attribute, or the function of the event, that fills it."""
 
 LEFT_OUT: Mapping[type, tuple[str, ...]] = {
-    BrokerRegistered: ("incarnation", "endpoints"),
+    BrokerRegistered: ("incarnation", "endpoints", "details"),
     ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
+    PartitionChanged: ("directories", "adding", "removing", "last_known_elr", "recovering"),
+    PlaceholderFilled: ("directory",),
+    LogDirsChanged: ("log_dirs",),
+    QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id"),
+    ResourceConfigsChanged: ("kind", "name"),
+    ProducerIdsAllocated: ("first", "next_producer_id"),
 }
 """Fields that are in no column, but only in `value`, and secrets not even there. Of policies only the outcome has a
 column, and of a change that was asked for only the count of partitions."""

@@ -105,13 +105,46 @@ refusals 1
 refusals 4711
 """
 
+REAL = """
+quorum elr
+join 1 rack=a
+join 2 rack=b
+unfence 1
+create t 1x3 timeout=0 id=c0
+join 3 rack=c dirs=30.31
+unfence 2
+unfence 3
+review t
+report t by=1 0:1.2.3:0:2:e1.2.3
+lies t by=3 0:31
+alter t set:min.insync.replicas=2
+fence 1
+review t
+join 1 as=second dirs=11 unclean
+unfence 1
+leave 2
+review t
+dirs 3 31
+elect t 0
+reassign t 0:2.3
+balance t
+producers 3
+configure 4: set:min.insync.replicas=2
+alter t set:retention.ms=5
+features metadata.version=30
+delete t
+"""
+
 HISTORIES = {
     "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),
     "life": ("1 2 fewer", planted.STEPS),
     "refusals": ("1 policy", REFUSALS),
     "brokers": ("1@a fewer", BROKERS),
+    "real": ("fewer", REAL),
 }
+OLDER = ("life", "refusals", "brokers")
+"""Histories that are also there as 0.1 wrote them, before some events got more fields: NAME-0.1.log."""
 
 
 def lines_of(name: str) -> list[bytes]:

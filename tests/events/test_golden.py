@@ -8,9 +8,10 @@ import pytest
 
 from events.catalog import EVENT_TYPES, Recorded
 from events.codec import EventDecodeError, decode_event, encode_event
-from tests.events.golden import BAD, FOLDER, HISTORIES, hash_of, lines_of, state_hash
+from tests.events.golden import BAD, FOLDER, HISTORIES, OLDER, hash_of, lines_of, state_hash
 from tests.machine.auditor import audit
 from tests.machine.lives import Lives
+from tests.machine.real_auditor import RealAuditor
 
 good = pytest.mark.parametrize("name", HISTORIES)
 
@@ -29,10 +30,15 @@ def test_its_bytes_are_canonical(name: str) -> None:
     assert [encode_event(r.at_ms, r.cause, r.event) for r in _read(name)] == lines_of(name)
 
 
+@pytest.mark.parametrize("name", OLDER)
+def test_what_an_older_release_wrote_is_the_same_history(name: str) -> None:
+    assert _read(f"{name}-0.1") == _read(name)
+
+
 @good
 def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
     records = _read(name)
-    assert audit(records) == []
+    assert audit(records, of=RealAuditor) == []
     Lives().see_all(records)
 
 
@@ -59,4 +65,4 @@ def test_it_must_not_be_read(name: str) -> None:
 
 
 def test_every_file_is_tested() -> None:
-    assert {path.stem for path in FOLDER.glob("*.log")} == {*HISTORIES, *BAD}
+    assert {path.stem for path in FOLDER.glob("*.log")} == {*HISTORIES, *(f"{name}-0.1" for name in OLDER), *BAD}

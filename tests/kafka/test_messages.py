@@ -30,7 +30,7 @@ def _compare(entity: Any, layout: Layout) -> None:
     theirs = dataclasses.fields(entity)
     assert len(ours) == len(theirs), f"fields of {entity}"
     if entity.__module__.startswith("kio."):
-        assert layout.message.__name__ == entity.__name__
+        assert layout.message.__name__.endswith(entity.__name__)
     for field in theirs:
         kind = str(field.metadata.get("kafka_type", ""))
         own = ours[field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name]
@@ -45,7 +45,9 @@ def _compare_defaults(layout: Layout, field: dataclasses.Field[Any], own: Field)
         assert own.default is WANTED_DEFAULTS[layout.message.__name__, own.name], where
     elif field.default is dataclasses.MISSING:
         nothing = (None, 0, False, "", b"", (), ZERO_UUID)
-        assert own.default in nothing, where
+        assert own.entity is not None or own.default in nothing, where
+    elif own.kind == "uuid" and not own.is_array:
+        assert (field.default, own.default) == (None, ZERO_UUID), where
     elif isinstance(field.default, timedelta):
         assert own.default == field.default / timedelta(milliseconds=1), where
     elif own.entity is None and own.name != "log_append_time_ms":

@@ -96,9 +96,9 @@ class Ask:
     ready: bool = False
 
 
-def audit(records: Iterable[Recorded], settled: bool = False) -> list[Violation]:
+def audit(records: Iterable[Recorded], settled: bool = False, of: type[Auditor] | None = None) -> list[Violation]:
     """All that is wrong with a log."""
-    auditor = Auditor()
+    auditor = (of or Auditor)()
     for record in records:
         auditor.see(record)
     auditor.finish(settled)

@@ -8,6 +8,7 @@ from typing import Any
 from controller.machine.lifecycle import BROKER, CREATE_REQUEST, PARTITION, TOPIC, Lifecycle, advance
 from events.catalog import (
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -17,11 +18,17 @@ from events.catalog import (
     CreateRejected,
     CreateRequested,
     CreationRefused,
+    FeaturesChanged,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
+    PartitionChanged,
     PartitionsAdded,
     PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
     Recorded,
+    ResourceConfigsChanged,
     SettingsChanged,
     TopicCreated,
     TopicDeleted,
@@ -32,7 +39,16 @@ from events.catalog import (
 
 REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
 ENDS = TopicReady | TopicDeleted | TopicVanished | CreationRefused
-BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered
+BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered | BrokerLeaving | LogDirsChanged
+NO_LIFE = (
+    SettingsChanged
+    | ChangeRejected
+    | ChangeCarriedOut
+    | FeaturesChanged
+    | ProducerIdsAllocated
+    | QuorumEpochBegun
+    | ResourceConfigsChanged
+)
 
 
 class Lives:
@@ -53,9 +69,7 @@ class Lives:
 
     def see(self, event: Any) -> None:
         """Take in one event."""
-        if isinstance(event, SettingsChanged | ChangeRejected | ChangeCarriedOut):
-            return
-        if type(event).__module__ == "events.access":
+        if isinstance(event, NO_LIFE) or type(event).__module__ == "events.access":
             return
         if isinstance(event, BROKER_EVENTS):
             _move(BROKER, self.brokers, event.broker_id, event)
@@ -80,7 +94,7 @@ class Lives:
         if isinstance(event, TopicCreated | PartitionsAdded):
             first = event.first if isinstance(event, PartitionsAdded) else 0
             indices = list(range(first, first + len(event.partitions)))
-        elif isinstance(event, LeaderElected | IsrChanged | PlaceholderFilled):
+        elif isinstance(event, LeaderElected | IsrChanged | PartitionChanged | PlaceholderFilled):
             indices = [event.partition]
         elif isinstance(event, TopicDiscovered):
             self._see_anew(event)

@@ -44,6 +44,7 @@ from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, Verdict
 from events.names import NO_LEADER, BrokerId
 from tests.machine import tables_access
+from tests.machine.real_tables import REAL_VERBS
 from tests.machine.rig import TOPIC_ID, Rig
 
 Row = tuple[str, str, str]
@@ -387,4 +388,5 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "quotas": _of_access(tables_access.quotas),
     "credential": _of_access(tables_access.credential),
     "refusals": _of_access(tables_access.refusals),
+    **REAL_VERBS,
 }

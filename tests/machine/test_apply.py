@@ -27,7 +27,7 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, TopicName, shard_key
-from tests.events.golden import history
+from tests.events.golden import HISTORIES, history
 from tests.machine.planted import clean
 from tests.machine.rig import fold, topics_of
 from tests.machine.tables import command, given
@@ -112,14 +112,14 @@ def test_settings_that_cannot_be_read() -> None:
 
 
 def test_events_of_topics_and_of_the_cluster() -> None:
-    of_cluster = {
-        kind.__name__
-        for kind in EVENT_TYPES
-        if not any(concerns_topic(r.event) for r in (*clean(), *history("cluster")) if type(r.event) is kind)
-    }
+    records = [record for name in HISTORIES for record in history(name)]
+    of_cluster = {type(record.event).__name__ for record in records if not concerns_topic(record.event)}
     of_access = {kind.__name__ for kind in EVENT_TYPES if kind.__module__ == "events.access"}
-    of_brokers = {"BrokerRegistered", "BrokerFenced", "BrokerUnfenced", "BrokerUnregistered"}
-    assert of_cluster == of_access | of_brokers | {"SettingsChanged"}
+    assert of_cluster == of_access | {
+        "BrokerRegistered", "BrokerFenced", "BrokerUnfenced", "BrokerUnregistered", "SettingsChanged",
+        "BrokerLeaving", "LogDirsChanged", "QuorumEpochBegun", "FeaturesChanged", "ResourceConfigsChanged",
+        "ProducerIdsAllocated",
+    }  # fmt: skip
 
 
 def test_a_waiting_topic_is_listed_until_it_is_ready_or_gone() -> None:

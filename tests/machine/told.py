@@ -14,6 +14,7 @@ from events.access import (
 )
 from events.catalog import (
     BrokerFenced,
+    BrokerLeaving,
     BrokerRegistered,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -24,12 +25,18 @@ from events.catalog import (
     CreateRequested,
     CreationRefused,
     Event,
+    FeaturesChanged,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
     MetadataPropagated,
     Partition,
+    PartitionChanged,
     PartitionsAdded,
     PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
+    ResourceConfigsChanged,
     SettingsChanged,
     TopicConfigsChanged,
     TopicCreated,
@@ -52,7 +59,9 @@ def told(decision: Decision) -> str:
             assert codes[event.request_id, event.topic] == event.error_code, "the answer is what the log says"
     for answer in decision.answers:
         waited = f"after {answer.waited_ms} ms" if answer.waited_ms else ""
-        words.append(" ".join(filter(None, ["=>", ErrorCode(answer.code).name, answer.rule, waited])))
+        each = " ".join(f"{one.partition}:{ErrorCode(one.code).name}" for one in answer.partitions)
+        number = str(answer.number) if answer.number else ""
+        words.append(" ".join(filter(None, ["=>", ErrorCode(answer.code).name, answer.rule, waited, each, number])))
     return " ".join(filter(None, words)) or "nothing"
 
 
@@ -82,6 +91,8 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
                 f"{kind}({event.partition}: {event.leader} of {_dotted(event.isr)} "
                 f"e{event.leader_epoch}/{event.partition_epoch})"
             )
+        case PartitionChanged():
+            return f"changed({event.partition}: {_changes(event)} e{event.leader_epoch}/{event.partition_epoch})"
         case PlaceholderFilled():
             return f"filled({event.partition}: {event.placeholder} by {event.broker_id} e{event.partition_epoch})"
         case MetadataPropagated():
@@ -94,6 +105,17 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"registered({event.broker_id} e{event.broker_epoch})"
         case BrokerFenced() | BrokerUnfenced() | BrokerUnregistered():
             return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id} e{event.broker_epoch})"
+        case BrokerLeaving() | LogDirsChanged():
+            return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id})"
+        case ResourceConfigsChanged():
+            configs = " ".join(f"{name}={value}" for name, value in event.configs)
+            return f"configs({event.kind}:{event.name} {configs})"
+        case ProducerIdsAllocated():
+            return f"ids({event.first}-{event.next_producer_id - 1} for {event.broker_id})"
+        case QuorumEpochBegun():
+            return f"quorum(e{event.leader_epoch})"
+        case FeaturesChanged():
+            return "features(" + " ".join(f"{name}={level}" for name, level in event.features) + ")"
         case SettingsChanged():
             return "settings"
         case TopicDiscovered():
@@ -115,6 +137,20 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"refused({event.count})"
         case ScramCredentialSet() | ScramCredentialRemoved():
             return f"{'credential' if isinstance(event, ScramCredentialSet) else 'no-credential'}({event.user})"
+
+
+def _changes(event: PartitionChanged) -> str:
+    """What of a partition has changed, in the order of the event's fields."""
+    words = [] if event.leader is None else [f"leader={event.leader}"]
+    for name in ("isr", "replicas", "adding", "removing", "elr", "last_known_elr"):
+        ids: tuple[BrokerId, ...] | None = getattr(event, name)
+        if ids is not None:
+            words.append(f"{name}={_dotted(ids) or '-'}")
+    if event.directories is not None:
+        words.append("directories=" + ".".join(str(int.from_bytes(one, "big")) for one in event.directories))
+    if event.recovering is not None:
+        words.append("recovering" if event.recovering else "recovered")
+    return " ".join(words)
 
 
 def replicas_text(partitions: tuple[Partition, ...]) -> str:

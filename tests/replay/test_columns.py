@@ -38,6 +38,7 @@ from projections.replay.columns import (
     spark_type,
 )
 from projections.replay.log_ref import LogRef, looked_at
+from tests.events import golden
 
 NAMED_OTHERWISE = {
     "live_brokers": {"brokers"},
@@ -163,6 +164,7 @@ def test_what_an_event_says_is_in_its_columns(event: Event, expected: dict[str, 
 def test_a_batch_has_what_each_event_says(history: LogRef) -> None:
     with looked_at(history) as log:
         events = [(decode_event(offset, value), value) for offset, value in log.read()]
+    events += [(one, encode_event(one.at_ms, one.cause, one.event)) for one in golden.history("real")]
     columns = Columns(tuple(COLUMNS))
     for event, value in events:
         columns.add(event, value)

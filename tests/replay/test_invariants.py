@@ -12,8 +12,10 @@ from events.catalog import Recorded
 from events.codec import encode_event
 from projections.replay.columns import COLUMNS, Columns
 from projections.replay.invariants import CHECKS, look, violations
+from tests.events import golden
 from tests.replay import planted_partitions, planted_topics
 from tests.replay.planted import FAULTS, KINDS, clean
+from tests.replay.planted_real import REAL_FAULTS
 
 PLANTED = (planted_partitions, planted_topics)
 """The modules that plant FAULTS when they are imported."""
@@ -34,7 +36,8 @@ def frame(spark: SparkSession, logs: Sequence[Sequence[Recorded]]) -> DataFrame:
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[int, list[Row]]:
     """All violations of the clean log (0) and of the faults after it."""
-    logs = [clean(), *(plant(clean()) for _, plant in FAULTS)]
+    logs = [clean(), *(plant(clean()) for _, plant in FAULTS), golden.history("real")]
+    logs += [plant(golden.history("real")) for _, plant in REAL_FAULTS]
     rows = violations(spark, look(frame(spark, logs)), settle_ms=0).collect()
     by_log: dict[int, list[Row]] = {number: [] for number in range(len(logs))}
     for row in rows:
@@ -45,6 +48,16 @@ def found(spark: SparkSession) -> dict[int, list[Row]]:
 def test_a_clean_log_passes(found: dict[int, list[Row]]) -> None:
     assert found[0] == []
     assert {type(record.event) for record in clean()} == KINDS
+
+
+def test_a_log_of_real_brokers_passes(found: dict[int, list[Row]]) -> None:
+    assert found[len(FAULTS) + 1] == []
+
+
+@pytest.mark.parametrize("number", range(len(REAL_FAULTS)), ids=[plant.__name__ for _, plant in REAL_FAULTS])
+def test_a_fault_planted_among_real_brokers_is_caught(found: dict[int, list[Row]], number: int) -> None:
+    rows = found[len(FAULTS) + 2 + number]
+    assert {row["check"] for row in rows} == {REAL_FAULTS[number][0]}, rows
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from controller.brokers.fleet import EventsAlone
 from controller.runtime import deciding
 from events.catalog import Recorded
 from tests.runtime.stage import Stage, codes
@@ -27,7 +28,8 @@ def breaking(what: str, real: Callable[..., object], topic: str) -> Callable[...
 
 @pytest.mark.parametrize("part", ["decide", "apply"])
 def test_a_bug_in_the_machine_stops_the_controller(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, part, breaking(part, getattr(deciding, part), "poison"))
+    owner = deciding if part == "decide" else EventsAlone
+    monkeypatch.setattr(owner, part, staticmethod(breaking(part, getattr(owner, part), "poison")))
 
     @on_virtual_time
     async def story() -> None:

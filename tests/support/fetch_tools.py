@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.tools import CACHE, KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD, KAFKA_SERVER, ROOT
+from tests.support.tools import CACHE, KAFKA_BROKERS_OLDER, KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD, KAFKA_SERVER, ROOT
 
 SLF4J = "1.7.36"
 BROWSER = {"chromium": "chromium", "chromedriver": "chromium-driver"}
@@ -63,12 +63,9 @@ def _tools() -> Sequence[Tool]:
     server_pom, client_pom = ROOT / "tests/reference/pom.xml", clients / "java/pom.xml"
     logging = f"-Dslf4j.version={SLF4J}"
     return (
-        Tool(
-            f"java/kafka-server-{KAFKA_SERVER}",
-            "mvn",
-            (server_pom,),
-            (f"-Dkafka.version={KAFKA_SERVER}", logging),
-            _fetch_jars,
+        *(
+            Tool(f"java/kafka-server-{each}", "mvn", (server_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
+            for each in (KAFKA_SERVER, *KAFKA_BROKERS_OLDER)
         ),
         *(
             Tool(f"java/kafka-client-{each}", "mvn", (client_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)

@@ -27,6 +27,12 @@ class ReferenceKafka:
 
     process: Process
     brokers: Mapping[int, str]
+    folder: Path
+
+    @property
+    def metadata(self) -> Path:
+        """The metadata log of the controller, node 1."""
+        return self.folder / "data1" / "__cluster_metadata-0"
 
     @property
     def bootstrap(self) -> str:
@@ -62,7 +68,7 @@ def reference_kafka(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterat
     argv = [java, *JVM, log_level, "-cp", classpath, "ReferenceCluster", CLUSTER_ID, *files]
     with Process(argv, cwd=folder) as process:
         process.wait_for_line("^ready", within_s=120)
-        yield ReferenceKafka(process, {i: f"127.0.0.1:{port}" for i, port in enumerate(ports, start=1)})
+        yield ReferenceKafka(process, {i: f"127.0.0.1:{port}" for i, port in enumerate(ports, start=1)}, folder)
 
 
 def node_properties(node_id: int, port: int, controller: int, folder: Path, nodes: int) -> dict[str, str]:

@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 
 KAFKA_SERVER = "4.3.1"
+KAFKA_BROKERS_OLDER = ("3.7.2", "3.9.1", "4.1.1")
+"""Older servers, as brokers beside the newest."""
 KAFKA_CLIENT_CONSUMER = "3.9.1"
 KAFKA_CLIENT_OLD = "2.0.1"
 
@@ -40,9 +42,9 @@ def program(name: str) -> str:
     return found
 
 
-def server_classpath() -> str:
-    """Kafka's server and command line tools."""
-    return _jars(f"kafka-server-{KAFKA_SERVER}")
+def server_classpath(version: str = KAFKA_SERVER) -> str:
+    """Kafka's server and command line tools, of one of the versions above."""
+    return _jars(f"kafka-server-{version}")
 
 
 def client_classpath(version: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from controller.kafka.handling import ApiHandler, RequestContext
@@ -25,10 +25,12 @@ def with_api_versions(
     handlers: Mapping[int, ApiHandler],
     *,
     supported_features: tuple[SupportedFeatureKey, ...] = (),
-    finalized_features: tuple[FinalizedFeatureKey, ...] = (),
-    finalized_features_epoch: int = -1,
+    finalized: Callable[[], tuple[int, tuple[FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
 ) -> dict[int, ApiHandler]:
-    """The table of a listener together with ApiVersions, which tells of the whole table and of these features."""
+    """The table of a listener together with ApiVersions, which tells of the whole table and of these features.
+
+    `finalized` gives the features in force at the moment, and the epoch as of which they are.
+    """
     api = APIS[ApiKey.API_VERSIONS]
     table = dict(handlers)
 
@@ -37,11 +39,12 @@ def with_api_versions(
             return ApiVersionsResponse(error_code=_INVALID_REQUEST)
         # Clients of before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
+        epoch, levels = finalized()
         return ApiVersionsResponse(
             api_keys=api_keys,
             supported_features=features,
-            finalized_features=finalized_features,
-            finalized_features_epoch=finalized_features_epoch,
+            finalized_features=levels,
+            finalized_features_epoch=epoch,
         )
 
     table[ApiKey.API_VERSIONS] = ApiHandler(api.min_version, api.max_version, answer)

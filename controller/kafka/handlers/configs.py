@@ -4,6 +4,7 @@ topics."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from controller.kafka.handlers.config_entries import describable_configs
 from controller.kafka.handling import RequestContext
@@ -16,7 +17,7 @@ from controller.kafka.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from controller.machine import validation
-from controller.machine.commands import AlterTopicConfigs, ConfigOp
+from controller.machine.commands import AlterResourceConfigs, AlterTopicConfigs, ConfigOp
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.topic_config_changes import OpType, check_resources
@@ -95,9 +96,10 @@ def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeCon
 class _Altering:
     """What the two alter APIs share: each resource is one ask, refused or put."""
 
-    def __init__(self, front: Front, api: str) -> None:
+    def __init__(self, front: Front, api: str, others: frozenset[int]) -> None:
         self._front = front
         self._api = api
+        self._others = others
 
     async def alter(
         self,
@@ -109,33 +111,46 @@ class _Altering:
         refusals = [
             (refusal and _denied_beside_topics(self._front, context, "AlterConfigs", kind, name)) or refusal
             for (kind, name, _), refusal in zip(
-                resources, check_resources([(kind, name) for kind, name, _ in resources]), strict=True
+                resources, check_resources([(kind, name) for kind, name, _ in resources], self._others), strict=True
             )
         ]
         controller = self._front.controller
-        request_id, at_ms = controller.new_request_id(), controller.now_ms()
+        stamps = {
+            "request_id": controller.new_request_id(),
+            "at_ms": controller.now_ms(),
+            "incremental": self._api == "IncrementalAlterConfigs",
+            "principal": context.principal,
+            "client_id": context.client_id,
+            "api": self._api,
+            "api_version": context.api_version,
+            "validate_only": validate_only,
+        }
         commands = [
-            AlterTopicConfigs(
-                request_id=request_id,
-                at_ms=at_ms,
-                topic=TopicName(name),
-                ops=ops,
-                incremental=self._api == "IncrementalAlterConfigs",
-                principal=context.principal,
-                client_id=context.client_id,
-                api=self._api,
-                api_version=context.api_version,
-                validate_only=validate_only,
-                denied=self._front.denial(context, "AlterConfigs", name),
-            )
-            for (_, name, ops), refusal in zip(resources, refusals, strict=True)
+            self._command(context, kind, name, ops, stamps)
+            for (kind, name, ops), refusal in zip(resources, refusals, strict=True)
             if refusal is None
         ]
         answers = {answer.topic_name: answer for answer in await self._front.ask_change(commands)} if commands else {}
         return [
-            (kind, name, *_outcome(refusal, answers.get(TopicName(name))))
+            (kind, name, *_outcome(refusal, answers.get(_answer_name(kind, name))))
             for (kind, name, _), refusal in zip(resources, refusals, strict=True)
         ]
+
+    def _command(
+        self, context: RequestContext, kind: int, name: str, ops: tuple[ConfigOp, ...], stamps: dict[str, Any]
+    ) -> AlterTopicConfigs | AlterResourceConfigs:
+        topic = _answer_name(kind, name)
+        if kind == TOPIC:
+            denied = self._front.denial(context, "AlterConfigs", name)
+            return AlterTopicConfigs(topic=topic, ops=ops, denied=denied, **stamps)
+        refused = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        denied = 0 if self._front.grants(context, "AlterConfigs") else refused
+        return AlterResourceConfigs(topic=topic, kind=kind, name=name, ops=ops, denied=denied, **stamps)
+
+
+def _answer_name(kind: int, name: str) -> TopicName:
+    """The name under which a resource's answer is found: no topic's name has a colon."""
+    return TopicName(name if kind == TOPIC else f"{kind}:{name}")
 
 
 def _outcome(refusal: Rejection | None, answer: Answer | None) -> tuple[int, str | None]:
@@ -146,10 +161,10 @@ def _outcome(refusal: Rejection | None, answer: Answer | None) -> tuple[int, str
 
 
 class AlterConfigsHandler:
-    """Answers AlterConfigs: the configs given replace all that a topic has."""
+    """Answers AlterConfigs: the configs given replace all that a topic, or one of the kinds `others`, has."""
 
-    def __init__(self, front: Front) -> None:
-        self._altering = _Altering(front, "AlterConfigs")
+    def __init__(self, front: Front, others: frozenset[int] = frozenset()) -> None:
+        self._altering = _Altering(front, "AlterConfigs", others)
 
     async def __call__(self, context: RequestContext, request: alter.AlterConfigsRequest) -> alter.AlterConfigsResponse:
         """Replace the configs of each topic for itself."""
@@ -169,10 +184,10 @@ class AlterConfigsHandler:
 
 
 class IncrementalAlterConfigsHandler:
-    """Answers IncrementalAlterConfigs: set, delete, append and subtract."""
+    """Answers IncrementalAlterConfigs: set, delete, append and subtract, for topics and the kinds `others`."""
 
-    def __init__(self, front: Front) -> None:
-        self._altering = _Altering(front, "IncrementalAlterConfigs")
+    def __init__(self, front: Front, others: frozenset[int] = frozenset()) -> None:
+        self._altering = _Altering(front, "IncrementalAlterConfigs", others)
 
     async def __call__(
         self, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from controller.kafka.handlers.config_entries import creatable_configs
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages.create_topics import (
@@ -29,13 +31,17 @@ VERSION_WITHOUT_MESSAGES = 0
 class CreateTopicsHandler:
     """Answers CreateTopics on the controller's listener."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, timeout_ms_max: int | None = None) -> None:
+        """No client is kept waiting for longer than `timeout_ms_max`, if that is given, whatever it asks for."""
         self._front = front
+        self._timeout_ms_max = timeout_ms_max
 
     async def __call__(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """Put the topics, wait until each is answered. Raises Disconnect where version 0 cannot tell the error."""
         if not request.topics:
             return CreateTopicsResponse()
+        if self._timeout_ms_max is not None and request.timeout_ms > self._timeout_ms_max:
+            request = replace(request, timeout_ms=self._timeout_ms_max)
         commands = self._commands(context, request)
         if context.api_version == VERSION_WITHOUT_MESSAGES:
             await self._disconnect_if_invalid(commands)

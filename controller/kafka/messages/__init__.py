@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Final
 
 import msgspec
 
 from controller.kafka.messages import (
+    allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
     create_acls,
     create_partitions,
     create_topics,
@@ -26,14 +33,22 @@ from controller.kafka.messages import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_quorum,
     describe_topic_partitions,
     describe_user_scram_credentials,
+    elect_leaders,
+    envelope,
+    fetch,
+    fetch_snapshot,
     incremental_alter_configs,
+    list_offsets,
     list_partition_reassignments,
     metadata,
     produce,
     sasl_authenticate,
     sasl_handshake,
+    unregister_broker,
+    update_features,
 )
 from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Encoded, Message
 
@@ -44,6 +59,8 @@ class ApiKey(enum.IntEnum):
     """Kafka's numbers for the APIs spoken here."""
 
     PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
     METADATA = 3
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
@@ -56,13 +73,25 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    ALLOCATE_PRODUCER_IDS = 67
+    ASSIGN_REPLICAS_TO_DIRS = 73
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -77,7 +106,34 @@ class Api(msgspec.Struct, frozen=True):
     max_version: int
 
 
+def _api(key: ApiKey, module: ModuleType, min_version: int, max_version: int) -> Api:
+    """A row whose messages are named as the API is."""
+    name = "".join(word.capitalize() for word in key.name.split("_"))
+    return Api(
+        key, name, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"), min_version, max_version
+    )
+
+
+_OF_REAL_BROKERS = (
+    _api(ApiKey.FETCH, fetch, 12, 18),
+    _api(ApiKey.LIST_OFFSETS, list_offsets, 4, 11),
+    _api(ApiKey.ELECT_LEADERS, elect_leaders, 0, 2),
+    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter_partition_reassignments, 0, 1),
+    _api(ApiKey.DESCRIBE_QUORUM, describe_quorum, 0, 2),
+    _api(ApiKey.ALTER_PARTITION, alter_partition, 2, 3),
+    _api(ApiKey.UPDATE_FEATURES, update_features, 0, 2),
+    _api(ApiKey.ENVELOPE, envelope, 0, 0),
+    _api(ApiKey.FETCH_SNAPSHOT, fetch_snapshot, 0, 1),
+    _api(ApiKey.BROKER_REGISTRATION, broker_registration, 0, 4),
+    _api(ApiKey.BROKER_HEARTBEAT, broker_heartbeat, 0, 2),
+    _api(ApiKey.UNREGISTER_BROKER, unregister_broker, 0, 0),
+    _api(ApiKey.ALLOCATE_PRODUCER_IDS, allocate_producer_ids, 0, 0),
+    _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, assign_replicas_to_dirs, 0, 0),
+)
+"""What real brokers and their controller say to each other, or pass on for clients."""
+
 _ROWS = (
+    *_OF_REAL_BROKERS,
     Api(ApiKey.PRODUCE, "Produce", produce.ProduceRequest, produce.ProduceResponse, 3, 13),
     Api(ApiKey.METADATA, "Metadata", metadata.MetadataRequest, metadata.MetadataResponse, 0, 13),
     Api(ApiKey.API_VERSIONS, "ApiVersions", api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse, 0, 4),

@@ -25,7 +25,7 @@ import msgspec
 import structlog
 from confluent_kafka import KafkaError
 
-from controller.machine.commands import AnyCommand, Ask, ClusterAsk
+from controller.machine.commands import AnyCommand, Ask, Asked, ClusterAsk
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.runtime.mutation_quotas import MutationQuotas, Throttle
@@ -158,7 +158,7 @@ class FrontNode:
         return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}")
 
     def ask(
-        self, commands: Sequence[Ask | ClusterAsk], timeout_ms: int = 0, throttle: Throttle | None = None
+        self, commands: Sequence[Asked], timeout_ms: int = 0, throttle: Throttle | None = None
     ) -> asyncio.Future[list[Answer]]:
         """Put the commands of one request, one a topic; the future gets their answers in the same order."""
         loop = asyncio.get_running_loop()
@@ -173,6 +173,7 @@ class FrontNode:
             if isinstance(command, ClusterAsk):
                 self._put_everywhere(command)
             else:
+                assert isinstance(command, Ask), "brokers do not report to fronts"
                 self._put_if_passed(command)
         return pending.future
 

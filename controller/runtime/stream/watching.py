@@ -69,6 +69,7 @@ class PartitionSink:
         self._wake = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self.reviews = Reviews(self)
         self.background(self._put_all())
 
     @property
@@ -79,6 +80,10 @@ class PartitionSink:
     def has_waiting_topics(self) -> bool:
         """Whether a topic of the partition is not complete yet."""
         return bool(self._state.state.waiting)
+
+    def is_settled(self) -> bool:
+        """Whether every topic has been looked at since the last broker came or went."""
+        return self.reviews.idle
 
     def now_ms(self) -> int:
         """The time to stamp on a command: not before the newest event of the partition."""
@@ -180,7 +185,7 @@ class _Duties:
     def __init__(self, around: Surroundings, partition: PartitionState) -> None:
         self.sink = PartitionSink(around, partition)
         self.deadlines = Deadlines(partition.store, self.sink.now_ms, self.sink.observe)
-        self.reviews = Reviews(self.sink)
+        self.reviews = self.sink.reviews
         self.fleet = around.make_fleet(partition)
         self.deadlines.begin(partition.state.waiting)
         self.fleet.start(self.sink)

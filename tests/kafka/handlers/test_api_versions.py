@@ -76,9 +76,7 @@ def test_features_from_level_0_are_hidden_from_clients_that_cannot_read_them() -
     old = SupportedFeatureKey(name="metadata.version", min_version=1, max_version=29)
     new = SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
     level = FinalizedFeatureKey(name="metadata.version", min_version_level=29, max_version_level=29)
-    table = with_api_versions(
-        TABLE, supported_features=(old, new), finalized_features=(level,), finalized_features_epoch=5
-    )
+    table = with_api_versions(TABLE, supported_features=(old, new), finalized=lambda: (5, (level,)))
     for version, supported in ((3, (old,)), (4, (old, new))):
         response, _ = ask(table, version)
         assert response.supported_features == supported

@@ -1,0 +1,187 @@
+"""Creates on three real brokers, led by Topicwright and then by Kafka's own controller: how long they take, and how
+many brokers do not know the topic, or do not lead, when the answer comes. Then failover with many partitions.
+
+Each create goes to the next broker in turn. As soon as it is answered every broker is asked once for the topic, and
+every leader once for offsets: what is not there yet is a miss. Both controllers have brokers of the same settings.
+
+`python -m benchmarks.real_brokers [--creates N] [--partitions N] [--json]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.client import BenchClient, frame_of
+from benchmarks.figures import Figure, percentile, show
+from controller.kafka.codec import decode_response
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from controller.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.support import tools
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.real_brokers import (
+    CONTROLLER,
+    RealBroker,
+    RealCluster,
+    format_directory,
+    real_cluster,
+    until,
+    write_properties,
+)
+
+PARTITIONS, FACTOR = 3, 3
+CREATE, METADATA, LIST_OFFSETS = 7, 9, 7
+TOPICS_PER_REQUEST = 50
+
+
+class Asked:
+    """Connections to all brokers, by id."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._clients = {broker_id: BenchClient(f"127.0.0.1:{port}") for broker_id, port in enumerate(ports, start=1)}
+
+    def ask(self, broker_id: int, key: ApiKey, version: int, message: Message) -> Message:
+        """One request, answered."""
+        (answer,), _ = self._clients[broker_id].timed([frame_of(key, version, message)])
+        return decode_response(key, version, answer)[1]
+
+    def create(self, broker_id: int, names: Sequence[str], partitions: int, factor: int) -> float:
+        """Create topics through a broker; the ms it took."""
+        topics = tuple(CreatableTopic(name=n, num_partitions=partitions, replication_factor=factor) for n in names)
+        started = time.perf_counter()
+        answer = self.ask(
+            broker_id, ApiKey.CREATE_TOPICS, CREATE, CreateTopicsRequest(topics=topics, timeout_ms=60_000)
+        )
+        took = time.perf_counter() - started
+        assert isinstance(answer, CreateTopicsResponse)
+        assert {topic.error_code for topic in answer.topics} == {0}, answer
+        return took * 1000
+
+    def leaders(self, broker_id: int, name: str) -> dict[int, int]:
+        """The leaders of a topic as a broker knows them; none where it does not know them all."""
+        asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
+        answer = self.ask(broker_id, ApiKey.METADATA, METADATA, asked)
+        assert isinstance(answer, MetadataResponse)
+        (topic,) = answer.topics
+        whole = not topic.error_code and all(one.leader_id >= 0 and not one.error_code for one in topic.partitions)
+        return {one.partition_index: one.leader_id for one in topic.partitions} if whole else {}
+
+    def serves(self, leader: int, name: str, partition: int) -> bool:
+        """Whether a broker answers as leader."""
+        one = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+        asked = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(one,)),))
+        answer = self.ask(leader, ApiKey.LIST_OFFSETS, LIST_OFFSETS, asked)
+        assert isinstance(answer, ListOffsetsResponse)
+        return answer.topics[0].partitions[0].error_code == 0
+
+
+def creates(ports: Sequence[int], count: int) -> tuple[float, float, int, int]:
+    """Median and 95th percentile of a create in ms; brokers that did not know it, leaders that did not serve."""
+    asked = Asked(ports)
+    prefix = f"one-{time.time_ns()}"
+    took: list[float] = []
+    unknown = silent = 0
+    for number in range(count):
+        name = f"{prefix}-{number}"
+        took.append(asked.create(number % len(ports) + 1, [name], PARTITIONS, FACTOR))
+        leaders: dict[int, int] = {}
+        for broker_id in range(1, len(ports) + 1):
+            known = asked.leaders(broker_id, name)
+            unknown += len(known) != PARTITIONS
+            leaders = known or leaders
+        silent += sum(not asked.serves(leader, name, partition) for partition, leader in leaders.items())
+    return percentile(took, 0.5), percentile(took, 0.95), unknown, silent
+
+
+def failover(cluster: RealCluster, partitions: int) -> tuple[float, float]:
+    """Seconds from a broker's kill until another knows new leaders for all; ms of a create, with so many partitions."""
+    ports = [broker.port for broker in cluster.brokers.values()]
+    asked = Asked(ports)
+    names = [f"many-{number}" for number in range(partitions // 10)]
+    for at in range(0, len(names), TOPICS_PER_REQUEST):
+        asked.create(1, names[at : at + TOPICS_PER_REQUEST], 10, FACTOR)
+    took = [asked.create(number % 3 + 1, [f"beside-{number}"], PARTITIONS, FACTOR) for number in range(20)]
+    killed = 3
+    cluster.brokers[killed].kill()
+    started = time.perf_counter()
+    until(lambda: all(killed not in asked.leaders(1, name).values() for name in names), 300, "new leaders")
+    return time.perf_counter() - started, percentile(took, 0.5)
+
+
+@contextmanager
+def kafkas_own(folder: Path) -> Iterator[list[int]]:
+    """Three brokers led by Kafka's own controller, a process of its own; their ports."""
+    controller, *ports = free_ports(4)
+    place = folder / "controller"
+    format_directory(place / "data", CONTROLLER)
+    lines = {
+        "process.roles": "controller",
+        "node.id": str(CONTROLLER),
+        "listeners": f"CONTROLLER://127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{controller}",
+        "log.dirs": str(place / "data"),
+    }
+    (place / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    argv = tools.java_command(tools.server_classpath(), "kafka.Kafka", str(place / "server.properties"))
+    with Process(argv, cwd=place):
+        brokers = [RealBroker(n, port, folder / f"b{n}", tools.KAFKA_SERVER) for n, port in enumerate(ports, start=1)]
+        try:
+            for broker in brokers:
+                write_properties(broker, f"127.0.0.1:{controller}")
+                broker.start()
+            for broker in brokers:
+                assert broker.process is not None
+                broker.process.wait_for_line("Kafka Server started", within_s=120)
+            yield ports
+        finally:
+            for broker in brokers:
+                if broker.process is not None:
+                    broker.process.kill()
+
+
+def run(count: int, partitions: int) -> list[Figure]:
+    """Measure both."""
+    with TemporaryDirectory(prefix="topicwright-bench-") as folder:
+        with real_cluster(Path(folder) / "ours", settings={"log.level": "warning"}) as cluster:
+            time.sleep(5)
+            ours = creates([broker.port for broker in cluster.brokers.values()], count)
+            seconds, beside = failover(cluster, partitions)
+        with kafkas_own(Path(folder) / "theirs") as ports:
+            theirs = creates(ports, count)
+    note = f"{count} creates, {PARTITIONS} partitions, factor {FACTOR}"
+    asked = f"of {count * FACTOR}"
+    return [
+        Figure("real brokers: create, median", "ms", ours[0], theirs[0], "< 30", note),
+        Figure("real brokers: create, 95th percentile", "ms", ours[1], theirs[1]),
+        Figure("real brokers: did not know the topic", "brokers", ours[2], theirs[2], "0", asked),
+        Figure("real brokers: did not serve", "leaders", ours[3], theirs[3], "0", f"of {count * PARTITIONS}"),
+        Figure("real brokers: kill to new leaders", "s", seconds, None, "", f"{partitions} partitions, session 9 s"),
+        Figure("real brokers: create beside them, median", "ms", beside),
+    ]
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_brokers", description=__doc__)
+    parser.add_argument("--creates", type=int, default=1000)
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    show(run(options.creates, options.partitions), options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Leaderships given back to preferred replicas, from time to time, as `auto.leader.rebalance.enable` has it.
+
+After a broker was away others lead its partitions. Its replicas are the preferred ones again as soon as they are in
+sync; which topics that concerns is found by a walk through all of them, in slices, so that nobody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from controller.brokers.fleet import CommandSink
+from controller.machine.commands import BalanceLeaders
+from controller.machine.state import Topic
+from events.log import LogClosed
+from events.names import NO_LEADER, shard_key
+
+TOPICS_PER_SLICE = 200
+PARTITIONS_PER_SLICE = 2000
+
+
+async def balance_leaders(controller: CommandSink, every_s: float) -> None:
+    """Balance leaders again and again, until cancelled."""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await balance_once(controller)
+        except LogClosed:
+            continue  # the log is being recovered: at the next turn
+
+
+async def balance_once(controller: CommandSink) -> None:
+    """Have the leaderships of all topics looked at once. Raises LogClosed."""
+    after: str | None = None
+    while topics := controller.store.durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
+        after = shard_key(topics[-1].name)
+        names = tuple(topic.name for topic in topics if _is_imbalanced(topic))
+        if names:
+            request_id = controller.new_request_id("balance")
+            controller.observe(BalanceLeaders(request_id=request_id, at_ms=controller.now_ms(), topics=names))
+        await asyncio.sleep(0)
+        await controller.decided()
+
+
+def _is_imbalanced(topic: Topic) -> bool:
+    """Whether another than the preferred replica leads, where that one is in sync."""
+    return any(
+        one.leader not in (one.replicas[0], NO_LEADER) and one.replicas[0] in one.isr for one in topic.partitions
+    )

@@ -1,0 +1,62 @@
+"""Levels of features: what this controller works with, what goes with a metadata.version, what all brokers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from controller.brokers.kraft.projection import METADATA_VERSION
+from controller.machine.state import Broker
+
+KRAFT_VERSION: Final = "kraft.version"
+METADATA_VERSION_MIN: Final = 17
+"""3.7-IV2: from here on replicas have directories. Brokers of 3.7 and of 4.3 both work with levels from 17 to 19."""
+METADATA_VERSION_MAX: Final = 30
+"""4.3-IV0."""
+METADATA_VERSION_SHARED: Final = 19
+"""3.7-IV4: what brokers of 3.7 to 4.3 all work with."""
+
+Features = tuple[tuple[str, int], ...]
+
+
+class FeatureRange(msgspec.Struct, frozen=True):
+    """The levels of a feature that this controller works with, and from which metadata.version on one is set."""
+
+    lowest: int
+    highest: int
+    since: tuple[tuple[int, int], ...] = ()
+    """(metadata.version, level) pairs, as Kafka's own tool sets them when it formats a cluster."""
+
+
+SUPPORTED: Final[dict[str, FeatureRange]] = {
+    METADATA_VERSION: FeatureRange(METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+    KRAFT_VERSION: FeatureRange(0, 1),
+    "transaction.version": FeatureRange(0, 2, ((25, 2),)),
+    "group.version": FeatureRange(0, 1, ((25, 1),)),
+    "eligible.leader.replicas.version": FeatureRange(0, 1, ((27, 1),)),
+    "share.version": FeatureRange(0, 1, ((29, 1),)),
+    "streams.version": FeatureRange(0, 1, ((29, 1),)),
+}
+
+
+def features_at(metadata_version: int, brokers: Iterable[Broker] = ()) -> Features:
+    """The features of a cluster at this level, as far as all these brokers support them; sorted by name."""
+    known = tuple(brokers)
+    features = {METADATA_VERSION: metadata_version}
+    for name, each in SUPPORTED.items():
+        levels = [level for since, level in each.since if since <= metadata_version]
+        if levels and all(broker.supports(name, levels[-1]) for broker in known):
+            features[name] = levels[-1]
+    return tuple(sorted(features.items()))
+
+
+def shared_metadata_version(brokers: Iterable[Broker]) -> int | None:
+    """The highest metadata.version that all these brokers and this controller work with; None if there is none."""
+    lowest, highest = METADATA_VERSION_MIN, METADATA_VERSION_MAX
+    for broker in brokers:
+        for feature in broker.features:
+            if feature.name == METADATA_VERSION:
+                lowest, highest = max(lowest, feature.lowest), min(highest, feature.highest)
+    return highest if lowest <= highest else None

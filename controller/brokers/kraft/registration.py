@@ -1,0 +1,100 @@
+"""A broker reports in: the checks of `ClusterControlManager.registerBroker`, and the command that follows (KIP-631)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from controller.brokers.kraft.projection import METADATA_VERSION
+from controller.kafka.messages.broker_registration import BrokerRegistrationRequest
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Broker, Cluster
+from events.catalog import BrokerDetails, Endpoint, SupportedFeature
+from events.names import BrokerId
+
+OLDEST_METADATA_VERSION = 1
+_RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
+"""As Kafka's `DirectoryId.reserved`."""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a broker may not register: Kafka's code, and what to tell whoever reads our log."""
+
+    code: ErrorCode
+    why: str
+
+
+def refusal(
+    request: BrokerRegistrationRequest, cluster: Cluster, cluster_id: str, *, has_session: bool
+) -> Refused | None:
+    """Why this registration is refused; None if it is not. `has_session` says that the broker's id is heard of."""
+    if request.cluster_id != cluster_id:
+        return Refused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID, f"it belongs to cluster {request.cluster_id}, this is {cluster_id}"
+        )
+    known = cluster.brokers.get(BrokerId(request.broker_id))
+    if known is not None and has_session and not known.fenced and known.incarnation != request.incarnation_id.hex():
+        return Refused(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "another broker with this id is alive, or was until a moment ago: it may register when that one's "
+            "session has ended",
+        )
+    if request.is_migrating_zk_broker:
+        return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers that still use ZooKeeper cannot register")
+    return (
+        _bad_directories(request, cluster.brokers.values())
+        or _bad_listeners(request)
+        or _unsupported(request, dict(cluster.features))
+    )
+
+
+def _bad_listeners(request: BrokerRegistrationRequest) -> Refused | None:
+    if not request.listeners:
+        return Refused(ErrorCode.INVALID_REGISTRATION, "it has no listeners")
+    return None
+
+
+def _bad_directories(request: BrokerRegistrationRequest, brokers: Iterable[Broker]) -> Refused | None:
+    directories = request.log_dirs
+    if not directories:
+        return Refused(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(directory in _RESERVED_DIRECTORIES for directory in directories):
+        return Refused(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(directories)) != len(directories):
+        return Refused(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for broker in brokers:
+        shared = [each for each in directories if each in broker.log_dirs and broker.broker_id != request.broker_id]
+        if shared:
+            why = f"Broker {broker.broker_id} is already registered with directory {shared[0].hex()}"
+            return Refused(ErrorCode.INVALID_REGISTRATION, why)
+    return None
+
+
+def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int]) -> Refused | None:
+    ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+    ranges.setdefault(METADATA_VERSION, (OLDEST_METADATA_VERSION, OLDEST_METADATA_VERSION))
+    for name, level in sorted(finalized.items()):
+        lowest, highest = ranges.get(name, (0, 0))
+        if level and not lowest <= level <= highest:
+            why = f"it supports {name} {lowest} to {highest}, and the cluster has {level}"
+            return Refused(ErrorCode.UNSUPPORTED_VERSION, why)
+    return None
+
+
+def details_of(request: BrokerRegistrationRequest, *, clean: bool) -> BrokerDetails:
+    """What is recorded of a broker beside its endpoints."""
+    return BrokerDetails(
+        tuple(each.security_protocol for each in request.listeners),
+        tuple(
+            SupportedFeature(each.name, each.min_supported_version, each.max_supported_version)
+            for each in request.features
+        ),
+        request.log_dirs,
+        clean,
+    )
+
+
+def endpoints_of(request: BrokerRegistrationRequest) -> tuple[Endpoint, ...]:
+    """Where a broker listens."""
+    return tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)

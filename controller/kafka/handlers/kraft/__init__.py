@@ -1,0 +1,1 @@
+"""Answers to real brokers, on the controller listener of `--brokers kraft`."""

@@ -1,0 +1,83 @@
+"""AssignReplicasToDirs (KIP-858): a broker tells in which of its log directories replicas lie."""
+
+from __future__ import annotations
+
+from controller.kafka.handlers.kraft.epochs import BrokerEpochs, as_brokers_take_it
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    RequestTopicData,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from controller.machine.commands import AssignDirectories
+from controller.machine.errors import ErrorCode
+from controller.runtime.front import Front
+from events.names import BrokerId, TopicId, TopicName
+
+_Codes = dict[tuple[bytes, int], int]
+"""The error code of each partition, by topic id and index."""
+
+
+class AssignReplicasToDirsHandler:
+    """Answers AssignReplicasToDirs of real brokers."""
+
+    def __init__(self, front: Front, epochs: BrokerEpochs) -> None:
+        self._front = front
+        self._epochs = epochs
+
+    async def __call__(
+        self, context: RequestContext, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        """Put what the broker tells, one command a topic."""
+        if not self._front.grants(context, "ClusterAction"):
+            return AssignReplicasToDirsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        codes: _Codes = {}
+        commands = self._commands(request)
+        for answer in await self._front.ask(commands) if commands else []:
+            if answer.code:
+                return AssignReplicasToDirsResponse(error_code=as_brokers_take_it(answer.code))
+            topic_id = next(command.topic_id for command in commands if command.topic == answer.topic_name)
+            codes.update({(topic_id, one.partition): one.code for one in answer.partitions})
+        directories = tuple(
+            ResponseDirectoryData(id_=directory.id_, topics=tuple(_told(topic, codes) for topic in directory.topics))
+            for directory in request.directories
+        )
+        return AssignReplicasToDirsResponse(directories=directories)
+
+    def _commands(self, request: AssignReplicasToDirsRequest) -> list[AssignDirectories]:
+        told: dict[bytes, list[tuple[int, bytes]]] = {}
+        for directory in request.directories:
+            for topic in directory.topics:
+                pairs = [(one.partition_index, directory.id_) for one in topic.partitions]
+                told.setdefault(topic.topic_id, []).extend(pairs)
+        controller = self._front.controller
+        request_id, at_ms = controller.new_request_id("directories"), controller.now_ms()
+        epoch = self._epochs.machine_epoch(request.broker_id, request.broker_epoch)
+        return [
+            AssignDirectories(
+                request_id=request_id,
+                at_ms=at_ms,
+                broker_id=BrokerId(request.broker_id),
+                broker_epoch=epoch,
+                # A topic that is not there is put too, so that a broker of another epoch is told so.
+                topic=self._front.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
+                topic_id=TopicId(topic_id),
+                directories=tuple(pairs),
+            )
+            for topic_id, pairs in told.items()
+        ]
+
+
+def _told(topic: RequestTopicData, codes: _Codes) -> ResponseTopicData:
+    return ResponseTopicData(
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            ResponsePartitionData(
+                partition_index=one.partition_index, error_code=codes[topic.topic_id, one.partition_index]
+            )
+            for one in topic.partitions
+        ),
+    )

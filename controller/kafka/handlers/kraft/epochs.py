@@ -1,0 +1,25 @@
+"""Broker epochs on the wire: offsets in the metadata log, where the machine counts registrations."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from controller.machine.errors import ErrorCode
+
+ANY_EPOCH = -1
+"""How a broker says that it does not know another's epoch (KIP-903)."""
+
+
+class BrokerEpochs(Protocol):
+    """Which registration is meant by an epoch on the wire."""
+
+    def machine_epoch(self, broker_id: int, epoch: int) -> int:
+        """The machine's epoch of the broker's registration at that offset of the metadata log; one that no broker has
+        where there is none."""
+        ...
+
+
+def as_brokers_take_it(code: int) -> int:
+    """An error for a whole request as brokers understand it: while the log cannot be written they are to ask again."""
+    retry = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return int(ErrorCode.NOT_CONTROLLER) if code in retry else code

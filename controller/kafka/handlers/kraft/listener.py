@@ -1,0 +1,68 @@
+"""What a controller of real brokers speaks for clients, directly or in the envelopes of brokers.
+
+The APIs that only brokers use for themselves (Fetch of the metadata log, registration, heartbeats, …) come from the
+fleet and are added to these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.kafka.handlers.configs import (
+    AlterConfigsHandler,
+    DescribeConfigsHandler,
+    IncrementalAlterConfigsHandler,
+)
+from controller.kafka.handlers.create_partitions import CreatePartitionsHandler
+from controller.kafka.handlers.create_topics import CreateTopicsHandler
+from controller.kafka.handlers.delete_topics import DeleteTopicsHandler
+from controller.kafka.handlers.kraft.allocate_producer_ids import AllocateProducerIdsHandler
+from controller.kafka.handlers.kraft.alter_partition import AlterPartitionHandler
+from controller.kafka.handlers.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from controller.kafka.handlers.kraft.describe_cluster import DescribeControllersHandler
+from controller.kafka.handlers.kraft.elect_leaders import ElectLeadersHandler
+from controller.kafka.handlers.kraft.envelope import EnvelopeHandler
+from controller.kafka.handlers.kraft.epochs import BrokerEpochs
+from controller.kafka.handlers.kraft.reassignments import AlterPartitionReassignmentsHandler, ListReassignmentsHandler
+from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.messages import APIS, ApiKey
+from controller.machine.partition_rules import BROKERS
+from controller.machine.resource_configs import CLIENT_METRICS, GROUPS
+from controller.runtime.front import Front
+
+WAIT_MS_MAX = 25_000
+"""How long a create may keep a broker waiting: it forwards one request at a time, and gives up after 30 s."""
+WITH_CONFIGS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
+
+
+def kraft_listener(
+    front: Front, epochs: BrokerEpochs, of_brokers: Mapping[int, Handler], versions_max: Mapping[str, int]
+) -> dict[int, ApiHandler]:
+    """The table of a listener for real brokers; `of_brokers` are the handlers that the fleet brings.
+
+    ApiVersions is to be added by `with_api_versions`, with the features that the fleet knows.
+    """
+    handlers: dict[int, Handler] = {
+        ApiKey.CREATE_TOPICS: CreateTopicsHandler(front, WAIT_MS_MAX),
+        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(front),
+        ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(front),
+        ApiKey.ALTER_CONFIGS: AlterConfigsHandler(front, WITH_CONFIGS),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(front, WITH_CONFIGS),
+        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(front),
+        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(front),
+        ApiKey.ELECT_LEADERS: ElectLeadersHandler(front),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(front),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: ListReassignmentsHandler(front),
+        ApiKey.ALTER_PARTITION: AlterPartitionHandler(front, epochs),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(front, epochs),
+        ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(front, epochs),
+        **of_brokers,
+    }
+    table: dict[int, ApiHandler] = {}
+    for key, handle in handlers.items():
+        api = APIS[key]
+        table[key] = ApiHandler(api.min_version, min(api.max_version, versions_max.get(api.name, 99)), handle)
+    envelope = EnvelopeHandler(table, lambda context: front.grants(context, "ClusterAction"))
+    api = APIS[ApiKey.ENVELOPE]
+    table[ApiKey.ENVELOPE] = ApiHandler(api.min_version, api.max_version, envelope)
+    return table

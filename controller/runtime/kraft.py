@@ -1,0 +1,75 @@
+"""The fleet and the controller listener of `serve --brokers kraft`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+
+from controller.brokers.kraft.fleet import KraftFleet, KraftOptions
+from controller.brokers.kraft.projection import METADATA_VERSION
+from controller.kafka.handlers.api_versions import with_api_versions
+from controller.kafka.handlers.kraft.broker_life import (
+    BrokerHeartbeatHandler,
+    BrokerRegistrationHandler,
+    UnregisterBrokerHandler,
+)
+from controller.kafka.handlers.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
+from controller.kafka.handlers.kraft.follow import DescribeQuorumHandler, FetchHandler, FetchSnapshotHandler
+from controller.kafka.handlers.kraft.listener import kraft_listener
+from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.messages import ApiKey
+from controller.runtime.front import Front
+from controller.runtime.settings import ServeSettings, SettingsError
+from events.log import EventLog
+from projections.store import TopicStore
+
+_DIRECTORIES = uuid.UUID(int=1)
+
+
+def kraft_fleet(log: EventLog, settings: ServeSettings, metadata_version: int | None) -> KraftFleet:
+    """Real brokers, led by this process. Raises SettingsError for levels below those that the cluster has."""
+    cluster = TopicStore(log).durable_cluster
+    had = cluster.quorum.kraft_version if cluster.quorum is not None else 0
+    if settings.kraft_version < had:
+        raise SettingsError(f"kraft.version={settings.kraft_version}: the cluster has {had}, which cannot be lowered")
+    level = cluster.feature(METADATA_VERSION)
+    if metadata_version is not None and metadata_version < level:
+        raise SettingsError(f"--metadata-version {metadata_version}: the cluster has {level}, which cannot be lowered")
+    options = KraftOptions(
+        node_id=settings.node_id,
+        kraft_version=settings.kraft_version,
+        directory_id=uuid.uuid5(_DIRECTORIES, log.cluster_id).bytes,
+        session_timeout_ms=settings.broker_session_timeout_ms,
+        snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
+        metadata_version=metadata_version,
+        leaders_balanced_every_s=_balanced_every_s(settings),
+    )
+    return KraftFleet(log, options, time.monotonic)
+
+
+def refuse_other_fleets(log: EventLog) -> None:
+    """Raise SettingsError for a log that real brokers follow: what other brokers do, they would never be told."""
+    if TopicStore(log).durable_cluster.quorum is not None:
+        raise SettingsError("the data folder is that of real brokers: serve it with --brokers kraft, or choose another")
+
+
+def _balanced_every_s(settings: ServeSettings) -> float | None:
+    return settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
+
+
+def real_broker_listener(front: Front, fleet: KraftFleet, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
+    """What real brokers, and clients with `bootstrap.controllers`, are answered by."""
+    of_brokers: dict[int, Handler] = {
+        ApiKey.FETCH: FetchHandler(fleet),
+        ApiKey.FETCH_SNAPSHOT: FetchSnapshotHandler(fleet),
+        ApiKey.DESCRIBE_QUORUM: DescribeQuorumHandler(fleet),
+        ApiKey.BROKER_REGISTRATION: BrokerRegistrationHandler(fleet),
+        ApiKey.BROKER_HEARTBEAT: BrokerHeartbeatHandler(fleet),
+        ApiKey.UNREGISTER_BROKER: UnregisterBrokerHandler(fleet),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, fleet),
+    }
+    table = kraft_listener(front, fleet, of_brokers, versions_max)
+    return with_api_versions(
+        table, supported_features=supported_features(), finalized=lambda: finalized_features(fleet)
+    )

@@ -1,0 +1,110 @@
+"""Events that concern the whole cluster: brokers, features, configs, settings. See `events.catalog`."""
+
+from __future__ import annotations
+
+from events.fact import Fact
+from events.names import BrokerId, RequestId
+from events.values import BrokerDetails, Configs, Endpoint
+
+
+class BrokerRegistered(Fact, frozen=True, tag=True):
+    """A broker (or a new incarnation of it) is known; it is fenced until it has caught up (KIP-631)."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    incarnation: str
+    rack: str | None
+    endpoints: tuple[Endpoint, ...]
+    details: BrokerDetails | None = None
+    """None where it is no real broker."""
+
+
+class BrokerFenced(Fact, frozen=True, tag=True):
+    """A broker is not to lead or to be placed on."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    reason: str
+
+
+class BrokerUnfenced(Fact, frozen=True, tag=True):
+    """A broker is live."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    reason: str
+
+
+class BrokerUnregistered(Fact, frozen=True, tag=True):
+    """A broker is forgotten."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    reason: str
+
+
+class ResourceConfigsChanged(Fact, frozen=True, tag=True):
+    """The dynamic configs of something that is no topic are these from here on (KIP-226, KIP-714, KIP-848)."""
+
+    request_id: RequestId
+    kind: int
+    """Kafka's number of what it is: a broker 4, a subscription to client metrics 16, a group 32."""
+    name: str
+    """Its name, as a broker's id; the empty text for the defaults of all brokers."""
+    configs: Configs
+    principal: str
+    client_id: str | None
+
+
+class ProducerIdsAllocated(Fact, frozen=True, tag=True):
+    """A broker was given a block of producer ids (KIP-730)."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    first: int
+    next_producer_id: int
+    """The first id after the block."""
+
+
+class BrokerLeaving(Fact, frozen=True, tag=True):
+    """A broker is in controlled shutdown: it still serves, but is not to lead or to be placed on (KIP-841)."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+class LogDirsChanged(Fact, frozen=True, tag=True):
+    """The log directories of a broker that are online are these from here on (KIP-858)."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    log_dirs: tuple[bytes, ...]
+
+
+class QuorumEpochBegun(Fact, frozen=True, tag=True):
+    """This controller leads real brokers from here on, in an epoch of its own: one a start (KIP-595)."""
+
+    leader_epoch: int
+    node_id: int
+    kraft_version: int
+    """Level of the feature kraft.version: with 1 the brokers learn from the metadata log who votes (KIP-853)."""
+    host: str
+    """Where the brokers reach the controller."""
+    port: int
+    directory_id: bytes
+    """The id (16 bytes) under which the controller votes with kraft.version 1."""
+
+
+class FeaturesChanged(Fact, frozen=True, tag=True):
+    """The finalized features of the cluster with their levels are these from here on, by name (KIP-584)."""
+
+    features: tuple[tuple[str, int], ...]
+    reason: str
+
+
+class SettingsChanged(Fact, frozen=True, tag=True):
+    """Every setting that decisions depend on, by Kafka's names; the first event of every log."""
+
+    settings: tuple[tuple[str, str], ...]
+    release: str
+    """The release of Topicwright whose rules decide from here on."""

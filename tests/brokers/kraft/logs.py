@@ -1,0 +1,133 @@
+"""Metadata logs for tests: histories of real brokers, told to the log as the controller tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+from msgspec.structs import replace
+
+from controller.brokers.kraft.image import MetadataImage
+from controller.brokers.kraft.metadata_log import MetadataLog
+from controller.machine.partition_changes import upkeep_of
+from controller.machine.state import Cluster, DictTopics, State
+from events.catalog import BrokerRegistered, Recorded
+from events.codec import encode_event
+from events.log import Commit, Entry, InMemoryLog
+from tests.events.golden import history
+
+
+def real_history() -> list[Recorded]:
+    """The golden history of real brokers, with incarnations as real ones have them."""
+    return [_with_incarnation(record) for record in history("real")]
+
+
+def _with_incarnation(record: Recorded) -> Recorded:
+    event = record.event
+    if not isinstance(event, BrokerRegistered):
+        return record
+    incarnation = sha256(event.incarnation.encode()).hexdigest()[:32]
+    return replace(record, event=replace(event, incarnation=incarnation))
+
+
+class Told:
+    """A metadata log over an event log in memory, and the state that both lead to."""
+
+    def __init__(self, log: InMemoryLog | None = None, state: State | None = None) -> None:
+        self.log = log or InMemoryLog("cluster")
+        self.state = state or State(DictTopics())
+        self.metadata = MetadataLog(self.log)
+
+    def tell(self, records: Iterable[Recorded]) -> None:
+        """One commit, durable."""
+        self.write(records)
+        self.log.flush()
+        self.metadata.became_durable()
+
+    def write(self, records: Iterable[Recorded]) -> None:
+        """One commit, not durable yet."""
+        entries = []
+        for record in records:
+            self.metadata.apply(self.state, record)
+            entries.append(Entry(encode_event(record.at_ms, record.cause, record.event)))
+        self.log.write(Commit(entries, self.metadata.changes()))
+
+    def data(self) -> bytes:
+        """All batches."""
+        return b"".join(self.metadata.batches(0))
+
+
+def told(records: Sequence[Recorded], commits: int = 1 << 30) -> Told:
+    """A log that was told these records, `commits` of them at a time."""
+    log = Told()
+    for at in range(0, len(records), commits):
+        log.tell(records[at : at + commits])
+    return log
+
+
+def differences(image: MetadataImage, state: State) -> list[str]:
+    """Where a metadata image and the machine's state do not say the same."""
+    assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
+    told_topics = {
+        record.name: {index: _as_machine(one) for index, one in image.partitions[record.topic_id].items()}
+        for record in image.kept["TopicRecord"].values()
+    }
+    topics = {
+        topic.name: {
+            index: (
+                one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch,
+                upkeep_of(one).directories, upkeep_of(one).adding, upkeep_of(one).removing,
+                upkeep_of(one).elr, upkeep_of(one).last_known_elr, upkeep_of(one).recovering,
+            )
+            for index, one in enumerate(topic.partitions)
+        }
+        for topic in state.topics
+    }  # fmt: skip
+    brokers = {
+        broker.broker_id: (broker.fenced, broker.leaving, broker.log_dirs) for broker in state.cluster.brokers.values()
+    }
+    told_brokers = {
+        record.broker_id: (record.fenced, record.in_controlled_shutdown, record.log_dirs)
+        for record in image.kept["RegisterBrokerRecord"].values()
+    }
+    pairs = (
+        ("topics", told_topics, topics),
+        ("brokers", told_brokers, brokers),
+        ("configs", _configs(image), _machine_configs(state)),
+        ("features", _features(image), dict(state.cluster.features)),
+        ("producer ids", _producer_ids(image), state.cluster.next_producer_id),
+    )
+    return [f"{what}: brokers are told {ours}, and it is {theirs}" for what, ours, theirs in pairs if ours != theirs]
+
+
+def _as_machine(record: Any) -> tuple[object, ...]:
+    names = ("replicas", "isr", "leader", "leader_epoch", "partition_epoch", "directories")
+    more = ("adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr")
+    values = [getattr(record, name) for name in (*names, *more)]
+    return (*(() if value is None else value for value in values), bool(record.leader_recovery_state))
+
+
+def _configs(image: MetadataImage) -> dict[tuple[int, str, str], str]:
+    return {
+        (record.resource_type, record.resource_name, record.name): record.value
+        for record in image.kept["ConfigRecord"].values()
+    }
+
+
+def _machine_configs(state: State) -> dict[tuple[int, str, str], str]:
+    assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
+    cluster: Cluster = state.cluster
+    of_topics: dict[tuple[int, str, str], str] = {
+        (2, str(topic.name), key): value for topic in state.topics for key, value in topic.configs
+    }
+    others = {(kind, name, key): value for (kind, name), pairs in cluster.resource_configs for key, value in pairs}
+    return {**of_topics, **others}
+
+
+def _features(image: MetadataImage) -> dict[str, int]:
+    return {record.name: record.feature_level for record in image.kept["FeatureLevelRecord"].values()}
+
+
+def _producer_ids(image: MetadataImage) -> int:
+    return next((record.next_producer_id for record in image.kept["ProducerIdsRecord"].values()), 0)

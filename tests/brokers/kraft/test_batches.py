@@ -1,0 +1,59 @@
+"""Record batches: what Kafka writes is read, what is broken is refused, and says where."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.brokers.kraft.batches import (
+    BrokenBatch,
+    control_type,
+    decode_batches,
+    encode_batch,
+    leader_change,
+    snapshot_footer,
+    snapshot_header,
+    voters,
+)
+from controller.machine.state import Quorum
+
+RECORDS = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=300)), min_size=1, max_size=5)
+BATCHES = st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 30), st.integers(0, 1 << 42), RECORDS, st.booleans())
+QUORUM = Quorum(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
+
+
+@given(st.lists(BATCHES, max_size=4))
+def test_batches_are_read_as_they_were_written(
+    batches: list[tuple[int, int, int, list[tuple[bytes | None, bytes]], bool]],
+) -> None:
+    data = b"".join(
+        encode_batch(base, epoch, at, records, is_control=control) for base, epoch, at, records, control in batches
+    )
+    found = list(decode_batches(data))
+    assert [(b.base_offset, b.leader_epoch, b.timestamp_ms, list(b.records), b.is_control) for b in found] == batches
+    assert b"".join(batch.data for batch in found) == data
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda data: data[:-1], "byte 0: no whole batch of format 2"),
+        (lambda data: data[:30], "byte 0: 30 bytes are less than the head of a batch"),
+        (lambda data: data[:-1] + b"x", "byte 0: the checksum of the batch at offset 7 does not fit"),
+        (lambda data: data[:16] + b"\1" + data[17:], "byte 0: no whole batch of format 2 .format 1"),
+        (lambda data: data + b"more", f"byte {68 + 5}: 4 bytes are less"),
+    ],
+    ids=["cut", "short", "changed", "format", "rest"],
+)
+def test_what_is_broken_is_refused(damage: object, told: str) -> None:
+    data = encode_batch(7, 1, 0, [(None, b"value")])
+    with pytest.raises(BrokenBatch, match=told):
+        list(decode_batches(damage(data)))  # type: ignore[operator]
+
+
+def test_control_records_tell_who_leads_and_who_votes() -> None:
+    pairs = [*leader_change(QUORUM), *voters(QUORUM), snapshot_header(5), snapshot_footer()]
+    assert [control_type(key) for key, _ in pairs] == [2, 5, 6, 3, 4]
+    assert b"127.0.0.1" in pairs[2][1]
+    assert voters(Quorum(3, 3000, 0, "127.0.0.1", 9093, b"d" * 16)) == []

@@ -1,0 +1,132 @@
+"""Who may register, how long a session lasts, which features brokers share, which events they have applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.brokers.kraft.applied import Applied
+from controller.brokers.kraft.features import features_at, shared_metadata_version
+from controller.brokers.kraft.registration import refusal
+from controller.brokers.kraft.sessions import Sessions
+from controller.kafka.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from controller.machine.state import Broker, Cluster
+from events.catalog import Endpoint, SupportedFeature
+from events.names import BrokerId, Offset
+
+ONE, TWO = b"1" * 16, b"2" * 16
+
+
+def broker(
+    broker_id: int, *, incarnation: bytes = ONE, fenced: bool = False, dirs: tuple[bytes, ...] = (ONE,)
+) -> Broker:
+    features = (SupportedFeature("metadata.version", 7, 30),)
+    place = (Endpoint("PLAINTEXT", "localhost", 9092),)
+    return Broker(BrokerId(broker_id), 1, incarnation.hex(), None, place, fenced, dirs, features=features)
+
+
+def asked(**fields: Any) -> BrokerRegistrationRequest:
+    levels = fields.pop("levels", (7, 30))
+    features = (Feature(name="metadata.version", min_supported_version=levels[0], max_supported_version=levels[1]),)
+    usual: dict[str, Any] = {
+        "broker_id": 1,
+        "cluster_id": "cluster",
+        "incarnation_id": ONE,
+        "listeners": (Listener(name="PLAINTEXT", host="localhost", port=9092),),
+        "features": features,
+        "log_dirs": (ONE,),
+    }
+    return BrokerRegistrationRequest(**{**usual, **fields})
+
+
+@pytest.mark.parametrize(
+    ("request_", "has_session", "code", "why"),
+    [
+        (asked(), False, 0, ""),
+        (asked(broker_id=2, log_dirs=(TWO,)), False, 0, ""),
+        (asked(cluster_id="other"), True, 104, "it belongs to cluster other, this is cluster"),
+        (asked(incarnation_id=TWO), True, 101, "another broker with this id is alive"),
+        (asked(incarnation_id=TWO), False, 0, ""),
+        (asked(is_migrating_zk_broker=True), False, 102, "ZooKeeper"),
+        (asked(log_dirs=()), False, 119, "No directories"),
+        (asked(log_dirs=(ONE, ONE)), False, 119, "Duplicate directory"),
+        (asked(log_dirs=(bytes(15) + b"\5",)), False, 119, "Reserved directory"),
+        (asked(broker_id=2), False, 119, "Broker 1 is already registered with directory"),
+        (asked(listeners=()), False, 119, "no listeners"),
+        (asked(levels=(1, 19)), False, 35, "it supports metadata.version 1 to 19, and the cluster has 25"),
+        (asked(features=()), False, 35, "it supports metadata.version 1 to 1"),
+    ],
+)  # fmt: skip
+def test_registrations_are_refused_as_by_kafka(
+    request_: BrokerRegistrationRequest, has_session: bool, code: int, why: str
+) -> None:
+    cluster = Cluster(features=(("metadata.version", 25),)).with_broker(broker(1))
+    refused = refusal(request_, cluster, "cluster", has_session=has_session)
+    assert (0 if refused is None else int(refused.code)) == code
+    assert why in ("" if refused is None else refused.why)
+
+
+def test_every_finalized_feature_must_be_supported() -> None:
+    cluster = Cluster(features=(("group.version", 1), ("metadata.version", 25), ("transaction.version", 0)))
+    refused = refusal(asked(), cluster, "cluster", has_session=False)
+    assert refused is not None
+    assert refused.why == "it supports group.version 0 to 0, and the cluster has 1"
+
+
+def test_a_session_lasts_for_the_timeout_after_the_last_word() -> None:
+    sessions = Sessions(9, now=100)
+    first, second = BrokerId(1), BrokerId(2)
+    assert sessions.is_valid(first, 108)
+    for now in (102, 104, 106, 108):
+        sessions.touch(first, now)
+        assert sessions.expired([first, second], now) == []
+    assert sessions.expired([first, second], 110) == [second]
+    assert sessions.expired([first], 112) == []
+    sessions.forget(first)
+    assert not sessions.is_valid(first, 112)
+
+
+def test_nobody_is_fenced_for_the_time_in_which_the_controller_itself_stood_still() -> None:
+    sessions = Sessions(9, now=0)
+    broker_id = BrokerId(1)
+    sessions.touch(broker_id, 1)
+    assert sessions.expired([broker_id], 1) == []
+    assert sessions.expired([broker_id], 61) == []
+    ended = [now for now in range(62, 75, 2) if sessions.expired([broker_id], now)]
+    assert ended[0] <= 72, "it is still fenced once it is silent"
+
+
+@pytest.mark.parametrize(
+    ("ranges", "shared"),
+    [([(7, 30)], 30), ([(7, 30), (1, 19), (1, 21)], 19), ([(7, 99)], 30), ([(7, 18), (20, 30)], None), ([], 30)],
+)
+def test_brokers_share_the_highest_level_that_all_support(ranges: list[tuple[int, int]], shared: int | None) -> None:
+    place = (Endpoint("PLAINTEXT", "localhost", 9092),)
+    brokers = [
+        Broker(BrokerId(n), 1, "", None, place, False, features=(SupportedFeature("metadata.version", *levels),))
+        for n, levels in enumerate(ranges)
+    ]
+    assert shared_metadata_version(brokers) == shared
+
+
+def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
+    assert features_at(19) == (("metadata.version", 19),)
+    assert dict(features_at(30)) == {
+        "metadata.version": 30,
+        "group.version": 1,
+        "transaction.version": 2,
+        "eligible.leader.replicas.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+    }
+    assert features_at(30, [broker(1)]) == (("metadata.version", 30),)
+
+
+def test_what_is_applied_is_told_in_offsets_of_events() -> None:
+    applied = Applied(10, Offset(3))
+    applied.note(15, Offset(7))
+    applied.note(15, Offset(9))
+    applied.note(20, Offset(12))
+    found = [(end, applied.event_at(end)) for end in (9, 10, 14, 15, 19, 20, 99)]
+    assert found == [(9, -1), (10, 3), (14, 3), (15, 9), (19, 9), (20, 12), (99, 12)]

@@ -1,0 +1,191 @@
+"""Fetch and FetchSnapshot of the metadata log: the answers that `KafkaRaftClient` gives, and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.brokers.kraft.batches import decode_batches
+from controller.brokers.kraft.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID, RaftLog
+from controller.brokers.kraft.snapshots import make_snapshot
+from controller.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from controller.kafka.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    RequestPartitionSnapshot,
+    RequestTopicSnapshot,
+    SnapshotId,
+)
+from controller.machine.state import Quorum
+from tests.brokers.kraft.logs import Told, real_history, told
+
+HISTORY = real_history()
+LATEST = 18
+
+
+class Leader:
+    """The epoch and the cluster of a told log."""
+
+    def __init__(self, log: Told) -> None:
+        self._log = log
+
+    @property
+    def quorum(self) -> Quorum | None:
+        return self._log.state.cluster.quorum
+
+    @property
+    def cluster_id(self) -> str:
+        return "cluster"
+
+
+def raft(log: Told) -> RaftLog:
+    return RaftLog(log.metadata, Leader(log), lambda: 1_000)
+
+
+def request(offset: int = 0, epoch: int = 1, last_epoch: int = 0, wait_ms: int = 0, **fields: Any) -> FetchRequest:
+    partition = FetchPartition(
+        current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch, **fields.pop("partition", {})
+    )
+    topic = FetchTopic(topic_id=fields.pop("topic_id", METADATA_TOPIC_ID), partitions=(partition,))
+    state = ReplicaState(replica_id=fields.pop("replica", 1))
+    return FetchRequest(max_wait_ms=wait_ms, max_bytes=8 << 20, topics=(topic,), replica_state=state, **fields)
+
+
+def partition_of(response: FetchResponse) -> PartitionData:
+    assert response.error_code == 0, response
+    return response.responses[0].partitions[0]
+
+
+async def test_it_gives_batches_the_leader_and_where_the_log_ends() -> None:
+    log = told(HISTORY, 1)
+    response = await raft(log).fetch(LATEST, request())
+    partition = partition_of(response)
+    assert partition.records == log.data()
+    end = log.metadata.mark.end
+    assert (partition.high_watermark, partition.log_start_offset) == (end, 0)
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (3000, 1)
+    assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(3000, "localhost", 9093)]
+    assert (await raft(log).fetch(15, request())).node_endpoints == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (request(cluster_id="another"), 104),
+        (request(topic_id=b"x" * 16), 42),
+        (FetchRequest(), 42),
+    ],
+    ids=["cluster", "topic", "nothing"],
+)
+async def test_what_is_not_for_this_log_is_refused_as_a_whole(asked: FetchRequest, code: int) -> None:
+    assert (await raft(told(HISTORY, 1)).fetch(LATEST, asked)).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "diverging"),
+    [
+        (request(epoch=0), 74, (-1, -1)),
+        (request(epoch=2), 75, (-1, -1)),
+        (request(offset=-1), 42, (-1, -1)),
+        (request(offset=3, last_epoch=-1), 42, (-1, -1)),
+        (request(offset=3, last_epoch=1), 0, (-1, -1)),
+        (request(offset=1000, last_epoch=1), 0, (1, "end")),
+        (request(offset=3, last_epoch=5), 0, (1, "end")),
+        (request(offset=3, last_epoch=0), 0, (0, 0)),
+    ],
+    ids=["old epoch", "new epoch", "negative", "no epoch", "fine", "beyond", "unknown epoch", "before the first"],
+)
+async def test_epochs_and_divergence_are_told_as_kafka_tells_them(
+    asked: FetchRequest, code: int, diverging: tuple[int, Any]
+) -> None:
+    log = told(HISTORY, 1)
+    follower = raft(log)
+    warned: list[int] = []
+    follower.on_diverged = lambda broker, offset, epoch: warned.append(broker)
+    partition = partition_of(await follower.fetch(LATEST, asked))
+    epoch, offset = diverging
+    assert warned == ([1] if epoch >= 0 else [])
+    wanted = epoch, log.metadata.mark.end if offset == "end" else offset
+    found = partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset
+    assert (partition.error_code, found) == (code, wanted)
+    assert bool(partition.records) == (code == 0 and epoch == -1)
+
+
+async def test_a_fetch_at_the_end_waits_until_there_is_more() -> None:
+    log = told(HISTORY[:10], 1)
+    follower = raft(log)
+    end = log.metadata.mark.end
+    waiting = asyncio.ensure_future(
+        follower.fetch(LATEST, request(end, last_epoch=1, wait_ms=60_000, partition={"high_watermark": end}))
+    )
+    await asyncio.sleep(0)
+    log.tell(HISTORY[10:])
+    follower.grew()
+    partition = partition_of(await waiting)
+    assert next(decode_batches(partition.records or b"")).base_offset == end
+    assert partition.high_watermark == log.metadata.mark.end
+
+
+async def test_a_fetch_at_the_end_of_one_who_knows_less_is_answered_at_once() -> None:
+    log = told(HISTORY, 1)
+    end = log.metadata.mark.end
+    asked = request(end, last_epoch=1, wait_ms=60_000, partition={"high_watermark": end - 1})
+    assert partition_of(await raft(log).fetch(LATEST, asked)).records == b""
+
+
+async def test_it_is_noted_how_far_each_broker_is() -> None:
+    log = told(HISTORY, 1)
+    follower = raft(log)
+    heard: list[tuple[int, int]] = []
+    follower.on_fetched = lambda broker, offset: heard.append((broker, offset))
+    for offset in (0, 3, 3, log.metadata.mark.end):
+        await follower.fetch(LATEST, request(offset, last_epoch=1 if offset else 0, replica=7))
+    await follower.fetch(LATEST, request(3, last_epoch=1, replica=-1))
+    assert heard == [(7, 3), (7, log.metadata.mark.end)]
+    assert list(follower.observers) == [7]
+    assert follower.observers[7].caught_up_at_ms == 1_000
+
+
+async def test_one_too_far_back_is_sent_to_the_snapshot() -> None:
+    log = told(HISTORY[:10], 1)
+    for record in HISTORY[10:13]:
+        mark = log.metadata.mark
+        log.metadata.offer_snapshot(make_snapshot(log.metadata, mark.end, mark.epoch))
+        log.tell([record])
+    newest = log.metadata.mark.snapshots[-1]
+    partition = partition_of(await raft(log).fetch(LATEST, request()))
+    assert (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) == (newest.end_offset, newest.epoch)
+    assert partition.records == b""
+    whole, position = b"", 0
+    while position < newest.size:
+        piece = _piece(log, newest.end_offset, newest.epoch, position, max_bytes=100)
+        assert (piece.error_code, piece.size, piece.position) == (0, newest.size, position)
+        whole += piece.unaligned_records
+        position = len(whole)
+    assert whole == log.metadata.snapshot_bytes(newest)
+    assert _piece(log, newest.end_offset, 9, 0).error_code == 98
+    assert _piece(log, newest.end_offset, newest.epoch, newest.size).error_code == 99
+    assert _piece(log, newest.end_offset, newest.epoch, 0, leader_epoch=0).error_code == 74
+    assert _piece(log, newest.end_offset, newest.epoch, 0, leader_epoch=2).error_code == 75
+
+
+def _piece(
+    log: Told, end_offset: int, epoch: int, position: int, *, leader_epoch: int = 1, max_bytes: int = 1 << 20
+) -> Any:
+    asked = RequestPartitionSnapshot(
+        current_leader_epoch=leader_epoch,
+        snapshot_id=SnapshotId(end_offset=end_offset, epoch=epoch),
+        position=position,
+    )
+    topic = RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(asked,))
+    response = raft(log).fetch_snapshot(1, FetchSnapshotRequest(max_bytes=max_bytes, topics=(topic,)))
+    assert response.error_code == 0
+    return response.topics[0].partitions[0]

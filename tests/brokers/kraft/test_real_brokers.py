@@ -1,0 +1,257 @@
+"""Three real brokers through everything that ends brokers and controllers, under a producer with acks=all.
+
+One cluster for all of it: what one step leaves is where the next begins.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from controller.brokers.kraft.batches import decode_batches
+from controller.brokers.kraft.metadata_log import MetadataLog
+from controller.brokers.kraft.snapshots import image_of
+from controller.kafka import codec
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from controller.kafka.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.machine.apply import apply
+from controller.machine.state import DictTopics, State
+from events.catalog import EVENT_VERSION
+from events.codec import decode_event
+from events.rocksdb_log import RocksDbLog
+from projections.store import TopicStore
+from tests.brokers.kraft.logs import differences
+from tests.machine.auditor import audit
+from tests.machine.real_auditor import RealAuditor
+from tests.support.churn import QUIET, Churn
+from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
+from tests.support.wire import Wire
+
+PARTITIONS = 6
+TIMEOUT_MS = "3000"
+"""Of sessions: the default is 9 s."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    settings = {"broker.session.timeout.ms": TIMEOUT_MS, "enable.under.replicated.topic.creation": "true"}
+    with real_cluster(tmp_path_factory.mktemp("real"), settings=settings) as cluster:
+        yield cluster
+        for broker in cluster.brokers.values():
+            broker.kill()
+        assert cluster.controller is not None
+        assert cluster.controller.stop(within_s=20) == 0
+        _check_history(cluster.data)
+
+
+def _check_history(data: Path) -> None:
+    """The log of the whole story: it folds to the state that was kept, which is what brokers were told."""
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    try:
+        records = [decode_event(offset, value) for offset, value in log.read()]
+        assert audit(records, of=RealAuditor) == []
+        state = State(DictTopics())
+        for record in records:
+            apply(state, record)
+        store = TopicStore(log)
+        assert isinstance(state.topics, DictTopics)
+        assert {key: store.durable(key) for key in state.topics.by_key} == state.topics.by_key
+        assert store.durable_cluster == state.cluster
+        assert differences(image_of(MetadataLog(log)), state) == []
+    finally:
+        log.close()
+
+
+def _admin(cluster: RealCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+
+
+def _create(cluster: RealCluster, name: str, partitions: int = PARTITIONS) -> None:
+    topic = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
+    admin = _admin(cluster)
+    admin.create_topics([topic], request_timeout=30)[name].result(40)
+
+
+def _in_sync(cluster: RealCluster, name: str) -> None:
+    """Wait until all replicas of a topic are in sync and every partition is led."""
+
+    def all_in_sync() -> bool:
+        partitions = _admin(cluster).list_topics(name, timeout=10).topics[name].partitions.values()
+        return all(len(each.isrs) == 3 and each.leader > 0 for each in partitions)
+
+    until(all_in_sync, 90, f"all replicas of {name} in sync")
+
+
+def test_no_acknowledged_record_is_lost_whatever_ends(cluster: RealCluster) -> None:
+    _create(cluster, "kept")
+    with Churn(cluster.bootstrap, "kept", PARTITIONS) as churn:
+        churn.goes_on()
+        _kill_a_broker(cluster, churn)
+        _shut_a_broker_down(cluster, churn)
+        _kill_the_controller(cluster, churn)
+        _stop_a_broker_for_a_while(cluster, churn)
+        _empty_a_brokers_disk(cluster, churn)
+    assert churn.failed == []
+    assert churn.lost() == {}
+    assert churn.count > 300
+
+
+def _kill_a_broker(cluster: RealCluster, churn: Churn) -> None:
+    cluster.brokers[1].kill()
+    cluster.wait_live(2, 3)
+    churn.goes_on()
+    _create(cluster, "under", 3)
+    with Churn(cluster.bootstrap, "under", 3) as under:
+        under.goes_on()
+        cluster.brokers[1].start()
+        cluster.wait_live()
+        _in_sync(cluster, "kept")
+        _in_sync(cluster, "under")
+    assert (under.failed, under.lost()) == ([], {}), "a topic with a place for the broker that was down (KIP-409)"
+
+
+def _shut_a_broker_down(cluster: RealCluster, churn: Churn) -> None:
+    assert cluster.brokers[2].stop() in (0, 143), "it ended by itself"
+    cluster.wait_live(1, 3, within_s=5)
+    churn.goes_on()
+    cluster.brokers[2].start()
+    cluster.wait_live()
+    _in_sync(cluster, "kept")
+
+
+def _kill_the_controller(cluster: RealCluster, churn: Churn) -> None:
+    cluster.kill_controller()
+    churn.goes_on()
+    cluster.start_controller()
+    _create(cluster, "after", 3)
+    cluster.wait_live()
+    churn.goes_on()
+
+
+def _stop_a_broker_for_a_while(cluster: RealCluster, churn: Churn) -> None:
+    cluster.brokers[3].signal(signal.SIGSTOP)
+    cluster.wait_live(1, 2)
+    churn.goes_on()
+    cluster.brokers[3].signal(signal.SIGCONT)
+    cluster.wait_live()
+    _in_sync(cluster, "kept")
+
+
+def _empty_a_brokers_disk(cluster: RealCluster, churn: Churn) -> None:
+    broker = cluster.brokers[1]
+    broker.kill()
+    shutil.rmtree(broker.data)
+    format_directory(broker.data, broker.broker_id)
+    cluster.wait_live(2, 3)
+    broker.start()
+    cluster.wait_live()
+    churn.goes_on()
+    _in_sync(cluster, "kept")
+
+
+def test_a_create_is_answered_when_every_broker_knows_the_topic_and_every_leader_serves(cluster: RealCluster) -> None:
+    with ExitStack() as ending:
+        wires = {
+            broker.broker_id: ending.enter_context(Wire(f"127.0.0.1:{broker.port}"))
+            for broker in cluster.brokers.values()
+        }
+        for number in range(40):
+            name = f"ready-{number}"
+            topic = CreatableTopic(name=name, num_partitions=3, replication_factor=3)
+            create = CreateTopicsRequest(topics=(topic,), timeout_ms=20_000)
+            created: Any = _ask(wires[number % 3 + 1], ApiKey.CREATE_TOPICS, 7, create)
+            assert created.topics[0].error_code == 0, created
+            for wire in wires.values():
+                metadata = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
+                known: Any = _ask(wire, ApiKey.METADATA, 12, metadata)
+                assert [each.error_code for each in known.topics[0].partitions] == [0, 0, 0], (number, known)
+            for each in known.topics[0].partitions:
+                asked = ListOffsetsPartition(partition_index=each.partition_index, timestamp=-1)
+                offsets = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(asked,)),))
+                answer: Any = _ask(wires[each.leader_id], ApiKey.LIST_OFFSETS, 7, offsets)
+                assert answer.topics[0].partitions[0].error_code == 0, (number, answer)
+
+
+def test_a_brokers_own_copy_of_the_metadata_log_has_the_same_bytes(cluster: RealCluster) -> None:
+    with Wire(cluster.address) as wire:
+        fetched = _fetch_all(wire)
+    copy = b"".join(path.read_bytes() for path in sorted(cluster.brokers[2].metadata.glob("*.log")))
+    whole = b"".join(batch.data for batch in decode_batches(fetched))
+    size = min(len(whole), len(copy.rstrip(b"\0")))
+    assert size > 5_000
+    assert copy[:size] == whole[:size]
+
+
+def _fetch_all(wire: Wire) -> bytes:
+    from tests.brokers.kraft.test_raft_fetch import partition_of, request
+
+    data, offset, last_epoch, epoch = b"", 0, 0, 1
+    while True:
+        answer = _ask(wire, ApiKey.FETCH, 17, request(offset, epoch, last_epoch, replica=-1))
+        partition = partition_of(answer)  # type: ignore[arg-type]
+        if partition.error_code:
+            epoch = partition.current_leader.leader_epoch
+            continue
+        if not partition.records:
+            return data
+        data += partition.records
+        *_, last = decode_batches(partition.records)
+        offset, last_epoch = last.last_offset + 1, last.leader_epoch
+
+
+def _ask(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
+    frame = codec.encode_request(key, version, 1, "test", message)
+    wire.send_bytes(frame)
+    return codec.decode_response(key, version, wire.receive_frame())[1]
+
+
+def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: RealCluster) -> None:
+    level = Feature(name="metadata.version", min_supported_version=1, max_supported_version=30)
+    usual = BrokerRegistrationRequest(
+        broker_id=1,
+        cluster_id=CLUSTER_ID,
+        incarnation_id=b"i" * 16,
+        listeners=(Listener(name="PLAINTEXT", host="localhost", port=1),),
+        features=(level,),
+        log_dirs=(b"d" * 16,),
+    )
+    from msgspec.structs import replace
+
+    asked = {
+        104: replace(usual, cluster_id="another"),
+        101: usual,
+        35: replace(usual, broker_id=9, features=(replace(level, max_supported_version=3),)),
+        119: replace(usual, broker_id=9, log_dirs=()),
+    }
+    with Wire(cluster.address) as wire:
+        for code, request in asked.items():
+            answer = _ask(wire, ApiKey.BROKER_REGISTRATION, 4, request)
+            assert isinstance(answer, BrokerRegistrationResponse)
+            assert answer.error_code == code
+        beats = {
+            77: BrokerHeartbeatRequest(broker_id=1, broker_epoch=0),
+            102: BrokerHeartbeatRequest(broker_id=9, broker_epoch=0),
+        }
+        for code, beat in beats.items():
+            beaten = _ask(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
+            assert isinstance(beaten, BrokerHeartbeatResponse)
+            assert beaten.error_code == code
+    assert cluster.controller is not None
+    assert "it belongs to cluster another" in cluster.controller.output
+    assert cluster.live() == {1, 2, 3}

@@ -1,0 +1,85 @@
+"""Brokers of several versions, of both ways to find the controller, and one that joins from a snapshot."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.support.churn import QUIET
+from tests.support.real_brokers import RealCluster, real_cluster, until
+from tests.support.tools import KAFKA_SERVER
+
+OLDEST, OLD, NEWER = "3.7.2", "3.9.1", "4.1.1"
+FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
+
+
+@pytest.mark.parametrize(
+    ("versions", "kraft_version", "level"),
+    [((OLDEST, OLD, KAFKA_SERVER), 0, 19), ((OLD, NEWER, KAFKA_SERVER), 1, 21)],
+    ids=["controller.quorum.voters", "controller.quorum.bootstrap.servers"],
+)
+def test_brokers_of_several_versions_work_together(
+    tmp_path: Path, versions: tuple[str, ...], kraft_version: int, level: int
+) -> None:
+    own = {"controller.quorum.bootstrap.servers": "CONTROLLER"} if kraft_version else {}
+    settings = {"kraft.version": str(kraft_version), **FEW_BYTES}
+    with real_cluster(tmp_path, versions=versions, settings=settings, broker_settings=own) as cluster:
+        _use(cluster)
+        _settle(cluster, level)
+        joined = cluster.add(versions[-1], dict.fromkeys(own, cluster.address))
+        cluster.wait_live()
+        checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 30, "a snapshot on the new broker")
+        assert checkpoints[-1].stat().st_size > 1000, "it fetched one"
+        assert not (joined.metadata / f"{0:020d}.log").exists(), "it did not need the log from its beginning"
+
+
+def _use(cluster: RealCluster) -> None:
+    """A topic, records in a transaction, a group that reads them; then more topics, for a snapshot or two."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    admin.create_topics([NewTopic("mixed", 3, 3)], request_timeout=30)["mixed"].result(40)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "mixed", "acks": "all", **QUIET})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(30):
+        producer.produce("mixed", struct.pack(">i", number), partition=number % 3)
+    producer.commit_transaction(60)
+    reading = {"group.id": "readers", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, **reading, **QUIET})
+    consumer.subscribe(["mixed"])
+    read: set[bytes | str | None] = set()
+
+    def all_read() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            read.add(message.value())
+        return len(read) == 30
+
+    until(all_read, 60, "all records read by the group")
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    for batch in range(4):
+        names = [f"more-{batch}-{number}" for number in range(5)]
+        for future in admin.create_topics([NewTopic(name, 3, 3) for name in names], request_timeout=30).values():
+            future.result(40)
+
+
+def _settle(cluster: RealCluster, level: int) -> None:
+    """Wait for the features that all brokers share, and for snapshots."""
+    assert cluster.controller is not None
+    controller = cluster.controller
+    if level > 19:
+        until(lambda: f'"metadata.version":{level}' in controller.output, 30, f"metadata.version {level}")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+
+    def snapshots() -> bool:
+        """Two of them, so that the log does not begin at 0 any more."""
+        number = controller.output.count("metadata snapshot")
+        name = f"for-snapshot-{number}-{len(controller.output)}"
+        admin.create_topics([NewTopic(name, 3, 3)], request_timeout=30)[name].result(40)
+        return number >= 3
+
+    until(snapshots, 60, "three snapshots")

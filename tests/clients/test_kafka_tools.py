@@ -1,0 +1,153 @@
+"""Kafka's own command line tools, unchanged, against real brokers that Topicwright leads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import tools
+from tests.support.processes import Process
+from tests.support.real_brokers import RealCluster, real_cluster, until
+
+SOURCES = Path(__file__).parent / "java" / "kafka_tools"
+
+
+class KafkaTools:
+    """The tools in one JVM; `at` is the option that names the servers, with their address."""
+
+    def __init__(self, process: Process, cluster: RealCluster) -> None:
+        self._process = process
+        self.cluster = cluster
+        self._seen = 0
+
+    def run(self, tool: str, *arguments: str, code: int | None = 0, controller: bool = False) -> str:
+        """What a tool prints. `controller` has it ask the controller instead of the brokers; `code` is the exit code
+        expected, None where the tool has none that means something."""
+        at = ("--bootstrap-controller", self.cluster.address) if controller else ("--bootstrap-server", self._bootstrap)
+        self._process.tell("\t".join((tool, *at, *arguments)))
+        found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=90)
+        lines = self._process.output.split("\n")
+        told, self._seen = "\n".join(lines[self._seen : -1]), len(lines)
+        assert code in (None, int(found[1])), f"{tool} {' '.join(arguments)}: exit code {found[1]}\n{told}"
+        return told
+
+    @property
+    def _bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    folder = tmp_path_factory.mktemp("tools")
+    classes = folder / "classes"
+    classes.mkdir()
+    classpath = tools.compile_java(SOURCES, tools.server_classpath(), classes)
+    settings = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
+    with (
+        real_cluster(folder, settings=settings) as cluster,
+        Process(tools.java_command(classpath, "KafkaTools"), cwd=folder) as process,
+    ):
+        yield KafkaTools(process, cluster)
+
+
+def partitions(told: str) -> dict[int, tuple[int, str, set[str]]]:
+    """What kafka-topics tells of each partition: its leader, its replicas, and those in sync."""
+    found = re.findall(r"Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S+)\s+Isr: (\S*)", told)
+    return {
+        int(index): (-1 if leader == "none" else int(leader), replicas, set(filter(None, isr.split(","))))
+        for index, leader, replicas, isr in found
+    }
+
+
+def test_topics(kafka: KafkaTools) -> None:
+    kafka.run("kafka-topics", "--create", "--topic", "made", "--partitions", "3", "--replication-factor", "3")
+    told = partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))
+    assert [(len(replicas.split(",")), len(isr)) for _, replicas, isr in told.values()] == [(3, 3)] * 3
+    assert sorted(leader for leader, _, _ in told.values()) == [1, 2, 3], "leaders are spread"
+    twice = kafka.run("kafka-topics", "--create", "--topic", "made", code=1)
+    assert "Topic 'made' already exists" in twice
+    kafka.run("kafka-topics", "--alter", "--topic", "made", "--partitions", "5")
+    until(lambda: len(partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))) == 5, 20, "5 partitions")
+    kafka.run("kafka-topics", "--delete", "--topic", "made")
+    until(lambda: "made" not in kafka.run("kafka-topics", "--list").split(), 20, "the topic is gone")
+
+
+def test_configs(kafka: KafkaTools) -> None:
+    kafka.run("kafka-topics", "--create", "--topic", "set", "--partitions", "1", "--replication-factor", "1")
+
+    def configs(kind: str, name: str, *change: str, code: int = 0, controller: bool = False) -> str:
+        of = ("--entity-default",) if not name else ("--entity-name", name)
+        how = change or ("--describe",)
+        return kafka.run("kafka-configs", "--entity-type", kind, *of, *how, code=code, controller=controller)
+
+    for kind, name, config in (
+        ("topics", "set", "retention.ms=60000"),
+        ("brokers", "1", "log.cleaner.threads=2"),
+        ("brokers", "", "log.retention.ms=90000000"),
+        ("groups", "readers", "consumer.session.timeout.ms=50000"),
+    ):
+        configs(kind, name, "--alter", "--add-config", config)
+        until(lambda: config in configs(kind, name), 20, f"{config} of {kind} {name}")  # noqa: B023
+        configs(kind, name, "--alter", "--delete-config", config.partition("=")[0])
+        until(lambda: config not in configs(kind, name), 20, f"{config} is gone")  # noqa: B023
+    configs("brokers", "2", "--alter", "--add-config", "log.cleaner.threads=2", controller=True)
+    until(lambda: "log.cleaner.threads=2" in configs("brokers", "2"), 20, "what was set at the controller")
+    refused = configs("topics", "set", "--alter", "--add-config", "retention.ms=soon", code=1)
+    assert "retention.ms" in refused
+    # Neither is there without principals of its own: the brokers then say that nobody answers it.
+    assert "does not support" in configs("users", "ann", "--alter", "--add-config", "producer_byte_rate=1", code=1)
+
+
+def test_reassignments_and_elections(kafka: KafkaTools, tmp_path: Path) -> None:
+    kafka.run("kafka-topics", "--create", "--topic", "moved", "--replica-assignment", "1:2,2:1")
+    plan = tmp_path / "plan.json"
+    wanted = [
+        {"topic": "moved", "partition": 0, "replicas": [3, 2]},
+        {"topic": "moved", "partition": 1, "replicas": [3]},
+    ]
+    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    executed = kafka.run("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
+    assert "Successfully started partition reassignments for moved-0,moved-1" in executed
+
+    def verified() -> bool:
+        told = kafka.run("kafka-reassign-partitions", "--verify", "--reassignment-json-file", str(plan))
+        return told.count("is completed.") == 2
+
+    until(verified, 30, "the partitions have moved")
+    assert "No partition reassignments found." in kafka.run("kafka-reassign-partitions", "--list")
+    told = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved"))
+    assert told == {0: (3, "3,2", {"3", "2"}), 1: (3, "3", {"3"})}
+    plan.write_text(json.dumps({"version": 1, "partitions": [{**wanted[0], "replicas": [2, 3]}]}))
+    kafka.run("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
+    of_first = ("--topic", "moved", "--partition", "0")
+    elected = kafka.run("kafka-leader-election", "--election-type", "preferred", *of_first)
+    assert "Successfully completed leader election (PREFERRED) for partitions moved-0" in elected
+    again = kafka.run("kafka-leader-election", "--election-type", "preferred", *of_first)
+    assert "Valid replica already elected for partitions moved-0" in again
+    told = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved"))
+    assert told[0][0] == 2, "the preferred replica leads"
+    nobody = kafka.run(
+        "kafka-leader-election", "--election-type", "unclean", "--topic", "no", "--partition", "0", code=1
+    )
+    assert "UnknownTopicOrPartitionException" in nobody
+
+
+@pytest.mark.parametrize("controller", [False, True])
+def test_the_quorum_and_its_features(kafka: KafkaTools, controller: bool) -> None:
+    status = kafka.run("kafka-metadata-quorum", "describe", "--status", controller=controller)
+    assert re.search(r"LeaderId:\s+3000", status), status
+    replication = kafka.run("kafka-metadata-quorum", "describe", "--replication", controller=controller)
+    assert re.findall(r"^(\d+).*(Leader|Observer)", replication, re.MULTILINE) == [
+        ("3000", "Leader"),
+        ("1", "Observer"),
+        ("2", "Observer"),
+        ("3", "Observer"),
+    ]
+    features = kafka.run("kafka-features", "describe", controller=controller)
+    assert re.search(r"metadata.version.*FinalizedVersionLevel: 4\.3", features), features
+    refused = kafka.run("kafka-features", "upgrade", "--feature", "nothing.version=1", code=1, controller=controller)
+    assert "nothing.version" in refused

@@ -1,0 +1,237 @@
+"""Real Kafka brokers, each a process of its own, led by a Topicwright of its own: so that any of them can be killed.
+
+The brokers run from the jars that `make tools` fetched, of any version there. They are small: three of them with their
+clients fit beside other tests.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from tests.support import tools
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.topicwright import COMMAND
+
+CLUSTER_ID = "cmVhbC1icm9rZXJzLWlkLg"
+CONTROLLER = 3000
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class RealBroker:
+    """One broker. `settings` are its own, beside those that all have."""
+
+    broker_id: int
+    port: int
+    folder: Path
+    version: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    process: Process | None = None
+
+    @property
+    def data(self) -> Path:
+        """Where it keeps its records, and its copy of the metadata log."""
+        return self.folder / "data"
+
+    @property
+    def metadata(self) -> Path:
+        """Its copy of the metadata log."""
+        return self.data / "__cluster_metadata-0"
+
+    def start(self) -> None:
+        """Start it; it has registered and is unfenced some time after."""
+        java = tools.program("java")
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+        classpath = tools.server_classpath(self.version)
+        argv: list[str | Path] = [
+            java,
+            *_JVM,
+            level,
+            "-cp",
+            classpath,
+            "kafka.Kafka",
+            self.folder / "server.properties",
+        ]
+        self.process = Process(argv, cwd=self.folder)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self.process is not None, f"broker {self.broker_id} runs"
+        self.process.kill()
+
+    def stop(self, *, within_s: float = 60) -> int:
+        """A controlled shutdown; the exit code."""
+        assert self.process is not None, f"broker {self.broker_id} runs"
+        return self.process.stop(within_s=within_s)
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP, SIGCONT and their like."""
+        assert self.process is not None, f"broker {self.broker_id} runs"
+        os.kill(self.process.pid, number)
+
+
+@dataclass(slots=True)
+class RealCluster:
+    """Topicwright and its brokers. `settings` are Topicwright's, `arguments` further ones of its command line."""
+
+    folder: Path
+    port: int
+    settings: Mapping[str, str]
+    arguments: Sequence[str]
+    brokers: dict[int, RealBroker]
+    controller: Process | None = None
+    http: str = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
+
+    @property
+    def address(self) -> str:
+        """Where the brokers reach the controller, and clients with bootstrap.controllers."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """Topicwright's data folder."""
+        return self.folder / "topicwright-data"
+
+    def start_controller(self) -> None:
+        """Start Topicwright; it answers when this returns."""
+        argv: list[str | Path] = [COMMAND, "serve", "--brokers", "kraft", "--kafka", self.address]
+        argv += ["--http", "127.0.0.1:0", "--data", self.data, *self.arguments]
+        settings = {"node.id": str(CONTROLLER), "cluster.id": CLUSTER_ID, **self.settings}
+        for key, value in settings.items():
+            argv += ["--set", f"{key}={value}"]
+        self.controller = Process(argv, cwd=self.folder)
+        self.http = self.controller.wait_for_line(r"^ready kafka=\S+ http=(\S+)$", within_s=60)[1]
+
+    def kill_controller(self) -> None:
+        """SIGKILL to Topicwright."""
+        assert self.controller is not None, "the controller runs"
+        self.controller.kill()
+
+    def live(self) -> set[int]:
+        """The brokers that are unfenced and not about to leave, by Topicwright's HTTP."""
+        import json
+        import urllib.request
+
+        with urllib.request.urlopen(f"http://{self.http}/brokers", timeout=10) as answer:
+            return set(json.load(answer)["live"])
+
+    def wait_live(self, *broker_ids: int, within_s: float = 90) -> None:
+        """Wait until exactly these brokers are live (all, if none is named)."""
+        wanted = set(broker_ids or self.brokers)
+        until(lambda: self.live() == wanted, within_s, f"live brokers {wanted}")
+
+    def add(
+        self, version: str = tools.KAFKA_SERVER, settings: Mapping[str, str] | None = None, *, start: bool = True
+    ) -> RealBroker:
+        """A further broker, with the next id."""
+        broker_id = max(self.brokers, default=0) + 1
+        (port,) = free_ports(1)
+        folder = self.folder / f"broker{broker_id}"
+        broker = self.brokers[broker_id] = RealBroker(broker_id, port, folder, version, settings or {})
+        write_properties(broker, self.address)
+        if start:
+            broker.start()
+        return broker
+
+
+def write_properties(broker: RealBroker, controller: str) -> None:
+    """The folder of a broker: its settings, and its formatted log directory."""
+    broker.data.mkdir(parents=True, exist_ok=True)
+    here = f"PLAINTEXT://127.0.0.1:{broker.port}"
+    settings = {
+        "process.roles": "broker",
+        "node.id": str(broker.broker_id),
+        "broker.rack": f"rack-{broker.broker_id}",
+        "listeners": here,
+        "advertised.listeners": here,
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": f"{CONTROLLER}@{controller}",
+        "log.dirs": str(broker.data),
+        "offsets.topic.num.partitions": "3",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.num.partitions": "3",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+        "group.initial.rebalance.delay.ms": "0",
+        "num.network.threads": "1",
+        "num.io.threads": "2",
+        "num.recovery.threads.per.data.dir": "1",
+        "log.cleaner.enable": "false",
+        **broker.settings,
+    }
+    if "controller.quorum.bootstrap.servers" in settings:
+        del settings["controller.quorum.voters"]
+    (broker.folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    format_directory(broker.data, broker.broker_id)
+
+
+def format_directory(data: Path, broker_id: int) -> None:
+    """What Kafka's storage tool writes into an empty log directory."""
+    data.mkdir(parents=True, exist_ok=True)
+    directory_id = base64.urlsafe_b64encode(b"\x5a" + os.urandom(15)).decode().rstrip("=")
+    lines = ("version=1", f"cluster.id={CLUSTER_ID}", f"node.id={broker_id}", f"directory.id={directory_id}")
+    (data / "meta.properties").write_text("\n".join(lines) + "\n")
+
+
+def until(condition: Callable[[], T], within_s: float, what: str) -> T:
+    """Wait until a condition holds, and return what it gave; an AssertionError names it when it never does."""
+    deadline = time.monotonic() + within_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def real_cluster(
+    folder: Path,
+    *,
+    brokers: int = 3,
+    versions: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
+    broker_settings: Mapping[str, str] | None = None,
+) -> Iterator[RealCluster]:
+    """Topicwright and so many brokers (or one of each of `versions`), all live; all ended with the block."""
+    tools.server_classpath()
+    folder.mkdir(parents=True, exist_ok=True)
+    (port,) = free_ports(1)
+    cluster = RealCluster(folder, port, settings or {}, arguments, {})
+    with ExitStack() as ending:
+        ending.callback(_end, cluster)
+        cluster.start_controller()
+        for version in versions or (tools.KAFKA_SERVER,) * brokers:
+            own = {key: value.replace("CONTROLLER", cluster.address) for key, value in (broker_settings or {}).items()}
+            cluster.add(version, own)
+        cluster.wait_live()
+        yield cluster
+
+
+def _end(cluster: RealCluster) -> None:
+    """End everything at once: nobody waits for a controlled shutdown here."""
+    for broker in cluster.brokers.values():
+        if broker.process is not None and broker.process.popen.poll() is None:
+            broker.process.kill()
+        elif broker.process is not None:
+            broker.process.stop(within_s=1)
+    if cluster.controller is not None:
+        cluster.controller.stop(within_s=10)
