@@ -9,11 +9,31 @@ from __future__ import annotations
 
 import msgspec
 
-from events.access import Acl, AsksRefused, QuotaEntity
-from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
-from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
+from controller.machine.asking import LATEST_CREATE_TOPICS, NO_TOPIC, Ask, Clearance, ClusterAsk, Command
+from controller.machine.commands_access import (
+    AclFilter,
+    AlterClientQuotas,
+    AlterUserScramCredentials,
+    CreateAcls,
+    DeleteAcls,
+    QuotaAlteration,
+    RecordRefusals,
+    ScramRemoval,
+    ScramUpsert,
+)
+from controller.machine.commands_cluster import (
+    DiscoverDeletion,
+    DiscoverTopic,
+    FinishChange,
+    RefuseCreation,
+    SeenPartition,
+)
+from events.catalog import Assignment, BrokerDetails, ConfigOp, Endpoint, Verdict
+from events.names import BrokerId, Offset, TopicId, TopicName
 
 __all__ = [
+    "LATEST_CREATE_TOPICS",
+    "NO_TOPIC",
     "AclFilter",
     "AllocateProducerIds",
     "AlterClientQuotas",
@@ -63,65 +83,6 @@ __all__ = [
     "UnfenceBroker",
     "UnregisterBroker",
 ]
-
-LATEST_CREATE_TOPICS = 7
-"""The newest CreateTopics version: asks that do not come through CreateTopics follow its rules."""
-
-
-NO_TOPIC = TopicName("")
-"""Stands where an ask that concerns no topic would have one."""
-
-
-class Command(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
-    """Base of all commands: `request_id` names the cause of what follows, `at_ms` is the time it happens at."""
-
-    request_id: RequestId
-    at_ms: int
-
-
-class Clearance(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the cluster that carries decisions out said of an ask when it was tried there without effect: 0, or the
-    error code and message with which it would refuse."""
-
-    error_code: int = 0
-    message: str = ""
-
-
-class Ask(Command, frozen=True, kw_only=True, gc=False):
-    """Base of what a client asks for: who asks, about which topic, through what.
-
-    `api` is Kafka's name of the request, `Metadata` for an auto-creation (KIP-361), or `HTTP`; `api_version` its
-    version. `denied` is the error code of the authorizer, 0 when it allows the ask. `duplicate` says that the request
-    named the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
-    nothing (KIP-108). `clearance` is what the cluster says that carries decisions out, None while it was not asked, or
-    where there is none. `throttle_ms` above 0 says for how long the asker's mutation quota is exhausted (KIP-599).
-    """
-
-    topic: TopicName
-    principal: str = "User:ANONYMOUS"
-    client_id: str | None = None
-    api: str = "CreateTopics"
-    api_version: int = LATEST_CREATE_TOPICS
-    denied: int = 0
-    duplicate: bool = False
-    validate_only: bool = False
-    clearance: Clearance | None = None
-    throttle_ms: int = 0
-
-
-class ClusterAsk(Command, frozen=True, kw_only=True, gc=False):
-    """Base of what a client asks for that concerns no topic: one command a request, answered with details.
-
-    Who may not ask is turned away before there is a command.
-    """
-
-    principal: str = "User:ANONYMOUS"
-    client_id: str | None = None
-
-    @property
-    def topic(self) -> TopicName:
-        """None: answers to it are filed under the empty name."""
-        return NO_TOPIC
 
 
 class CreateTopic(Ask, frozen=True, kw_only=True, gc=False):
@@ -346,136 +307,11 @@ class ExpireRequest(Command, frozen=True, kw_only=True, gc=False):
     topic: TopicName
 
 
-class SeenPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One partition as a cluster's metadata shows it; `leader` is -1 when there is none."""
-
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    leader: BrokerId
-    leader_epoch: int
-
-
-class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster that carries decisions out has a topic so.
-
-    `configs` are the explicit ones, None where they were not looked at. `known` is what was known of the topic when it
-    was looked at, its partition count and configs, None if there was no such topic: where that has changed since, the
-    look is out of date and changes nothing.
-    """
-
-    topic: TopicName
-    topic_id: TopicId
-    partitions: tuple[SeenPartition, ...]
-    configs: Configs | None = None
-    known: tuple[int, Configs] | None = None
-    reason: str = ""
-
-
-class DiscoverDeletion(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster that carries decisions out has the topic of this id no more, though nobody asked here for that."""
-
-    topic: TopicName
-    topic_id: TopicId
-    reason: str
-
-
-class RefuseCreation(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster refused to create a topic that was decided on. `topic_id` is the id that the decision gave it."""
-
-    topic: TopicName
-    topic_id: TopicId
-    error_code: int
-    message: str
-
-
-class FinishChange(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster carried out the change that `request_id` decided for a topic, or refused to (`error_code`)."""
-
-    topic: TopicName
-    error_code: int = 0
-    message: str = ""
-
-
 class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
     """The settings that decisions depend on are these from here on."""
 
     settings: tuple[tuple[str, str], ...]
     release: str
-
-
-class CreateAcls(ClusterAsk, frozen=True, kw_only=True, gc=False):
-    """Let these access control entries hold; what is wrong with one is told of it alone."""
-
-    acls: tuple[Acl, ...]
-
-
-class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Which access control entries are meant, in Kafka's codes: 1 is any of a kind, None any name.
-
-    With `pattern_type` 2 (match) a name stands for all patterns that cover the resource of this name (KIP-290).
-    """
-
-    resource_type: int = 1
-    pattern_type: int = 1
-    name: str | None = None
-    principal: str | None = None
-    host: str | None = None
-    operation: int = 1
-    permission: int = 1
-
-
-class DeleteAcls(ClusterAsk, frozen=True, kw_only=True, gc=False):
-    """Let the access control entries that any of these filters finds hold no more."""
-
-    filters: tuple[AclFilter, ...]
-
-
-class QuotaAlteration(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Changes of the quotas of one entity: key and value, None to remove the key. `entity` as the client wrote it."""
-
-    entity: QuotaEntity
-    ops: tuple[tuple[str, float | None], ...]
-
-
-class AlterClientQuotas(ClusterAsk, frozen=True, kw_only=True, gc=False):
-    """Change quotas (KIP-546), each entity for itself."""
-
-    alterations: tuple[QuotaAlteration, ...]
-    validate_only: bool = False
-
-
-class ScramRemoval(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A SCRAM credential to remove; `mechanism` is Kafka's number."""
-
-    user: str
-    mechanism: int
-
-
-class ScramUpsert(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A SCRAM credential to set: keys derived from a salted password, never the password (RFC 5802)."""
-
-    user: str
-    mechanism: int
-    iterations: int
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-
-    def __repr__(self) -> str:
-        return f"ScramUpsert({self.user!r}, {self.mechanism}, {self.iterations}, secrets hidden)"
-
-
-class AlterUserScramCredentials(ClusterAsk, frozen=True, kw_only=True, gc=False):
-    """Remove and set SCRAM credentials (KIP-554), each user for itself."""
-
-    removals: tuple[ScramRemoval, ...] = ()
-    upserts: tuple[ScramUpsert, ...] = ()
-
-
-class RecordRefusals(Command, frozen=True, kw_only=True, gc=False):
-    """Record refusals that were only counted until now."""
-
-    refusals: tuple[AsksRefused, ...]
 
 
 Asked = Ask | ClusterAsk | AlterPartition | BrokerAsk
