@@ -58,6 +58,8 @@ class ClientConnection(msgspec.Struct):
     wants_brokers: bool = False
     """Whether the client has asked for what only certain brokers do, a coordinator or a producer id: it has to know
     them, whatever else it asks."""
+    ends: bool = False
+    """Whether to close as soon as what it has asked so far is answered."""
 
 
 class RequestContext(msgspec.Struct, frozen=True):

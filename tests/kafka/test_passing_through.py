@@ -52,6 +52,26 @@ async def test_bytes_go_and_come_as_they_are() -> None:
     assert context.connection.wants_brokers, "who looks for a coordinator has to know the brokers"
 
 
+@pytest.mark.parametrize(
+    ("software", "version", "key_type", "ends"),
+    [
+        ("2.16.0-librdkafka-2.16.0", 2, b"\x00", True),
+        ("2.16.0-librdkafka-2.16.0", 2, b"\x01", False),  # a transactional producer: it would not come back by itself
+        ("2.16.0-librdkafka-2.16.0", 0, b"p", True),
+        ("4.1.0", 2, b"\x00", False),
+    ],
+)
+async def test_a_consumer_of_librdkafka_goes_on_at_a_broker(
+    software: str, version: int, key_type: bytes, ends: bool
+) -> None:
+    """It would wait for what it has asked here, and drop this node before that is answered."""
+    context = RequestContext(FIND_COORDINATOR, version)
+    context.connection.software_version = software
+    request = PassedRequest(frame=frame(FIND_COORDINATOR, version, b"\x00\x01g" + key_type))
+    await passing(SPOKEN, (), echo)[FIND_COORDINATOR].handle(context, request)  # type: ignore[misc]
+    assert context.connection.ends is ends
+
+
 async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:
     protocol = ServerProtocol(passing(SPOKEN, (), echo), 1000)
     sent = frame(FIND_COORDINATOR, 6, b"")

@@ -11,28 +11,29 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from controller.brokers.cluster_security import Security
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
-from controller.kafka.listeners import controller_listener
+from controller.kafka.listeners import HandlerTable, controller_listener
 from controller.kafka.messages import APIS
 from controller.kafka.server import KafkaServer
 from controller.runtime.serve import DRAIN_S, FAILED, PARTITION_BYTES, SWITCH_S, Address, limits_of, reachable
 from controller.runtime.settings import ServeSettings
 from controller.runtime.stream.following import Follower
 from controller.runtime.stream.front_brokers import FrontBrokers
+from controller.runtime.stream.front_cluster import FrontCluster
 from controller.runtime.stream.front_members import ANNOUNCEMENT_VERSION, Announcement, Members
 from controller.runtime.stream.front_node import FrontNode
 from controller.runtime.stream.front_view import StreamFront
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.producing import CommandProducer
-from controller.runtime.stream.transport import Topics
+from controller.runtime.stream.transport import NO_SECURITY, Topics
 from events.catalog import Endpoint
 
 LOOK_EVERY_S = 0.02
@@ -42,14 +43,16 @@ _ID_FILE = "front.id"
 
 
 class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `front` was asked to do. `client_properties` are librdkafka's, for reaching Kafka."""
+    """What `front` was asked to do. `security` says who we are at the Kafka that holds the log, `cluster_security` at
+    the one that carries decisions out."""
 
     bootstrap: str
     kafka: Address
     http: Address
     data: Path
     settings: ServeSettings
-    client_properties: Mapping[str, str] = {}
+    security: Security = NO_SECURITY
+    cluster_security: Security = NO_SECURITY
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:
@@ -61,7 +64,7 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "socket.keepalive.enable": True,
-            **self.client_properties,
+            **self.security.properties,
         }
 
 
@@ -76,6 +79,7 @@ class FrontService:
         self.metrics = Metrics()
         self._partitions = self._open_partitions()
         self._announcing: asyncio.Task[None] | None = None
+        self._cluster: FrontCluster | None = None
 
     def _open_partitions(self) -> list[PartitionState]:
         opened: list[PartitionState] = []
@@ -131,12 +135,22 @@ class FrontService:
         self.metrics.watch(self._gauges)
         self._follow()
         await self._caught_up()
-        self._server.handlers = controller_listener(front, dict(settings.api_versions_max))
+        self._server.handlers = await self._listener(front)
         # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
         sys.setswitchinterval(SWITCH_S)
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+
+    async def _listener(self, front: StreamFront) -> HandlerTable:
+        """What is spoken here: where a cluster carries decisions out, also what its brokers answer."""
+        options, versions_max = self.options, dict(self.options.settings.api_versions_max)
+        if not front.cluster.settings.cluster_carries_out:
+            return controller_listener(front, versions_max)
+        every_s = options.settings.cluster_watch_interval_ms / 1000
+        cluster = self._cluster = FrontCluster(front, options.cluster_security, every_s)
+        front.fleet_trouble = lambda: cluster.trouble
+        return await cluster.listener(versions_max)
 
     def _make_node(self, advertised: Endpoint) -> None:
         settings = self.options.settings
@@ -206,6 +220,8 @@ class FrontService:
             return
         self.node.stop_asking()
         await asyncio.gather(self._server.stop(DRAIN_S), self.http.stop())
+        if self._cluster is not None:
+            await self._cluster.stop()
         self._announcing.cancel()
         with suppress(asyncio.CancelledError):
             await self._announcing
