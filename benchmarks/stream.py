@@ -55,7 +55,7 @@ class Topics:
             started = []
             for number in range(count):
                 argv: list[str | Path] = [TOPICWRIGHT, "worker", "--bootstrap", self.bootstrap, "--http", "127.0.0.1:0"]
-                argv += ["--driver", self.driver, "--data", self._folder / str(number)]
+                argv += ["--driver", self.driver, "--data", self._folder / str(number), "--brokers", "simulated:3"]
                 for key, value in settings.items():
                     argv += ["--set", f"{key}={value}"]
                 started.append(held.enter_context(Process(argv, cwd=self._folder.parent)))

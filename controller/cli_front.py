@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from controller.runtime.logs import configure_logs
+from controller.runtime.reaching import security_in
 from controller.runtime.serve import Address
 from controller.runtime.settings import SettingsError, load_settings
 from controller.runtime.settings_table import BY_KEY
@@ -34,6 +35,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser], addr
     parser.add_argument("--data", type=Path, default=Path("topicwright-front"), metavar="DIR", help="./%(default)s")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    parser.add_argument("--kafka-properties", metavar="FILE", help="librdkafka properties for reaching Kafka")
     parser.set_defaults(func=_front)
 
 
@@ -44,6 +46,8 @@ def _front(options: argparse.Namespace) -> int:
         settings = load_settings(options.config, options.set)
         _refuse_decisions(options.set)
         configure_logs(settings.log_level)
+        security = security_in(options.kafka_properties, "--kafka-properties")
+        file = settings.cluster_client_properties_file
         return uvloop.run(
             _run(
                 FrontOptions(
@@ -52,6 +56,8 @@ def _front(options: argparse.Namespace) -> int:
                     http=options.http,
                     data=options.data,
                     settings=settings,
+                    security=security,
+                    cluster_security=security if file is None else security_in(file),
                 )
             )
         )

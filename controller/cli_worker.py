@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from controller.policy.loading import PolicyLoadError
 from controller.runtime.logs import configure_logs
+from controller.runtime.reaching import security_in
 from controller.runtime.serve import Address
 from controller.runtime.settings import SettingsError, load_settings
 from controller.runtime.stream.brokers import PartitionBrokers
@@ -29,7 +31,14 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--data", type=Path, default=Path("topicwright-worker"), metavar="DIR", help="./%(default)s")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
-    parser.add_argument("--brokers", type=_fleet, default="simulated:3", metavar="FLEET", help="%(default)s")
+    parser.add_argument(
+        "--brokers",
+        type=_fleet,
+        default="cluster",
+        metavar="FLEET",
+        help="who carries decisions out: cluster (of --bootstrap), cluster:HOST:PORT[,…] or simulated:N; %(default)s",
+    )
+    parser.add_argument("--kafka-properties", metavar="FILE", help="librdkafka properties for reaching Kafka")
     parser.set_defaults(func=_work)
 
 
@@ -48,7 +57,9 @@ def _work(options: argparse.Namespace) -> int:
                     data=options.data,
                     settings=settings,
                     make_driver=_driver(options.driver),
-                    make_fleet=options.brokers,
+                    make_fleet=options.brokers.simulated,
+                    cluster=options.brokers.cluster,
+                    security=security_in(options.kafka_properties, "--kafka-properties"),
                 )
             )
         )
@@ -68,11 +79,23 @@ def _driver(name: str) -> MakeDriver:
     return FaustDriver
 
 
-def _fleet(text: str) -> MakeFleet:
-    kind, _, count = text.partition(":")
-    if kind != "simulated" or not count.isdigit() or not 1 <= int(count) <= SIMULATED_BROKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not simulated:N with N from 1 to {SIMULATED_BROKERS_MAX}")
-    return lambda partition: PartitionBrokers(int(count), partition.log)
+class _Fleet(NamedTuple):
+    """Simulated brokers, or the addresses of a cluster, empty for that of --bootstrap."""
+
+    simulated: MakeFleet | None = None
+    cluster: str = ""
+
+
+def _fleet(text: str) -> _Fleet:
+    kind, colon, rest = text.partition(":")
+    if kind == "simulated" and rest.isdigit() and 1 <= int(rest) <= SIMULATED_BROKERS_MAX:
+        return _Fleet(simulated=lambda partition: PartitionBrokers(int(rest), partition.log))
+    if kind == "cluster":
+        return _Fleet(cluster=_bootstrap(rest) if colon else "")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is neither cluster, nor cluster:HOST:PORT[,HOST:PORT…], nor simulated:N with N from 1 to "
+        f"{SIMULATED_BROKERS_MAX}"
+    )
 
 
 def _address(text: str) -> Address:

@@ -80,17 +80,27 @@ def cluster_server(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFac
         yield server
 
 
+@pytest.fixture(scope="session")
+def fleet_server(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """A front of a worker, before the real Kafka, which holds their log and carries their decisions out."""
+    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
+    folder = tmp_path_factory.mktemp("before") / "fleet"
+    with stream(folder, kafka43.bootstrap, "fleet", settings, brokers="cluster") as running:
+        yield running.fronts[0]
+
+
 _SERVERS = {
     "kafka": "kafka43",
     "topicwright": "topicwright_server",
     "front": "front_server",
     "cluster": "cluster_server",
+    "fleet": "fleet_server",
 }
 
 
 @pytest.fixture(params=list(_SERVERS))
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a real Kafka, of Topicwright, of a front of workers, and of Topicwright before a real Kafka: what
+    """HOST:PORT of a real Kafka, of Topicwright, of a front of workers, and of the latter two before a real Kafka: what
     holds of one must hold of the others."""
     server = request.getfixturevalue(_SERVERS[request.param])
     address: str = server.bootstrap

@@ -18,7 +18,7 @@ import msgspec
 
 from controller.brokers.cluster_carrying import Carrier, Configure, Create, Delete, Fill, Grow, action_of
 from controller.brokers.cluster_clearing import Clearing, Planned
-from controller.brokers.cluster_facts import Past, past_of
+from controller.brokers.cluster_facts import Past, left_open, past_of
 from controller.brokers.cluster_link import ClusterLink, Refusal
 from controller.brokers.cluster_security import NotAuthenticated
 from controller.brokers.cluster_watching import Owns, Watching
@@ -32,6 +32,8 @@ from events.names import ShardKey, TopicId, TopicName, shard_key
 QUIET_S = 3.0
 """How long after a change from here a topic is left alone by the watch: brokers learn of it one after another."""
 DELETED_KEPT = 10_000
+RECENT_EVENTS = 10_000
+"""How many of the newest events are looked through at a start for changes that nobody reported as done."""
 
 History = Callable[[ShardKey], Iterable[Recorded]]
 """The durable events of a shard, in their order."""
@@ -47,7 +49,9 @@ class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterFleet:
     """A cluster that carries decisions out.
 
-    `log` takes log lines, `history` tells a shard's events after a restart, `owns` which topics are in this log.
+    `log` takes log lines, `history` tells a shard's events after a restart, `recent` the newest events of all, among
+    which is what a process before has left undone, and `owns` which topics are in this log. A `shared` link is left
+    open at the end: it is others' too.
     """
 
     def __init__(
@@ -57,6 +61,9 @@ class ClusterFleet:
         times: WatchTimes,
         log: Any,
         owns: Owns = lambda _: True,
+        *,
+        recent: Callable[[], Iterable[Recorded]] = tuple,
+        shared: bool = False,
     ) -> None:
         self.link = link
         self.trouble: str | None = None
@@ -66,8 +73,10 @@ class ClusterFleet:
         self._times = times
         self._log = log
         self._owns = owns
+        self._recent = recent
+        self._shared = shared
         self._touched: dict[TopicName, float] = {}
-        self._reconciling = True
+        self._reconciling = self._unfinished = True
         self._looked = asyncio.Event()
         self._nudged = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -91,7 +100,7 @@ class ClusterFleet:
 
     def resume(self) -> None:
         """What was reported may be lost: find out again, from the log and the cluster, what is done and what is not."""
-        self._reconciling = True
+        self._reconciling = self._unfinished = True
         self._carrier.drop_all()
         self._watching.forget()
         self._nudged.set()
@@ -112,7 +121,8 @@ class ClusterFleet:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.link.close()
+        if not self._shared:
+            self.link.close()
 
     # --- what the runtime asks beside the port
 
@@ -234,6 +244,8 @@ class ClusterFleet:
     async def _look(self) -> None:
         if self._reconciling:
             self._take_up_creations()
+        if self._unfinished:
+            self._take_up_changes()
         await self._watching.look()
         self._looked.set()
 
@@ -243,6 +255,12 @@ class ClusterFleet:
             if not self.is_busy(topic.name):
                 facts = {"topic_id": topic.topic_id, "partitions": topic.partitions, "configs": topic.configs}
                 self._carrier.put(Create(topic=topic.name, tried=True, **facts))  # type: ignore[arg-type]
+
+    def _take_up_changes(self) -> None:
+        """What was not reported as done is done again, also where nothing differs: that is how it gets reported."""
+        self._unfinished = False
+        for name in left_open(self._recent()):
+            self.take_up(name, past_of(self._history(shard_key(name))))
 
     def _waiting(self) -> list[Topic]:
         if not self._sink.has_waiting_topics():

@@ -28,7 +28,7 @@ from events.catalog import (
     TopicDeleted,
     TopicDiscovered,
 )
-from events.names import BrokerId, RequestId, TopicId, is_placeholder
+from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder
 
 Change = PartitionsAdded | TopicDeleted | TopicConfigsChanged
 
@@ -43,7 +43,11 @@ class Past(msgspec.Struct, frozen=True):
 
 
 def past_of(records: Iterable[Recorded]) -> Past:
-    """The past of a shard, from its events in their order."""
+    """The past of a shard, from its events in their order.
+
+    What is done to a topic is done in order, so what was reported as done closes what came before. A topic that is made
+    again, with the cluster's leave, says that the one before is gone.
+    """
     changes: dict[RequestId, Change] = {}
     fills: set[tuple[int, BrokerId]] = set()
     deleted: set[TopicId] = set()
@@ -51,6 +55,7 @@ def past_of(records: Iterable[Recorded]) -> Past:
         event: Any = record.event
         match event:
             case TopicCreated() | TopicDiscovered():
+                changes = {key: one for key, one in changes.items() if not isinstance(one, TopicDeleted)}
                 fills.clear()
             case PartitionsAdded() | TopicConfigsChanged():
                 changes[event.request_id] = event
@@ -59,7 +64,8 @@ def past_of(records: Iterable[Recorded]) -> Past:
                 deleted.add(event.topic_id)
                 fills.clear()
             case ChangeCarriedOut():
-                done = changes.pop(event.request_id, None)
+                done = changes.get(event.request_id)
+                changes = _after(changes, event.request_id)
                 if event.error_code and isinstance(done, TopicDeleted):
                     deleted.discard(done.topic_id)
             case PlaceholderFilled():
@@ -69,6 +75,26 @@ def past_of(records: Iterable[Recorded]) -> Past:
             case _:
                 pass
     return Past(tuple(changes.values()), bool(fills), frozenset(deleted))
+
+
+def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId, Change]:
+    """The changes that are open still when one is done: those to another topic, and those after it."""
+    if done not in changes:
+        return changes
+    topic, at = changes[done].topic, list(changes).index(done)
+    return {key: one for number, (key, one) in enumerate(changes.items()) if number > at or one.topic != topic}
+
+
+def left_open(records: Iterable[Recorded]) -> list[TopicName]:
+    """The topics to which something was to be done that nobody has reported as done, by these events alone."""
+    names: dict[RequestId, TopicName] = {}
+    for record in records:
+        match record.event:
+            case PartitionsAdded() | TopicConfigsChanged() | TopicDeleted() as change:
+                names[change.request_id] = change.topic
+            case ChangeCarriedOut() as done:
+                names.pop(done.request_id, None)
+    return list(dict.fromkeys(names.values()))
 
 
 def known(topic: Topic | None) -> tuple[int, Configs] | None:

@@ -223,6 +223,8 @@ class Connection(asyncio.Protocol):
     def _turn(self) -> None:
         """Begin what may begin, send what is ready, then see whether to read on."""
         self._begin_requests()
+        if self._client.ends and not self._protocol.ended:
+            self._protocol.end()
         self._send_answers()
         if self._transport is None:
             return

@@ -62,6 +62,8 @@ class ClientConnection(msgspec.Struct):
     wants_brokers: bool = False
     """Whether the client has asked for what only certain brokers do, a coordinator or a producer id: it has to know
     them, whatever else it asks."""
+    ends: bool = False
+    """Whether to close as soon as what it has asked so far is answered."""
     mute: Callable[[float], None] = _ignore_seconds
     """Read nothing more from the client for so many seconds."""
 
@@ -87,8 +89,9 @@ class RequestContext(msgspec.Struct, frozen=True):
 
     @property
     def api(self) -> str:
-        """The request by Kafka's name."""
-        return APIS[self.api_key].name
+        """The request by Kafka's name; its number where it is only passed on."""
+        api = APIS.get(self.api_key)
+        return str(self.api_key) if api is None else api.name
 
     @property
     def session(self) -> Session:

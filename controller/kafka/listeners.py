@@ -66,7 +66,7 @@ def cluster_listener(
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     own = {*table, int(ApiKey.API_VERSIONS)}
     return with_api_versions(
-        {**table, **passing(brokers.api_keys, own, pass_on)},
+        {**table, **passing(brokers.api_keys, own, pass_on, lambda context: front.grants(context, "ClusterAction"))},
         supported_features=brokers.supported_features,
         finalized=lambda: (brokers.finalized_features_epoch, brokers.finalized_features),
     )

@@ -34,16 +34,40 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: they are about who is connected, which is Topicwright here."""
 
 
+FIND_COORDINATOR: Final = 10
+OF_GROUPS: Final = 0
+"""The type of a key that FindCoordinator asks about: the last byte of its versions 1 and 2."""
+
 OF_BROKERS: Final = frozenset((10, 22))
 """FindCoordinator and InitProducerId: who asks for these goes on to the broker that is named."""
 
 
-def passing(spoken: Iterable[ApiVersion], own: Collection[int], pass_on: PassOn) -> dict[int, ApiHandler]:
-    """The rows of a listener's table for what brokers speak (`spoken`) and this listener does not (`own`)."""
+def _asks_for_group(context: RequestContext, frame: bytes) -> bool:
+    """Whether a consumer of librdkafka asks for its group's coordinator, in the versions in which it does.
+
+    It waits for minutes for an answer that is under way from a node which it drops meanwhile, and it drops this node as
+    soon as the coordinator tells it of the cluster's brokers alone. So its connection ends with the coordinator's name:
+    what it has to know of topics then, it asks a broker.
+    """
+    version = context.api_version
+    return context.api_key == FIND_COORDINATOR and (version == 0 or (version <= 2 and frame[-1] == OF_GROUPS))
+
+
+def passing(
+    spoken: Iterable[ApiVersion], own: Collection[int], pass_on: PassOn, may_pass: Callable[[RequestContext], bool]
+) -> dict[int, ApiHandler]:
+    """The rows of a listener's table for what brokers speak (`spoken`) and this listener does not (`own`).
+
+    The cluster sees Topicwright's credentials and not the client's, so `may_pass` is asked first.
+    """
 
     def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer]:
+        if not may_pass(context):
+            raise Disconnect(f"{context.principal} may not have requests passed on: ClusterAction is needed")
         if context.api_key in OF_BROKERS:
             context.connection.wants_brokers = True
+        if "rdkafka" in context.software and _asks_for_group(context, request.frame):
+            context.connection.ends = True
         return asyncio.ensure_future(passed(request))
 
     async def passed(request: PassedRequest) -> PassedAnswer:

@@ -7,7 +7,7 @@ reached at the start is an error, told with its cause; one that goes later is wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,17 @@ import msgspec
 
 from controller.brokers.cluster import ClusterFleet, History, WatchTimes
 from controller.brokers.cluster_link import ClusterLink, Look
-from controller.brokers.cluster_security import BadCredentials, NotAuthenticated, security_of
+from controller.brokers.cluster_security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.brokers.cluster_wire import ClusterUnreachable
 from controller.kafka.messages.api_versions import ApiVersionsResponse
 from controller.runtime.properties import PropertiesError, read_properties
 from controller.runtime.settings import ServeSettings, SettingsError
-from events.catalog import Configs
+from events.catalog import Configs, Recorded
 
 REACH_WITHIN_S = 30.0
 CARRIES_OUT = ("cluster.carries.out", "true")
 """Recorded with the settings: decisions depend on it, and nobody sets it but by choosing the fleet."""
+PROPERTIES_FILE = "cluster.client.properties.file"
 NOT_OURS = ("bootstrap.servers", "client.id")
 
 
@@ -35,46 +36,70 @@ class ReachedCluster(msgspec.Struct, frozen=True):
     cluster_id: str
     spoken: ApiVersionsResponse
 
-    def fleet(self, history: History, settings: ServeSettings, log: Any) -> ClusterFleet:
+    def fleet(
+        self, history: History, recent: Callable[[], Iterable[Recorded]], settings: ServeSettings, log: Any
+    ) -> ClusterFleet:
         """The cluster as a fleet."""
-        times = WatchTimes(
-            topics_ms=settings.cluster_watch_interval_ms, configs_ms=settings.cluster_configs_watch_interval_ms
-        )
-        return ClusterFleet(self.link, history, times, log)
+        return ClusterFleet(self.link, history, watch_times(settings), log, recent=recent)
+
+
+def watch_times(settings: ServeSettings) -> WatchTimes:
+    """How often the cluster is to be looked at."""
+    return WatchTimes(
+        topics_ms=settings.cluster_watch_interval_ms, configs_ms=settings.cluster_configs_watch_interval_ms
+    )
 
 
 async def reach_cluster(bootstrap: str, settings: ServeSettings, log: Any) -> ReachedCluster:
     """Connect to a cluster. Raises SettingsError for credentials and ids that do not fit, and ClusterUnreachable."""
-    try:
-        security = security_of(client_properties(settings.cluster_client_properties_file))
-        security.context()
-    except BadCredentials as error:
-        raise SettingsError(
-            f"cluster.client.properties.file={settings.cluster_client_properties_file}: {error}"
-        ) from None
+    security = security_in(settings.cluster_client_properties_file)
+    return await reach_as(security, bootstrap, log, check=lambda look: _check(look, settings))
+
+
+async def reach_as(
+    security: Security,
+    bootstrap: str,
+    log: Any,
+    *,
+    within_s: float = REACH_WITHIN_S,
+    check: Callable[[Look], None] = lambda _: None,
+) -> ReachedCluster:
+    """Connect to a cluster; `check` sees the first look at it. Raises SettingsError where it does not take the
+    credentials, ClusterUnreachable, and what `check` raises."""
     link = ClusterLink(bootstrap, security, log=log)
     try:
-        look = await _first_look(link, bootstrap, log)
+        look = await _first_look(link, bootstrap, log, within_s)
         spoken = await link.api_versions()
-        _check(look, settings)
+        check(look)
     except BaseException:
         link.close()
         raise
     return ReachedCluster(link, look.cluster_id, spoken)
 
 
-def client_properties(file: str | None) -> Mapping[str, str]:
+def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
+    """The identity that a file of librdkafka properties describes; `named` is where the file is named. Raises
+    SettingsError."""
+    try:
+        security = security_of(client_properties(file, named))
+        security.context()
+    except BadCredentials as error:
+        raise SettingsError(f"{named}={file}: {error}") from None
+    return security
+
+
+def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping[str, str]:
     """The librdkafka properties in a file. Raises SettingsError."""
     if file is None:
         return {}
     try:
         read = read_properties(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, PropertiesError) as error:
-        raise SettingsError(f"cluster.client.properties.file={file} cannot be read: {error}") from None
+        raise SettingsError(f"{named}={file} cannot be read: {error}") from None
     properties = {one.key: one.value.strip() for one in read}
     for key in NOT_OURS:
         if key in properties:
-            raise SettingsError(f"cluster.client.properties.file={file} must not have {key}: that is set elsewhere")
+            raise SettingsError(f"{named}={file} must not have {key}: that is set elsewhere")
     return properties
 
 
@@ -83,8 +108,8 @@ def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
     return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
 
 
-async def _first_look(link: ClusterLink, bootstrap: str, log: Any) -> Look:
-    deadline = asyncio.get_running_loop().time() + REACH_WITHIN_S
+async def _first_look(link: ClusterLink, bootstrap: str, log: Any, within_s: float) -> Look:
+    deadline = asyncio.get_running_loop().time() + within_s
     told = False
     while True:
         try:
@@ -93,7 +118,7 @@ async def _first_look(link: ClusterLink, bootstrap: str, log: Any) -> Look:
             raise SettingsError(f"the cluster at {bootstrap}: {error}") from None
         except ClusterUnreachable as error:
             if asyncio.get_running_loop().time() >= deadline:
-                message = f"the cluster at {bootstrap} cannot be reached within {REACH_WITHIN_S:g} s: {error}"
+                message = f"the cluster at {bootstrap} cannot be reached within {within_s:g} s: {error}"
                 raise ClusterUnreachable(message) from None
             if not told:
                 log.warning("the cluster cannot be reached yet", bootstrap=bootstrap, why=str(error))

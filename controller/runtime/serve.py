@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from controller.brokers.cluster import ClusterFleet
+from controller.brokers.cluster import RECENT_EVENTS, ClusterFleet
 from controller.brokers.fleet import EVENTS_ALONE
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.simulated import SimulatedFleet
@@ -176,10 +176,14 @@ class Service:
         refuse_other_fleets(self.log)
         if self._cluster is None:
             return SimulatedFleet(options.simulated_brokers)
-        return self._cluster.fleet(self._history, options.settings, self._log)
+        return self._cluster.fleet(self._history, self._recent, options.settings, self._log)
 
     def _history(self, shard: ShardKey) -> Iterator[Recorded]:
         return (decode_event(offset, self.log.read_one(offset)) for offset in self.log.shard_offsets(shard))
+
+    def _recent(self) -> Iterator[Recorded]:
+        end = self.log.durable_offset
+        return (decode_event(offset, value) for offset, value in self.log.read(max(0, end - RECENT_EVENTS), end))
 
     def _load_policies(self) -> PolicyChain | None:
         names = self.options.settings.create_topic_policy_class_name

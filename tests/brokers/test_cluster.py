@@ -346,6 +346,19 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
         assert (len(replicas(there, made)), len(replicas(there, grown))) == (2, 3)
 
 
+def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """Dead between the doing and its record: nothing differs, and the next start records it all the same."""
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    with front_of(kafka, tmp_path) as server:
+        assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
+    there.delete_topics([name])[name].result(30)
+    until(lambda: name not in there.list_topics(timeout=10).topics)
+    ask: dict[str, Any] = {"request_id": "dead", "clearance": Clearance()}
+    record(server.data, DeleteTopic(**ask, at_ms=now_ms(), topic=TopicName(name)))
+    with front_of(kafka, tmp_path) as again:
+        until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
+
+
 def record(data: Path, *commands: Any) -> None:
     """Decide and record, as a process does that dies right after that."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")

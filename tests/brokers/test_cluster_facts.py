@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from controller.brokers.cluster_carrying import Configure, Create, Delete, Fill, Grow, action_of, config_steps
-from controller.brokers.cluster_facts import brokers_of, differs, known, past_of
+from controller.brokers.cluster_facts import brokers_of, differs, known, left_open, past_of
 from controller.brokers.cluster_link import SeenTopic
 from controller.machine.commands import SeenPartition
 from events.catalog import Partition, Recorded
@@ -35,6 +35,17 @@ SEEN = "seen a 1.2::1:0 conf="
         ((SEEN, "alter a set:retention.ms=5 clear=0 id=c", "delete a id=d"), ["TopicDeleted"], True),
         ((SEEN, "delete a id=d", "done a id=d"), [], True),
         ((SEEN, "delete a id=d", "done a id=d code=73"), [], False),
+        ((SEEN, "delete a id=d", "create a 1x2 clear=0"), [], True),
+        (
+            (SEEN, "alter a set:retention.ms=5 clear=0 id=c", "alter a set:retention.ms=6 clear=0 id=e", "done a id=e"),
+            [],
+            False,
+        ),
+        (
+            (SEEN, "alter a set:retention.ms=5 clear=0 id=c", "partitions a to=2 clear=0 id=p", "done a id=c"),
+            ["PartitionsAdded"],
+            False,
+        ),
     ],
 )
 def test_what_was_decided_and_not_reported_as_done_is_open(
@@ -43,6 +54,12 @@ def test_what_was_decided_and_not_reported_as_done_is_open(
     past = past_of(story(*steps))
     assert [type(change).__name__ for change in past.changes] == open_
     assert bool(past.deleted) is deleted
+
+
+def test_topics_to_which_something_is_open() -> None:
+    assert left_open(story(SEEN, "delete a id=d")) == ["a"]
+    assert left_open(story(SEEN, "delete a id=d", "done a id=d")) == []
+    assert left_open(story(SEEN, "partitions a to=2 clear=0 id=p", "delete a id=d", "done a id=d")) == ["a"]
 
 
 def test_a_filled_place_is_open_until_the_broker_is_in_sync() -> None:

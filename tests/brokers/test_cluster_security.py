@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from controller.brokers.cluster_security import BadCredentials, NotAuthenticated
 from controller.runtime.reaching import client_properties
 from controller.runtime.settings import SettingsError
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import stream
 
 PLAIN = {
     "security.protocol": "sasl_plaintext",
@@ -62,6 +64,20 @@ async def test_both_ways_prove_who_we_are(mechanism: str, guarded: ReferenceKafk
         assert [broker.broker_id for broker in (await link.look([name])).brokers] == [1]
     finally:
         link.close()
+
+
+@pytest.mark.parametrize(("driver", "mechanism"), [("plain", "PLAIN"), ("faust", "SCRAM-SHA-256")])
+def test_workers_and_fronts_prove_who_we_are(
+    driver: str, mechanism: str, guarded: ReferenceKafka, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in {**PLAIN, "sasl.mechanism": mechanism}.items()))
+    at: dict[str, Any] = {"brokers": "cluster", "driver": driver, "properties": file}
+    with stream(tmp_path / "s", guarded.bootstrap, f"guarded-{driver}", **at) as running:
+        front = AdminClient({"bootstrap.servers": running.fronts[0].kafka})
+        front.create_topics([NewTopic(f"through-{driver}", 1, 1)], operation_timeout=20)[f"through-{driver}"].result(30)
+        there = AdminClient({"bootstrap.servers": guarded.bootstrap, **PLAIN})
+        assert f"through-{driver}" in there.list_topics(timeout=10).topics
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])

@@ -176,6 +176,7 @@ class Chaos:
 
         def argv() -> list[str | Path]:
             line: list[str | Path] = [COMMAND, "worker", "--bootstrap", self._kafka, "--driver", self._driver]
+            line += ["--brokers", "simulated:3"]
             line += ["--http", "127.0.0.1:0", "--data", self._folder / f"worker-{number}"]
             for key, value in settings.items():
                 line += ["--set", f"{key}={value}"]

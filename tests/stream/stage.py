@@ -9,6 +9,7 @@ from typing import Any
 
 from controller.machine.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
+from controller.runtime.consulting import Clears
 from controller.runtime.stream.brokers import PartitionBrokers
 from controller.runtime.stream.commands import partition_of
 from controller.runtime.stream.deciding import Fault
@@ -51,6 +52,7 @@ class Stage:
         settings: tuple[tuple[str, str], ...] = SETTINGS,
         judge: PolicyJudge | None = None,
         brokers: int = 0,
+        cluster: Clears | None = None,
     ) -> None:
         self.kafka = kafka
         self.failing: list[str] = []
@@ -70,6 +72,7 @@ class Stage:
             clock=lambda: 0.0,
             clock_ms=lambda: self.now_ms,
             judge=judge,
+            cluster_of=lambda _: cluster,
         )
 
     def _connect(self) -> MemoryTransport:

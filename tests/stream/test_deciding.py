@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.machine.commands import CreateTopic, DeleteTopic
+from controller.brokers.cluster_clearing import Planned
+from controller.machine.commands import AnyCommand, Clearance, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.decide import decide as decide_really
 from controller.policy.interface import RequestMetadata
 from controller.runtime.stream import deciding
 from controller.runtime.stream.commands import encode_command
 from events.catalog import Verdict
-from events.names import RequestId
+from events.names import RequestId, TopicName
 from tests.stream.memory_kafka import MemoryKafka
 from tests.stream.records import BORN_MS, SETTINGS, create
 from tests.stream.stage import Stage, check, check_all_decided, events_of, home, kafka_with_brokers, topic_of
@@ -133,4 +134,53 @@ async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
     await worker.work()
     assert judge.asked == [["yes"], ["yes"]]
     assert topic_of(worker, "yes").waiter is None
+    await worker.close()
+
+
+# A cluster that carries out.
+
+
+class Cluster:
+    """Refuses names that begin with "no"; fails on "bug"; notes who asks together."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+        self.asked.append([one.ask.topic for one in planned])
+        if any(one.ask.topic == "bug" for one in planned) and len(planned) == 1:
+            raise ZeroDivisionError("no such luck")
+        return [Clearance(44, "not here") if one.ask.topic.startswith("no") else Clearance() for one in planned]
+
+
+CARRIED_OUT = (("cluster.carries.out", "true"), *SETTINGS)
+
+
+async def test_a_cluster_is_asked_about_every_ask_each_topic_once_at_a_time(kafka: MemoryKafka, tmp_path: Path) -> None:
+    cluster = Cluster()
+    worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=cluster)
+    await worker.claim(0)
+    await worker.work()
+    there, refused, new = (
+        next(f"{kind}{n}" for n in range(99) if home(f"{kind}{n}") == 0) for kind in ("yes", "no", "new")
+    )
+    kafka.commands[0].append(encode_command(create(there, timeout_ms=0)))
+    await worker.work()
+    grow = CreatePartitions(request_id=RequestId("g"), at_ms=BORN_MS, topic=TopicName(there), count=5)
+    again = replace(grow, request_id=RequestId("h"), count=7)
+    asks: list[AnyCommand] = [grow, create(refused, timeout_ms=0), again, create(new, timeout_ms=0)]
+    kafka.commands[0] += [encode_command(ask) for ask in asks]
+    await worker.work()
+    assert cluster.asked == [[there], [there, refused, new], [there]]
+    assert topic_of(worker, refused) is None
+    assert [len(topic_of(worker, name).partitions) for name in (there, new)] == [7, 2]
+    await worker.close()
+
+
+async def test_an_ask_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """And not the end of the worker: the next one would end in the same way."""
+    worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=Cluster())
+    await worker.claim(home("bug"))
+    await worker.decide(create("bug", timeout_ms=0))
+    assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: no such luck"]
     await worker.close()

@@ -63,6 +63,7 @@ class Group:
             **(settings or {}),
         }
         argv: list[str | Path] = [COMMAND, "worker", "--bootstrap", self.kafka, "--driver", driver]
+        argv += ["--brokers", "simulated:3"]
         argv += ["--http", "127.0.0.1:0", "--data", self.folder / data]
         for key, value in given.items():
             argv += ["--set", f"{key}={value}"]
@@ -222,6 +223,8 @@ def test_a_folder_is_for_one_worker(group: Group) -> None:
     [
         (["--bootstrap", "nowhere"], "'nowhere' is not HOST:PORT"),
         (["--bootstrap", "h:1", "--brokers", "simulated:0"], "simulated:N"),
+        (["--bootstrap", "h:1", "--brokers", "cluster:h"], "'h' is not HOST:PORT"),
+        (["--bootstrap", "h:1", "--kafka-properties", "no.properties"], "--kafka-properties=no.properties cannot be"),
         (["--bootstrap", "h:1", "--set", "stream.partitions=0"], "stream.partitions=0"),
         (["--bootstrap", "h:1", "--set", "stream.partition=1"], "did you mean stream.partitions?"),
     ],

@@ -27,6 +27,8 @@ class Stream:
     driver: str
     policies: Path
     held: ExitStack
+    properties: Path | None = None
+    """A file of librdkafka properties, for reaching Kafka."""
     workers: list[Process] = field(default_factory=list)
     fronts: list[Topicwright] = field(default_factory=list)
 
@@ -65,6 +67,7 @@ class Stream:
     def _argv(self, command: str, name: str, settings: Mapping[str, str]) -> list[str | Path]:
         argv: list[str | Path] = [COMMAND, command, "--bootstrap", self.kafka, "--data", self.folder / name]
         argv += ["--http", "127.0.0.1:0"]
+        argv += ["--kafka-properties", self.properties] if self.properties is not None else []
         for key, value in settings.items():
             argv += ["--set", f"{key}={value}"]
         return argv
@@ -82,8 +85,10 @@ def stream(
     *,
     workers: int = 1,
     fronts: int = 1,
+    brokers: str = "simulated:3",
     driver: str = "plain",
     policies: Path = ROOT,
+    properties: Path | None = None,
 ) -> Iterator[Stream]:
     """Workers and fronts over the Kafka at an address until the end of the block.
 
@@ -91,9 +96,9 @@ def stream(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
-        running = Stream(folder, kafka, names, settings or {}, driver, policies, held)
+        running = Stream(folder, kafka, names, settings or {}, driver, policies, held, properties)
         for _ in range(workers):
-            running.start_worker()
+            running.start_worker(brokers)
         for _ in range(fronts):
             running.start_front()
         yield running

@@ -118,7 +118,9 @@ def _refused(state: DeleteTopicState, code: ErrorCode, message: str | None) -> D
 
 def _result(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:
     """`known_id` is the id of the topic as it was when it was asked about: where a cluster deletes it, it is gone.
-    Kafka tells it of what it deleted; with an error only the id that was asked about."""
+
+    Kafka tells the id of what it deleted; with an error only the one that was asked about.
+    """
     deleted_id = answer.topic.topic_id if answer.topic is not None else known_id
     topic_id = (command.topic_id or ZERO_UUID) if answer.code else deleted_id
     return DeletableTopicResult(

@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands import AlterPartition, AnyCommand, Ask, ExpireRequest, ReportLeader
+from controller.machine.commands import (
+    AlterPartition,
+    AnyCommand,
+    Ask,
+    DiscoverDeletion,
+    DiscoverTopic,
+    ExpireRequest,
+    FinishChange,
+    RefuseCreation,
+    ReportLeader,
+)
 from events.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
@@ -27,6 +37,16 @@ __all__ = [
 COMMAND_VERSION = 1
 """The version in which commands are written; to be raised with any change to what a command can say."""
 
+_OF_A_TOPIC = (
+    Ask,
+    AlterPartition,
+    ReportLeader,
+    ExpireRequest,
+    DiscoverTopic,
+    DiscoverDeletion,
+    RefuseCreation,
+    FinishChange,
+)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
 
@@ -61,6 +81,6 @@ def decode_command(value: bytes | None) -> AnyCommand:
 
 def key_of(command: AnyCommand) -> ShardKey:
     """The shard that a command concerns; "" where it concerns every shard, or topics of a whole partition."""
-    if isinstance(command, Ask | AlterPartition | ReportLeader | ExpireRequest):
+    if isinstance(command, _OF_A_TOPIC):
         return shard_key(command.topic)
     return CLUSTER_SHARD

@@ -1,8 +1,8 @@
 """A batch of commands of one partition, decided: what a worker writes for it.
 
-Order is all: command after command, each on the state that the ones before have left. The create-topic policies are
-foreign code and may be slow, so those creates of the batch that they will be asked about are judged together before
-the first is decided; one that turns out to need them only then is judged alone.
+Order is all: command after command, each on the state that the ones before have left. The create-topic policies, and
+the cluster that carries decisions out, are foreign and may be slow, so those asks of the batch that they will be asked
+about are shown to them together before the first is decided; one that needs them only then is shown to them alone.
 
 A command that cannot be read, that lies in the wrong partition, or on which `decide` raises, is a poison command: it is
 recorded with its cause, whoever asked is told, and the partition goes on. It would otherwise stop every worker in turn.
@@ -11,22 +11,23 @@ recorded with its cause, whoever asked is told, and the partition goes on. It wo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.commands import AnyCommand, Ask, ClusterAsk, CreateTopic
+from controller.machine.commands import AnyCommand, Ask, ClusterAsk
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
-from controller.policy.runner import PolicyJudge
-from controller.policy.shown import as_policies_see_it
+from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.runtime.consulting import Clears, consulted
 from controller.runtime.stream.answers import encode_answers
 from controller.runtime.stream.commands import CommandError, decode_command, partition_of
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.transport import RECORD_BYTES_MAX
-from events.catalog import Cause, Recorded, Verdict
+from events.catalog import Cause, Recorded
 from events.codec import encode_event
 from events.kafka_record import Decided, encode_record
 from events.names import shard_key
@@ -62,12 +63,15 @@ class Batch(msgspec.Struct):
 
 
 class Deciding:
-    """Decides the commands of one partition on its state."""
+    """Decides the commands of one partition on its state; `judge` and `cluster` are to be asked before."""
 
-    def __init__(self, partition: PartitionState, partitions: int, judge: PolicyJudge | None) -> None:
+    def __init__(
+        self, partition: PartitionState, partitions: int, judge: PolicyJudge | None, cluster: Clears | None = None
+    ) -> None:
         self._partition = partition
         self._partitions = partitions
         self._judge = judge
+        self._cluster = cluster
 
     async def decide_all(self, commands: Sequence[Sourced]) -> Batch:
         """Decide commands at consecutive offsets from the next on. The state is ahead of Kafka afterwards.
@@ -75,13 +79,13 @@ class Deciding:
         Raises CommandFromNewerVersion, PolicyRunnerClosed.
         """
         read = [(sourced, self._read(sourced)) for sourced in commands]
-        verdicts = await self._judged([each for _, each in read if isinstance(each, CreateTopic)])
+        told = await self._consulted_together([each for _, each in read if isinstance(each, Ask)])
         batch = Batch()
         for sourced, command in read:
             if isinstance(command, Fault):
                 self._pass_over(batch, command, None)
             else:
-                await self._decide(batch, sourced, command, verdicts.get(id(command)))
+                await self._decide(batch, sourced, told.get(id(command), command))
         return batch
 
     def _read(self, sourced: Sourced) -> AnyCommand | Fault:
@@ -96,13 +100,13 @@ class Deciding:
                 return Fault(sourced.partition, sourced.offset, why)
         return command
 
-    async def _decide(self, batch: Batch, sourced: Sourced, command: AnyCommand, verdict: Verdict | None) -> None:
+    async def _decide(self, batch: Batch, sourced: Sourced, command: AnyCommand) -> None:
         partition = self._partition
         command = _stamped(command, partition.last_ms)
         decision = _decision(partition.state, command, sourced)
-        if isinstance(decision, Decision) and decision.consult and isinstance(command, CreateTopic):
-            command = replace(command, verdict=verdict or await self._judged_alone(command))
-            decision = _decision(partition.state, command, sourced)
+        if isinstance(decision, Decision) and decision.consult:
+            assert isinstance(command, Ask), "only asks are anybody else's to judge"
+            command, decision = await self._consulted_alone(command, sourced)
         if isinstance(decision, Fault):
             self._pass_over(batch, decision, command)
             return
@@ -128,24 +132,49 @@ class Deciding:
         batch.values.append(encode_record(Decided(partition.fold.epoch, fault.offset, (), answers, fault.why)))
         partition.fold.take_own(fault.offset, 0)
 
-    # --- policies
+    # --- those who are asked before
 
-    async def _judged(self, creates: Sequence[CreateTopic]) -> dict[int, Verdict]:
-        """The verdicts on those creates that would need one if they were decided now, by the command's identity."""
-        if self._judge is None or not creates:
+    async def _consulted_together(self, asks: Sequence[Ask]) -> dict[int, AnyCommand]:
+        """Those asks that would need somebody's word if they were decided now, with it, by the identity of the ask."""
+        if self._judge is None and self._cluster is None:
             return {}
         state = self._partition.state
-        asked = [command for command in creates if _needs_verdict(state, command)]
-        if not asked:
-            return {}
-        settings = state.cluster.settings
-        verdicts = await self._judge.judge([as_policies_see_it(command, settings) for command in asked])
-        return {id(command): verdict for command, verdict in zip(asked, verdicts, strict=True)}
+        needing = [ask for ask in asks if _needs_a_word(state, ask)]
+        told: dict[int, AnyCommand] = {}
+        for group in _each_topic_once(needing):
+            try:
+                words = await consulted(group, state, self._judge, self._cluster)
+            except PolicyRunnerClosed:
+                raise
+            except Exception:
+                continue  # each is shown alone in its turn, and the one at fault passed over
+            told.update((id(ask), word) for ask, word in zip(group, words, strict=True))  # type: ignore[misc]
+        return told
 
-    async def _judged_alone(self, command: CreateTopic) -> Verdict:
-        assert self._judge is not None, "policies are set, so they are loaded"
-        [verdict] = await self._judge.judge([as_policies_see_it(command, self._partition.state.cluster.settings)])
-        return verdict
+    async def _consulted_alone(self, ask: Ask, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
+        state = self._partition.state
+        command: Any = ask
+        try:
+            [command] = await consulted([ask], state, self._judge, self._cluster)
+        except PolicyRunnerClosed:
+            raise
+        except Exception as error:
+            return command, _fault(command, sourced, error)
+        decision = _decision(state, command, sourced)
+        assert isinstance(decision, Fault) or not decision.consult, "all who have a say were asked"
+        return command, decision
+
+
+def _each_topic_once(asks: Sequence[Ask]) -> list[list[Ask]]:
+    """The asks in groups in which no topic is there twice: they are shown topic by topic."""
+    groups: list[dict[str, Ask]] = []
+    for ask in asks:
+        free = next((group for group in groups if ask.topic not in group), None)
+        if free is None:
+            groups.append({ask.topic: ask})
+        else:
+            free[ask.topic] = ask
+    return [list(group.values()) for group in groups]
 
 
 def _decision(state: State, command: AnyCommand, sourced: Sourced) -> Decision | Fault:
@@ -153,11 +182,15 @@ def _decision(state: State, command: AnyCommand, sourced: Sourced) -> Decision |
     try:
         return decide(state, command)
     except Exception as error:
-        why = f"{type(command).__name__} of request {command.request_id}: {type(error).__name__}: {error}"
-        return Fault(sourced.partition, sourced.offset, why, error)
+        return _fault(command, sourced, error)
 
 
-def _needs_verdict(state: State, command: CreateTopic) -> bool:
+def _fault(command: AnyCommand, sourced: Sourced, error: Exception) -> Fault:
+    why = f"{type(command).__name__} of request {command.request_id}: {type(error).__name__}: {error}"
+    return Fault(sourced.partition, sourced.offset, why, error)
+
+
+def _needs_a_word(state: State, command: Any) -> bool:
     try:
         return decide(state, command).consult
     except Exception:

@@ -11,6 +11,9 @@ from typing import Protocol
 
 import msgspec
 
+from controller.brokers.cluster_security import Security
+from controller.runtime.stream.transport import NO_SECURITY
+
 RETRY_S = 1.0
 """How long to wait before partitions that were lost are claimed anew: for Kafka to come back, or for the group to tell
 that they are somebody else's."""
@@ -25,6 +28,7 @@ class Group(msgspec.Struct, frozen=True):
     topic: str
     partitions: int
     session_timeout_ms: int
+    security: Security = NO_SECURITY
 
     @property
     def heartbeat_ms(self) -> int:

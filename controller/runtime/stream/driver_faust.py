@@ -28,6 +28,7 @@ import faust
 from aiokafka import TopicPartition
 from faust.transport.drivers import aiokafka as transport
 
+from controller.brokers.cluster_security import Security
 from controller.runtime.stream.deciding import Sourced
 from controller.runtime.stream.driver import COMMANDS_PER_BATCH_MAX, Group
 from controller.runtime.stream.engine import Engine
@@ -126,6 +127,7 @@ class FaustDriver:
         app: Any = faust.App(
             group.group_id,
             broker=[f"kafka://{each.strip()}" for each in group.bootstrap.split(",")],
+            broker_credentials=_credentials(group.security),
             store="memory://",
             autodiscover=False,
             web_enabled=False,
@@ -219,3 +221,14 @@ class FaustDriver:
     def _fail(self, error: Exception) -> None:
         if not self._failed.done():
             self._failed.set_exception(error)
+
+
+def _credentials(security: Security) -> Any:
+    """An identity in Faust's words; None where none is needed. Raises BadCredentials."""
+    context = security.context()
+    if security.mechanism:
+        name, password = security.properties["sasl.username"], security.properties["sasl.password"]
+        return faust.SASLCredentials(
+            username=name, password=password, ssl_context=context, mechanism=security.mechanism
+        )
+    return None if context is None else faust.SSLCredentials(context)

@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from controller.runtime.stream.deciding import Sourced
 from controller.runtime.stream.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, Group
 from controller.runtime.stream.engine import Engine, Lost
+from controller.runtime.stream.transport import aiokafka_security
 
 FETCH_WAIT_MS = 100
 POLL_MS = 200
@@ -54,6 +55,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             heartbeat_interval_ms=group.heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             max_poll_interval_ms=POLL_INTERVAL_MS_MAX,
+            **aiokafka_security(group.security),
         )
         await consumer.start()
         consumer.subscribe([group.topic], listener=self)

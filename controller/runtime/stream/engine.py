@@ -28,6 +28,7 @@ from typing import Protocol
 import msgspec
 
 from controller.policy.runner import PolicyJudge
+from controller.runtime.consulting import Clears
 from controller.runtime.stream.deciding import Batch, Deciding, Fault, Sourced
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.transport import KafkaTrouble, Topics, Transport
@@ -83,7 +84,10 @@ class Watcher(Protocol):
 
 
 class Engine:
-    """The partitions that this process owns, and their commands' way through the machine."""
+    """The partitions that this process owns, and their commands' way through the machine.
+
+    `cluster_of` gives the cluster that carries out what is decided in a partition, None where there is none.
+    """
 
     def __init__(
         self,
@@ -97,6 +101,7 @@ class Engine:
         clock: Callable[[], float],
         clock_ms: Callable[[], int],
         judge: PolicyJudge | None = None,
+        cluster_of: Callable[[int], Clears | None] = lambda _: None,
     ) -> None:
         self.active: set[int] = set()
         """The partitions that are claimed and whose commands are taken."""
@@ -109,6 +114,7 @@ class Engine:
         self._clock = clock
         self._clock_ms = clock_ms
         self._judge = judge
+        self._cluster_of = cluster_of
         self._transport: Transport | None = None
         self._states: dict[int, PartitionState] = {}
         self._claims = 0
@@ -284,7 +290,8 @@ class Engine:
                 raise CommandsMissing(
                     f"commands partition {state.partition}: command {expected} was to come, and {sourced.offset} came"
                 )
-        return await Deciding(state, self._topics.partitions, self._judge).decide_all(fresh)
+        cluster = self._cluster_of(state.partition)
+        return await Deciding(state, self._topics.partitions, self._judge, cluster).decide_all(fresh)
 
     async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
         """Somebody else wrote where our records were to lie: find out by reading whether ours count all the same.

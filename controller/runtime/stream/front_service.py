@@ -11,29 +11,32 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from controller.brokers.cluster_security import Security
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
+from controller.kafka.listeners import cluster_listener, controller_listener
 from controller.kafka.messages import APIS
 from controller.runtime.authorizer import authorizer_of
-from controller.runtime.listening import Listening, http_logs_in, http_tls, plan, reload_tls
+from controller.runtime.listening import Listening, Speaks, http_logs_in, http_tls, plan, reload_tls
 from controller.runtime.mutation_quotas import MutationQuotas
 from controller.runtime.serve import DRAIN_S, FAILED, PARTITION_BYTES, SWITCH_S, Address, logins_of
 from controller.runtime.settings import ServeSettings
 from controller.runtime.stream.following import Follower
 from controller.runtime.stream.front_brokers import FrontBrokers
+from controller.runtime.stream.front_cluster import FrontCluster
 from controller.runtime.stream.front_members import ANNOUNCEMENT_VERSION, Announcement, Members
 from controller.runtime.stream.front_node import FrontNode
 from controller.runtime.stream.front_view import StreamFront
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.producing import CommandProducer
-from controller.runtime.stream.transport import Topics
+from controller.runtime.stream.transport import NO_SECURITY, Topics
 from controller.runtime.users import Users
 from controller.runtime.users_file import UsersFileError
 from events.catalog import Endpoint
@@ -45,14 +48,16 @@ _ID_FILE = "front.id"
 
 
 class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `front` was asked to do. `client_properties` are librdkafka's, for reaching Kafka."""
+    """What `front` was asked to do. `security` says who we are at the Kafka that holds the log, `cluster_security` at
+    the one that carries decisions out."""
 
     bootstrap: str
     kafka: Address
     http: Address
     data: Path
     settings: ServeSettings
-    client_properties: Mapping[str, str] = {}
+    security: Security = NO_SECURITY
+    cluster_security: Security = NO_SECURITY
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:
@@ -64,7 +69,7 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "socket.keepalive.enable": True,
-            **self.client_properties,
+            **self.security.properties,
         }
 
 
@@ -92,6 +97,7 @@ class FrontService:
         )
         self._partitions = self._open_partitions()
         self._announcing: asyncio.Task[None] | None = None
+        self._cluster: FrontCluster | None = None
 
     def _open_partitions(self) -> list[PartitionState]:
         opened: list[PartitionState] = []
@@ -145,12 +151,22 @@ class FrontService:
         self.metrics.watch(self._gauges)
         self._follow()
         await self._caught_up()
-        self._listening.open(front, dict(settings.api_versions_max))
+        self._listening.open(front, dict(settings.api_versions_max), await self._speaks(front))
         # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
         sys.setswitchinterval(SWITCH_S)
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+
+    async def _speaks(self, front: StreamFront) -> Speaks:
+        """What is spoken here: where a cluster carries decisions out, also what its brokers answer."""
+        if not front.cluster.settings.cluster_carries_out:
+            return controller_listener
+        every_s = self.options.settings.cluster_watch_interval_ms / 1000
+        cluster = self._cluster = FrontCluster(front, self.options.cluster_security, every_s)
+        front.fleet_trouble = lambda: cluster.trouble
+        reached = await cluster.reached()
+        return partial(cluster_listener, brokers=reached.spoken, pass_on=reached.link.pass_on)
 
     def _make_node(self, advertised: Endpoint) -> None:
         settings = self.options.settings
@@ -231,6 +247,8 @@ class FrontService:
             return
         self.node.stop_asking()
         await asyncio.gather(self._listening.stop(DRAIN_S), self.http.stop())
+        if self._cluster is not None:
+            await self._cluster.stop()
         self._announcing.cancel()
         with suppress(asyncio.CancelledError):
             await self._announcing

@@ -1,7 +1,7 @@
 """The nodes that clients are told of by a front.
 
-Where the brokers have addresses of their own (an existing cluster), clients get these, and this front beside them as
-the controller. Where they have none (simulated brokers), clients reach every broker at a front: the live fronts stand
+Where the brokers have addresses of their own (an existing cluster), clients get these, and the live fronts beside them.
+Where they have none (simulated brokers), clients reach every broker at a front: the live fronts stand
 in for the brokers in turn, in an order that all fronts agree on, and those that are left over are nodes of their own.
 The controller is the node at which this very front is reached, so it is one that answers.
 """
@@ -47,8 +47,14 @@ class StreamFront(Front):
             if include_fenced or not broker.fenced  # a fenced one is told of only where that is asked for
         ]
         if any(_has_address(broker) for broker in brokers):
-            return [*map(_own_node, brokers), node_of(self.members.own)]
+            return [*map(_own_node, brokers), *map(node_of, self.members.live())]
         return _stood_in_for(brokers, self.members.live())
+
+    def nodes_without_topics(self) -> list[Node]:
+        """As for one front alone, and all that live."""
+        if self.cluster.settings.cluster_carries_out:
+            return list(map(node_of, self.members.live()))
+        return self.nodes()
 
     def controller_id(self) -> int:
         """The node that clients are to send admin requests to: this front."""

@@ -16,6 +16,9 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
 
+from controller.brokers.cluster_security import Security
+
+NO_SECURITY = Security()
 RECORD_BYTES_MAX = 8 << 20
 """The largest record that the topics take: a topic of about 100,000 partitions."""
 BATCH_BYTES_MAX = 1 << 19
@@ -28,6 +31,20 @@ _TROUBLES = (KafkaError, ConsumerStoppedError)
 """The second is what a reader raises that is closed meanwhile."""
 
 Values = list[tuple[int, bytes]]
+
+
+def aiokafka_security(security: Security) -> dict[str, Any]:
+    """An identity in aiokafka's words. Raises BadCredentials."""
+    sasl = bool(security.mechanism)
+    protocol = ("SASL_" if sasl else "") + ("SSL" if security.tls else "PLAINTEXT")
+    words: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
+    if sasl:
+        words |= {
+            "sasl_mechanism": security.mechanism,
+            "sasl_plain_username": security.properties["sasl.username"],
+            "sasl_plain_password": security.properties["sasl.password"],
+        }
+    return words
 
 
 class KafkaTrouble(Exception):
@@ -79,9 +96,10 @@ class Transport(Protocol):
 class KafkaTransport:
     """A `Transport` over aiokafka, open until its first trouble; the engine then makes another."""
 
-    def __init__(self, bootstrap: str, topics: Topics) -> None:
+    def __init__(self, bootstrap: str, topics: Topics, security: Security = NO_SECURITY) -> None:
         self._bootstrap = bootstrap
         self._topics = topics
+        self._security = security
         self._producer: AIOKafkaProducer | None = None
         self._reader: AIOKafkaConsumer | None = None
         self._opening = asyncio.Lock()
@@ -168,6 +186,7 @@ class KafkaTransport:
                     max_batch_size=BATCH_BYTES_MAX,
                     max_request_size=RECORD_BYTES_MAX,
                     request_timeout_ms=REQUEST_TIMEOUT_MS,
+                    **aiokafka_security(self._security),
                 )
                 await producer.start()
                 self._producer = producer
@@ -182,6 +201,7 @@ class KafkaTransport:
                     auto_offset_reset="none",
                     fetch_max_wait_ms=50,
                     request_timeout_ms=REQUEST_TIMEOUT_MS,
+                    **aiokafka_security(self._security),
                 )
                 await reader.start()
                 self._reader = reader

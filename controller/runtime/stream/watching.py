@@ -3,8 +3,7 @@
 All of it speaks in commands, which go through the commands topic like anybody else's: whatever is lost with a process
 is said anew by the next owner, from the partition's state alone.
 
-Broker commands concern every topic. Whoever watches the brokers of a real cluster puts them to every partition
-(`PartitionSink.broadcast`); that is not atomic, so it says everything again when it starts.
+Broker commands concern every topic. Each owner puts them to its own partition, from what it sees itself.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from typing import Any
 
 from controller.brokers.fleet import Fleet
 from controller.machine.commands import AnyCommand
+from controller.runtime.consulting import Clears
 from controller.runtime.reviews import Reviews
+from controller.runtime.stream.carrying_out import PartitionCluster
 from controller.runtime.stream.commands import encode_command, key_of, partition_of
 from controller.runtime.stream.deadlines import Deadlines
 from controller.runtime.stream.partition import PartitionState
@@ -63,7 +64,7 @@ class PartitionSink:
         self._around = around
         self._state = partition
         self._decided = partition.fold.next_source
-        self._outbox: list[tuple[int, AnyCommand]] = []
+        self._outbox: list[AnyCommand] = []
         self._observed = self._put = 0
         self._last_offset = -1
         self._wake = asyncio.Event()
@@ -100,14 +101,8 @@ class PartitionSink:
 
     def observe(self, command: AnyCommand) -> None:
         """Put a command to the partition."""
-        self._outbox.append((self.partition, command))
+        self._outbox.append(command)
         self._observed += 1
-        self._wake.set()
-
-    def broadcast(self, command: AnyCommand) -> None:
-        """Put a command to every partition."""
-        self._outbox += [(partition, command) for partition in range(self._around.partitions)]
-        self._observed += self._around.partitions
         self._wake.set()
 
     async def decided(self) -> None:
@@ -151,15 +146,12 @@ class PartitionSink:
             self._put += len(outbox)
             self._poke()
 
-    async def _put_some(self, outbox: Sequence[tuple[int, AnyCommand]]) -> None:
+    async def _put_some(self, outbox: Sequence[AnyCommand]) -> None:
         transport = self._around.transport()
         putting = [
-            (partition, await transport.put(partition, key_of(command).encode(), encode_command(command)))
-            for partition, command in outbox
+            await transport.put(self.partition, key_of(command).encode(), encode_command(command)) for command in outbox
         ]
-        offsets = await asyncio.gather(*(future for _, future in putting))
-        own = [offset for (partition, _), offset in zip(putting, offsets, strict=True) if partition == self.partition]
-        self._last_offset = max([self._last_offset, *own])
+        self._last_offset = max([self._last_offset, *await asyncio.gather(*putting)])
 
     async def _poked(self) -> None:
         future = asyncio.get_running_loop().create_future()
@@ -225,6 +217,19 @@ class Watching:
         duties = self._duties.pop(partition, None)
         if duties is not None:
             await duties.end()
+
+    def cluster_of(self, partition: int) -> Clears | None:
+        """The cluster that is to be asked before a decision of a partition, None where there is none."""
+        duties = self._duties.get(partition)
+        fleet = duties.fleet if duties is not None else None
+        return fleet if isinstance(fleet, PartitionCluster) else None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why what is decided cannot be carried out now; None when it can, or is not by a cluster."""
+        fleets = [duties.fleet for duties in self._duties.values()]
+        troubles = [fleet.trouble for fleet in fleets if isinstance(fleet, PartitionCluster) and fleet.trouble]
+        return troubles[0] if troubles else None
 
     @property
     def deadlines(self) -> int:

@@ -12,13 +12,15 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from controller.brokers.cluster_security import Security
+from controller.brokers.cluster_wire import ClusterUnreachable
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.http.worker import build_worker_app
@@ -27,15 +29,17 @@ from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
 from controller.release import RELEASE
 from controller.runtime.logs import write_lines
+from controller.runtime.reaching import ReachedCluster, decision_settings, reach_as, security_in, watch_times
 from controller.runtime.reports import Reports
 from controller.runtime.serve import FAILED, Address
-from controller.runtime.settings import ServeSettings
+from controller.runtime.settings import ServeSettings, SettingsError
+from controller.runtime.stream.carrying_out import PartitionCluster
 from controller.runtime.stream.deciding import Fault
 from controller.runtime.stream.driver import Driver, Group
 from controller.runtime.stream.engine import Engine, Identity
 from controller.runtime.stream.folder import hold_folder
 from controller.runtime.stream.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
-from controller.runtime.stream.transport import KafkaTransport, KafkaTrouble, Topics
+from controller.runtime.stream.transport import NO_SECURITY, KafkaTransport, KafkaTrouble, Topics
 from controller.runtime.stream.watching import MakeFleet, Surroundings, Watching
 from events.catalog import Recorded
 
@@ -48,16 +52,20 @@ MakeDriver = Callable[[Engine, Group], Driver]
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `worker` was asked to do. `client_properties` are librdkafka's, for reaching Kafka."""
+    """What `worker` was asked to do."""
 
     bootstrap: str
     http: Address
     data: Path
     settings: ServeSettings
     make_driver: MakeDriver
-    make_fleet: MakeFleet
+    make_fleet: MakeFleet | None = None
+    """The brokers of a partition; None where a Kafka cluster carries decisions out."""
+    cluster: str = ""
+    """Where to find that cluster (HOST:PORT[,…]); empty for the one that holds the log."""
     release: str = RELEASE
-    client_properties: Mapping[str, str] = {}
+    security: Security = NO_SECURITY
+    """Who we are at the Kafka that holds the log."""
 
 
 class Worker:
@@ -77,12 +85,15 @@ class Worker:
         self._stopping = asyncio.Event()
         self._http = HttpListener()
         self._engine: Engine | None = None
+        self._watching: Watching | None = None
+        self._cluster: ReachedCluster | None = None
         self._why_not: str | None = "starting"
         self._unreachable: str | None = None
 
     def why_not_ready(self) -> str | None:
         """Why nothing can be decided now; None when it can."""
-        return self._why_not or self._unreachable
+        trouble = self._watching.trouble if self._watching is not None else None
+        return self._why_not or self._unreachable or (trouble and f"the cluster cannot be reached: {trouble}")
 
     def stop(self) -> None:
         """End in order: the batch in hand, then the group."""
@@ -103,9 +114,12 @@ class Worker:
         judge = PolicyRunner(self._policies, probe=self._probe()) if self._policies else None
         try:
             topics = await self._topics()
-            if topics is not None:
-                await self._work(topics, judge)
+            make_fleet = await self._fleet(topics) if topics is not None else None
+            if topics is not None and make_fleet is not None:
+                await self._work(topics, make_fleet, judge)
         finally:
+            if self._cluster is not None:
+                self._cluster.link.close()
             if judge is not None:
                 for failure in await judge.close(POLICIES_CLOSE_S):
                     self._reports.policy_close_failed(failure)
@@ -114,7 +128,7 @@ class Worker:
 
     async def _topics(self) -> Topics | None:
         """The topics, as soon as Kafka answers; None if told to stop before it does."""
-        properties = {**self.options.client_properties, "bootstrap.servers": self.options.bootstrap}
+        properties = {**self.options.security.properties, "bootstrap.servers": self.options.bootstrap}
         wanted = Wanted.by(self.options.settings)
         told = ""
         while not self._stopping.is_set():
@@ -125,32 +139,62 @@ class Worker:
                 if told != str(error):
                     told = str(error)
                     self._log.warning("waiting for Kafka", bootstrap=self.options.bootstrap, why=told)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), TRY_AGAIN_S)
+            await self._rest()
         return None
 
-    async def _work(self, topics: Topics, judge: PolicyRunner | None) -> None:
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), TRY_AGAIN_S)
+
+    async def _fleet(self, topics: Topics) -> MakeFleet | None:
+        """Whose the partitions' topics are, as soon as the cluster answers; None if told to stop before it does. Raises
+        SettingsError."""
+        options, settings = self.options, self.options.settings
+        if options.make_fleet is not None:
+            return options.make_fleet
+        bootstrap, file = options.cluster or options.bootstrap, settings.cluster_client_properties_file
+        security = security_in(file) if file is not None else options.security
+        told = False
+        while self._cluster is None and not self._stopping.is_set():
+            try:
+                self._cluster = await reach_as(security, bootstrap, self._log, within_s=0)
+            except ClusterUnreachable as error:
+                self._why_not = str(error)
+                if not told:
+                    told = True
+                    self._log.warning("waiting for the cluster that carries decisions out", why=str(error))
+                await self._rest()
+        return None if self._cluster is None else self._on(self._cluster, topics)
+
+    def _on(self, cluster: ReachedCluster, topics: Topics) -> MakeFleet:
+        settings, same = self.options.settings, cluster.cluster_id == topics.cluster_id
+        hidden = {topics.commands, topics.events, settings.stream_fronts_topic} if same else set()
+        times = watch_times(settings)
+        return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, times, self._log, hidden)
+
+    async def _work(self, topics: Topics, make_fleet: MakeFleet, judge: PolicyRunner | None) -> None:
         options, settings = self.options, self.options.settings
         around = Surroundings(
             writer=self._writer,
             partitions=topics.partitions,
             transport=lambda: engine.transport,
             clock_ms=_clock_ms,
-            make_fleet=options.make_fleet,
+            make_fleet=make_fleet,
             on_trouble=lambda why: self._troubled(driver, why),
             on_failure=self.fail,
         )
-        self._watching = Watching(around)
+        watching = self._watching = Watching(around)
         engine = self._engine = Engine(
             options.data,
             topics,
-            Identity(self._writer, options.release, settings.decision_settings()),
-            connect=lambda: KafkaTransport(options.bootstrap, topics),
-            owner=self._watching,
+            Identity(self._writer, options.release, decision_settings(settings, self._cluster is not None)),
+            connect=lambda: KafkaTransport(options.bootstrap, topics, options.security),
+            owner=watching,
             watcher=self,
             clock=time.perf_counter,
             clock_ms=_clock_ms,
             judge=judge,
+            cluster_of=watching.cluster_of,
         )
         group = Group(
             options.bootstrap,
@@ -158,6 +202,7 @@ class Worker:
             topics.commands,
             topics.partitions,
             settings.stream_session_timeout_ms,
+            options.security,
         )
         driver = options.make_driver(engine, group)
         self._why_not = "joining the group"
@@ -276,7 +321,7 @@ async def work(options: WorkerOptions) -> int:
     await worker.listen()
     try:
         return await worker.run()
-    except TopicsMismatch:
+    except (TopicsMismatch, SettingsError):
         raise
     except Exception as error:
         worker.fail(error)

@@ -1,0 +1,166 @@
+"""Workers and a front before a real Kafka that holds their log and carries their decisions out.
+
+One cluster of three brokers, two workers and two fronts for all of it. Topics have names of their own.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from tests.brokers.test_cluster import TRANSACTIONS, create, replicas, seen, types, until
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import Stream, stream
+from tests.support.topicwright import Topicwright
+
+SETTINGS = {"cluster.watch.interval.ms": "300", "cluster.configs.watch.interval.ms": "500"}
+NAMES = "fleet"
+
+
+@dataclass(frozen=True)
+class Before:
+    """What is before the cluster, and the cluster; an admin client at a front, and one at the cluster."""
+
+    kafka: ReferenceKafka
+    running: Stream
+    here: AdminClient
+    there: AdminClient
+
+    @property
+    def front(self) -> Topicwright:
+        return self.running.fronts[0]
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
+    """Two workers and two fronts; the cluster's policy refuses names that begin with `refused`."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with (
+        reference_kafka(folder / "kafka", group_min_session_timeout_ms="1000", **TRANSACTIONS) as kafka,
+        stream(folder / "s", kafka.bootstrap, NAMES, SETTINGS, workers=0, fronts=0) as running,
+    ):
+        running.start_worker("cluster")
+        running.start_worker(f"cluster:{kafka.brokers[2]}")
+        running.start_front()
+        running.start_front()
+        here = AdminClient({"bootstrap.servers": running.fronts[0].kafka})
+        yield Before(kafka, running, here, AdminClient({"bootstrap.servers": kafka.bootstrap}))
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic name that no other test has."""
+    return f"fleet-{uuid.uuid4().hex[:12]}"
+
+
+def test_what_is_asked_here_is_done_there(before: Before, name: str) -> None:
+    here, there = before.here, before.there
+    names = [f"{name}-{number}" for number in range(6)]  # in several partitions, so with several owners
+    for each in names:
+        assert create(here, each, 2, 3, **{"retention.ms": "60000"}) == (0, "")
+        assert replicas(there, each) == [one["replicas"] for one in seen(before.front, f"/topics/{each}")["partitions"]]
+    one = names[0]
+    here.create_partitions([NewPartitions(one, 4)])[one].result(30)
+    assert len(replicas(there, one)) == 4
+    step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, one, incremental_configs=[step])
+    here.incremental_alter_configs([resource])[resource].result(30)
+    asked = ConfigResource(ConfigResource.Type.TOPIC, one)
+    assert there.describe_configs([asked])[asked].result(10)["retention.ms"].value == "5000"
+    here.delete_topics([one])[one].result(30)
+    until(lambda: one not in there.list_topics(timeout=10).topics)
+    told = [each for each in types(before.front, one) if each != "MetadataPropagated"]  # by one broker after another
+    assert told == [
+        "CreateRequested", "TopicCreated", "TopicDiscovered", "TopicReady", "CreateAnswered",
+        "PartitionsAdded", "ChangeCarriedOut", "TopicConfigsChanged", "ChangeCarriedOut",
+        "TopicDeleted", "ChangeCarriedOut",
+    ]  # fmt: skip
+
+
+def test_clients_that_begin_at_a_front_produce_and_consume(before: Before, name: str) -> None:
+    start: dict[str, str | int | float | bool] = {"bootstrap.servers": before.front.kafka}
+    admin = before.here
+    assert create(admin, name)[0] == 0
+    listed = admin.list_topics(name, timeout=10)
+    fronts = {one.kafka for one in before.running.fronts}
+    assert {1, 2, 3} < set(listed.brokers)
+    assert {f"{node.host}:{node.port}" for node in listed.brokers.values()} == {*before.kafka.brokers.values(), *fronts}
+
+    producer = Producer({**start, "transactional.id": name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(20):
+        producer.produce(name, f"{number}")
+    producer.commit_transaction(60)
+    consumer = Consumer({**start, "group.id": name, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe([name])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 60
+    while len(values) < 20 and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            values.append(message.value() or b"")
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert sorted(values) == sorted(f"{number}".encode() for number in range(20))
+
+
+def test_what_the_cluster_refuses_is_rejected(before: Before, name: str) -> None:
+    refused = f"refused-{name}"
+    assert create(before.here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
+    events = seen(before.front, f"/topics/{refused}/events")["events"]
+    rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
+    assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
+
+
+def test_what_happens_behind_our_back_is_discovered(before: Before, name: str) -> None:
+    there = before.there
+    there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
+    found = until(lambda: seen(before.front, f"/topics/{name}"))
+    assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
+    there.create_partitions([NewPartitions(name, 3)])[name].result(30)
+    until(lambda: seen(before.front, f"/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
+    there.delete_topics([name])[name].result(30)
+    until(lambda: seen(before.front, f"/topics/{name}") is None)
+    assert types(before.front, name) == ["TopicDiscovered", "TopicDiscovered", "TopicVanished"]
+
+
+def test_the_topics_that_hold_the_log_are_not_managed(before: Before, name: str) -> None:
+    """They are neither shown nor can they be deleted here."""
+    before.there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+    until(lambda: seen(before.front, f"/topics/{name}"))
+    log = {f"{NAMES}.{kind}" for kind in ("commands", "events", "fronts")}
+    assert log <= set(before.there.list_topics(timeout=10).topics)
+    assert not log & set(before.here.list_topics(timeout=10).topics)
+    for each in log:
+        with pytest.raises(KafkaException) as refused:
+            before.here.delete_topics([each])[each].result(30)
+        assert refused.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        assert create(before.here, each)[0] == KafkaError.TOPIC_ALREADY_EXISTS
+    assert log <= set(before.there.list_topics(timeout=10).topics)
+
+
+def test_another_worker_takes_over(before: Before, name: str) -> None:
+    """A worker dies: whoever owns its partitions next watches the cluster and carries out for them."""
+    third = before.running.start_worker("cluster")
+    third.kill()
+    names = [f"{name}-{number}" for number in range(6)]
+    for each in names:
+        assert create(before.here, each, 1, 1) == (0, "")
+    assert set(names) <= set(before.there.list_topics(timeout=10).topics)
+    for done in before.there.delete_topics(names).values():
+        done.result(30)
+    until(lambda: all(seen(before.front, f"/topics/{each}") is None for each in names))
