@@ -29,7 +29,7 @@ from events.codec import decode_event
 from projections.replay.export import export, exported
 from projections.replay.invariants import look as look_at_events
 from projections.replay.invariants import violations
-from projections.replay.log_ref import LogRef, looked_at, open_ref
+from projections.replay.log_ref import LogRef, looked_at, open_folder
 from projections.replay.rebuild import rebuilt_topics
 from projections.replay.session import spark_session
 
@@ -132,7 +132,7 @@ def grown(spark: SparkSession, folder: Path, events: int, topics: int) -> list[F
 
 def _log(folder: Path, events: int, topics: int, skewed: bool) -> tuple[LogRef, int]:
     count = generate(folder, events, topics, skewed=skewed)
-    return open_ref(str(folder)), count
+    return open_folder(str(folder)), count
 
 
 def _figure(work: str, took: Measured, events: int, reach: str = "") -> Figure:

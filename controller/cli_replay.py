@@ -18,8 +18,9 @@ if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__f
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,15 +36,16 @@ from projections.topics import CannotFold
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from projections.replay.log_ref import LogRef
+    from projections.replay.log_ref import Ref
 
 DONE, FOUND, WRONG, INTERRUPTED = 0, 1, 2, 130
 LIMIT = 20
-_OF_ONE_ALONE = ("http", "every")
+_DAY_S = 86_400
+_OF_ONE_ALONE = ("http", "every", "data")
 """Options that go to their sub-command as they are."""
 
 _Parser = argparse.ArgumentParser
-_Run = Callable[["SparkSession", "LogRef", Options], Outcome]
+_Run = Callable[["SparkSession", "Ref", Options], Outcome]
 
 
 class _Command(msgspec.Struct, frozen=True):
@@ -79,7 +81,10 @@ def _register_all(parser: _Parser) -> None:
 
 def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, command: _Command) -> None:
     parser = subcommands.add_parser(name, help=command.help, description=command.help)
-    parser.add_argument("log", metavar="LOG", help="a data directory, of a running service or a copy")
+    what = "a data directory, of a running service or a copy; or kafka://HOST:PORT/TOPIC"
+    parser.add_argument("log", metavar="LOG", help=what)
+    properties = "librdkafka's properties for a log in Kafka, KEY=VALUE a line"
+    parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
     command.arguments(parser)
     if command.takes_at:
         parser.add_argument("--at", type=_moment, metavar="OFFSET|TIME", help=f"up to then: {SYNTAX}")
@@ -109,9 +114,15 @@ def _of_invariants(parser: _Parser) -> None:
     )
 
 
+def _of_compare(parser: _Parser) -> None:
+    live = parser.add_argument_group("of a log in Kafka: what to compare with")
+    live.add_argument("--data", metavar="DIR", help="the data folder of a front or worker")
+    live.add_argument("--http", metavar="HOST:PORT", help="a running front")
+
+
 def _of_watch(parser: _Parser) -> None:
     parser.add_argument("--http", metavar="HOST:PORT", help="serve alerts and metrics there; port 0 is any free one")
-    parser.add_argument("--every", type=float, metavar="SECONDS", help="how often to look for new events")
+    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often to look for new events")
 
 
 def _of_backtest(parser: _Parser) -> None:
@@ -139,7 +150,7 @@ COMMANDS: dict[str, _Command] = {
     "rebuild": _Command(
         "rebuild", "topics, brokers or requests as of any offset or time, from the events", _of_rebuild
     ),
-    "compare": _Command("compare", "prove that the live state is what the events come to", takes_at=False),
+    "compare": _Command("compare", "prove that the live state is what the events come to", _of_compare, takes_at=False),
     "invariants": _Command("invariants", "prove that the history keeps every rule", _of_invariants),
     "watch": _Command(
         "watch", "check the rules as events come, until interrupted", _of_watch, takes_at=False, tells_progress=False
@@ -172,11 +183,11 @@ def _run(name: str, command: _Command, asked: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, asked: argparse.Namespace) -> Outcome:
     """Do it. Raises ReplayError, whatever is wrong with the log or goes wrong within Spark."""
-    from projections.replay.log_ref import open_ref, span_of
+    from projections.replay.log_ref import ends_of, open_ref
 
-    ref, options = open_ref(asked.log), _options(asked)
+    ref, options = open_ref(asked.log, _kafka_properties(asked)), _options(asked)
     try:
-        span_of(ref, options.at)  # so that a moment that the log does not have is told before Spark starts
+        ends_of(ref, options.at)  # so that a moment that the log does not have is told before Spark starts
         _check_first(name, ref, options)
         with _spark(asked) as session:
             run: _Run = getattr(import_module(f"projections.replay.{command.module}"), f"run_{name}")
@@ -186,7 +197,17 @@ def _outcome(name: str, command: _Command, asked: argparse.Namespace) -> Outcome
         raise ReplayError(str(error)) from error
 
 
-def _check_first(name: str, ref: LogRef, options: Options) -> None:
+def _kafka_properties(asked: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    from projections.replay.kafka_ref import KAFKA, read_properties
+
+    if asked.kafka_properties is None:
+        return ()
+    if not asked.log.startswith(KAFKA):
+        raise ReplayError(f"--kafka-properties is for a log in Kafka, which {asked.log} is not")
+    return read_properties(asked.kafka_properties)
+
+
+def _check_first(name: str, ref: Ref, options: Options) -> None:
     """What else can be told before Spark starts. Raises ReplayError."""
     if name == "backtest":
         try:
@@ -194,6 +215,12 @@ def _check_first(name: str, ref: LogRef, options: Options) -> None:
         except ImportError as error:
             raise _no_spark(error) from error
         check_backtest(ref, options)
+    if name == "compare":
+        try:
+            from projections.replay.compare import check_compare
+        except ImportError as error:
+            raise _no_spark(error) from error
+        check_compare(ref, options)
 
 
 def _no_spark(error: ImportError) -> ReplayError:
@@ -216,7 +243,8 @@ def _spark(asked: argparse.Namespace) -> Iterator[SparkSession]:
     except (PySparkException, Py4JError) as error:
         raise ReplayError(told(error)) from error
     finally:
-        session.stop()
+        with suppress(Py4JError, OSError):  # Java may have been told to end too
+            session.stop()
 
 
 @contextmanager
@@ -276,6 +304,16 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return key.strip(), value.strip()
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < _DAY_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
+    return seconds
 
 
 def _count(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from controller.machine.errors import ErrorCode
 
@@ -20,6 +20,11 @@ def error_word(code: int) -> str:
 def topic_id_text(topic_id: bytes) -> str:
     """A topic id as Kafka's tools write it: base64url without padding (KIP-516)."""
     return urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def topic_id_bytes(text: str) -> bytes:
+    """The topic id that such a text writes. Raises ValueError."""
+    return urlsafe_b64decode(text + "==")
 
 
 _KNOWN = frozenset(int(code) for code in ErrorCode)

@@ -17,6 +17,8 @@ as unjudged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -41,8 +43,8 @@ from projections.replay.asks import (
     timeline_of,
 )
 from projections.replay.errors import ReplayError
-from projections.replay.folding import Sorted, Stored, cluster_events, fold_partitions, shards_frame
-from projections.replay.log_ref import LogRef, span_of
+from projections.replay.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
+from projections.replay.log_ref import End, Ends, Ref, as_of, ends_of
 from projections.replay.outcome import Options, Outcome
 from projections.replay.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
 from projections.wording import many
@@ -89,6 +91,7 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
     topic: str
     offset: int
     message: str
+    log_partition: int = 0
 
     @property
     def rule(self) -> str:
@@ -202,11 +205,12 @@ def _without_verdict(events: Sequence[Event]) -> list[Event]:
 
 
 class Example(msgspec.Struct, frozen=True, gc=False):
-    """One ask of a count."""
+    """One ask of a count; `log_partition` is its log, where several were tried."""
 
     topic: str
     offset: int
     message: str
+    log_partition: int = 0
 
 
 class Count(msgspec.Struct, frozen=True, gc=False):
@@ -238,7 +242,7 @@ class Tally:
         self.asks += 1
         if one.change:
             key = (one.change, one.principal, one.refused_by, one.now_by, one.api)
-            self._count(key, 1, (Example(one.topic, one.offset, one.message),))
+            self._count(key, 1, (Example(one.topic, one.offset, one.message, one.log_partition),))
 
     def merge(self, count: Count) -> None:
         """Add a count of a part. `asks` is added by hand."""
@@ -255,7 +259,7 @@ class Tally:
         self._counts[key] = self._counts.get(key, 0) + more
         kept = self._examples.setdefault(key, [])
         kept.extend(examples)
-        kept.sort(key=lambda example: example.offset)
+        kept.sort(key=lambda example: (example.log_partition, example.offset))
         del kept[EXAMPLES_MAX:]
 
 
@@ -274,37 +278,38 @@ class Backtest(msgspec.Struct, frozen=True):
         return sum(one.count for one in self.counts if not changes or one.change in changes)
 
 
-def run_backtest(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_backtest(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """Try `options.policies` and `options.settings` on every ask up to `options.at`; what changes is found.
 
     Raises ReplayError.
     """
-    tried, end = what_if(options.policies, options.settings), span_of(ref, options.at).end
-    done = backtest(session, ref, end, tried)
+    tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
+    done = backtest(session, ref, ends, tried)
     rows = [{**msgspec.to_builtins(one), "of_asks": done.asks} for one in done.counts]
-    return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, end)))
+    return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)))
 
 
-def check_backtest(ref: LogRef, options: Options) -> None:
+def check_backtest(ref: Ref, options: Options) -> None:
     """See, without Spark, that what is to be tried can be tried. Raises ReplayError."""
     tried = what_if(options.policies, options.settings)
-    _check(tried, cluster_events(ref, span_of(ref, options.at).end))
+    _check(tried, cluster_events(ref, ends_of(ref, options.at)))
 
 
-def _check(tried: WhatIf, cluster: Sequence[Stored]) -> None:
+def _check(tried: WhatIf, clusters: Clusters) -> None:
     try:
-        check(tried, timeline_of(cluster))
+        for cluster in clusters.values():
+            check(tried, timeline_of(cluster))
     except PolicyLoadError as error:
         raise ReplayError(str(error)) from error
 
 
-def backtest(session: SparkSession, ref: LogRef, end: int, tried: WhatIf) -> Backtest:
+def backtest(session: SparkSession, ref: Ref, end: End, tried: WhatIf) -> Backtest:
     """Try something on every ask of a log before offset `end`, shards beside each other. Raises ReplayError."""
-    cluster = cluster_events(ref, end)
-    _check(tried, cluster)
+    clusters = cluster_events(ref, end)
+    _check(tried, clusters)
     ship_policies(session, tried)
     frame = shards_frame(session, ref, end)
-    folded = fold_partitions(frame, lambda rows: _share(rows, cluster, tried), _SCHEMA)
+    folded = fold_partitions(frame, lambda rows: _share(rows, clusters, tried), _SCHEMA)
     tally, failures = Tally(), list[str]()
     for row in folded.collect():
         part = _decode(bytes(row.tally))
@@ -320,21 +325,22 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Backtest).decode
 
 
-def _share(rows: Iterator[Sorted], cluster: Sequence[Stored], tried: WhatIf) -> Iterator[tuple[bytes]]:
+def _share(rows: Iterator[Sorted], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
     """One share of the shards, counted."""
     tally, policies = Tally(), Policies(tried)
     failures: tuple[str, ...] = ()
-    decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in rows)
     try:
-        for one in effects(decoded, timeline_of(cluster), tried, policies):
-            tally.add(one)
+        for log_partition, run in groupby(rows, itemgetter(0)):
+            decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
+            for one in effects(decoded, timeline_of(clusters.get(log_partition, ())), tried, policies):
+                tally.add(msgspec.structs.replace(one, log_partition=log_partition) if log_partition else one)
     finally:
         failures = policies.close()
     yield (_encode(Backtest(tally.asks, tuple(tally.counts()), failures)),)
 
 
-def _lines(done: Backtest, tried: WhatIf, end: int) -> Iterator[str]:
-    asks = f"{many(done.asks, 'ask')} up to offset {end - 1}"
+def _lines(done: Backtest, tried: WhatIf, ends: Ends) -> Iterator[str]:
+    asks = f"{many(done.asks, 'ask')} up to {as_of(ends)}"
     yield f"{asks} tried with {tried.in_words()}: {done.changed()} would end otherwise"
     for change, words in CHANGES.items():
         counts = [one for one in done.counts if one.change == change]
@@ -352,4 +358,5 @@ def _count_lines(one: Count) -> Iterator[str]:
     yield f"  {one.count:>7} x {one.principal} over {one.api}{was}{now}"
     for example in one.examples:
         said = f": {example.message}" if example.message else ""
-        yield f"            such as {example.topic} at offset {example.offset}{said}"
+        of_log = f" of partition {example.log_partition}" if example.log_partition else ""
+        yield f"            such as {example.topic} at offset {example.offset}{of_log}{said}"

@@ -13,11 +13,12 @@ rows are stored in another order than the log's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from projections.replay.checks_told import Check, aggregates, columns, found, text, violations
+from projections.replay.checks_told import Check, aggregates, begins, columns, found, text, violations
 
 OFFSET_COLUMNS = ("log_partition", "offset", "at_ms", "cause_command")
 """What is read of every event."""
@@ -63,13 +64,13 @@ _OF_ALL = {
 }
 
 
-def extents(events: DataFrame, start: int = 0) -> dict[int, Extent]:
-    """How far each log partition goes, and whether its offsets are proved to be contiguous from `start` on; reads the
-    log once."""
+def extents(events: DataFrame, starts: Mapping[int, int] | None = None) -> dict[int, Extent]:
+    """How far each log partition goes, and whether its offsets are proved to be contiguous from `starts` on (by
+    log partition, else 0); reads the log once."""
     chunk = f"offset div {_CHUNK_EVENTS} as chunk"
     numbered = events.selectExpr(*OFFSET_COLUMNS, chunk, "offset - monotonically_increasing_id() as island")
     islands = numbered.groupBy("log_partition", "chunk", "island").agg(*aggregates(_OF_AN_ISLAND))
-    placed = islands.selectExpr("*", f"coalesce({_REACHED_BEFORE} + 1, {start}) as begins_at")
+    placed = islands.selectExpr("*", f"coalesce({_REACHED_BEFORE} + 1, {begins(starts)}) as begins_at")
     rows = placed.groupBy("log_partition").agg(*aggregates(_OF_ALL)).collect()
     return {
         row.log_partition: Extent(row.events, row.end_offset, row.end_ms, row.reviewed_ms, row.contiguous)
@@ -85,11 +86,11 @@ _NEIGHBOURS = {
 _EDGE_BEFORE = "lag(offset) over (partition by log_partition order by offset, is_last)"
 
 
-def offset_violations(events: DataFrame, start: int = 0) -> DataFrame:
-    """Each offset that does not follow the one before it; the first has to be `start`."""
+def offset_violations(events: DataFrame, starts: Mapping[int, int] | None = None) -> DataFrame:
+    """Each offset that does not follow the one before it; the first has to be that of `starts`."""
     stood = events.selectExpr("log_partition", "offset").selectExpr("*", *columns(_NEIGHBOURS))
     edges = stood.where("before is null or offset != before + 1 or is_last")
-    placed = edges.selectExpr("*", f"coalesce(before + 1, {_EDGE_BEFORE} + 1, {start}) as expected_offset")
+    placed = edges.selectExpr("*", f"coalesce(before + 1, {_EDGE_BEFORE} + 1, {begins(starts)}) as expected_offset")
     broken = placed.selectExpr(
         "log_partition", "'' as shard", "offset", "cast(null as string) as topic", f"{found(OFFSET_CHECKS)} as broken"
     )

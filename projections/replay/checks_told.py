@@ -67,6 +67,12 @@ def by_partition(values: Mapping[int, str]) -> str:
     return f"case log_partition {cases} end"
 
 
+def begins(starts: Mapping[int, int] | None) -> str:
+    """SQL for the offset from which a log partition is checked: 0 where nothing else is said."""
+    said = by_partition({log_partition: str(start) for log_partition, start in (starts or {}).items() if start})
+    return f"coalesce({said}, 0)"
+
+
 def words(names: Sequence[str]) -> str:
     """SQL for a list of string literals, to stand in the brackets of `in (…)`."""
     return ", ".join(f"'{name}'" for name in names)

@@ -8,12 +8,14 @@ topic from the events alone; the live side is hashed as it is stored. Topics tha
 both sides and the first event after which they part (see `parting`). Brokers and settings are compared too, under the
 empty shard key.
 
+A log in Kafka has no state beside it; the live side is then that of a front or worker (see `compare_kafka`).
+
 What it does not do: look at moments of the past. The live side is as it is now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,12 +24,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from controller.machine.apply import apply_cluster, concerns_topic
 from controller.machine.state import Cluster, Topic
-from events.catalog import Partition
+from events.catalog import Partition, Recorded
 from events.codec import decode_event
 from events.names import CLUSTER_SHARD
 from projections.names import topic_id_text
 from projections.replay.errors import ReplayError
-from projections.replay.log_ref import LogRef, looked_at
+from projections.replay.log_ref import Ends, KafkaRef, Ref, as_of, looked_at
 from projections.replay.outcome import Options, Outcome
 from projections.replay.parting import UNEXPLAINED, History, Parting, parting
 from projections.replay.rebuild import rebuilt_topics, state_hash
@@ -37,13 +39,16 @@ from projections.wording import in_words, many
 
 HASH_SHOWN = 16
 SIDES_SHOWN = 12
-_LIVE = pa.schema([("shard", pa.string()), ("live_hash", pa.string())])
+_LIVE = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("live_hash", pa.string())])
 _decode_topic = msgspec.msgpack.Decoder(Topic).decode
 Side = Topic | Cluster | None
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What is not the same on both sides; None stands for no topic, shard "" for brokers and settings."""
+    """What is not the same on both sides; None stands for no topic, shard "" for brokers and settings.
+
+    `log_partition` is the log, where several were compared.
+    """
 
     shard: str
     rebuilt: Side
@@ -51,50 +56,93 @@ class Difference(msgspec.Struct, frozen=True):
     rebuilt_hash: str | None
     live_hash: str | None
     parting: Parting
+    log_partition: int = 0
 
 
-def run_compare(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
-    """The sub-command: both sides of every topic; differences are found. Raises ReplayError."""
+def check_compare(ref: Ref, options: Options) -> None:
+    """See, without Spark, that both sides are named. Raises ReplayError."""
+    named = options.more.keys() & {"data", "http"}
+    if isinstance(ref, KafkaRef):
+        if len(named) != 1:
+            raise ReplayError(
+                "the events topic holds no state: say what to compare with, --data DIR of a front or worker, or "
+                "--http HOST:PORT of a front"
+            )
+    elif named:
+        raise ReplayError("--data and --http name the live side of a log in Kafka: a data directory holds its own")
+
+
+def run_compare(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+    """The sub-command: both sides of every topic; differences are found.
+
+    Of a log in Kafka `options.more` has the live side: `data`, the folder of a front or worker, or `http`, the address
+    of a front. Raises ReplayError.
+    """
     if options.at is not None:
         raise ReplayError("compare goes without --at: the live projection is as it is now")
+    check_compare(ref, options)
+    if isinstance(ref, KafkaRef):
+        from projections.replay.compare_kafka import compare_kafka
+
+        return compare_kafka(session, ref, options)
     with looked_at(ref) as log:
-        end, live = log.next_offset, live_hashes(log)
+        end, live = log.next_offset, live_hashes(log, ref.partition)
         rows = different(session, rebuilt_topics(session, ref, end), live).collect()
-        told = [_difference(log, row["shard"], row["state_hash"], row["live_hash"]) for row in rows]
-        told += _cluster_difference(log)
-    told.sort(key=lambda one: one.shard)
-    lines = _lines(told, len(live), end, options.limit)
+        told = [
+            difference(History(log, row["shard"]), log.get(TOPIC + row["shard"].encode()), row.asDict()) for row in rows
+        ]
+        cluster = (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD))
+        told += cluster_difference(cluster, TopicStore(log).durable_cluster, ref.partition)
+    return outcome(told, len(live), {ref.partition: end}, options)
+
+
+def outcome(told: list[Difference], topics: int, ends: Ends, options: Options) -> Outcome:
+    """What came of comparing so many topics."""
+    told.sort(key=lambda one: (one.log_partition, one.shard))
+    lines = _lines(told, topics, ends, options.limit)
     return Outcome([_as_row(one) for one in told], bool(told), list(lines))
 
 
-def live_hashes(log: Look) -> dict[str, str]:
-    """The hash of every topic's state as it is stored, by shard key."""
-    return {key[len(TOPIC) :].decode(): state_hash(value) for key, value in log.scan(TOPIC)}
+Hashes = dict[tuple[int, str], str]
+"""The hash of a topic's state by log partition and shard key."""
 
 
-def different(session: SparkSession, rebuilt: DataFrame, live: dict[str, str]) -> DataFrame:
-    """The shards whose hash is not the same on both sides: shard, state_hash, live_hash; null is no topic."""
-    stored = pa.Table.from_pydict({"shard": list(live), "live_hash": list(live.values())}, schema=_LIVE)
-    both = rebuilt.select("shard", "state_hash").join(session.createDataFrame(stored), "shard", "full_outer")
+def live_hashes(log: Look, partition: int) -> Hashes:
+    """The hash of every topic's state as it is stored."""
+    return {(partition, key[len(TOPIC) :].decode()): state_hash(value) for key, value in log.scan(TOPIC)}
+
+
+def different(session: SparkSession, rebuilt: DataFrame, live: Hashes) -> DataFrame:
+    """The shards whose hash is not the same on both sides: log_partition, shard, state_hash, live_hash; a hash that is
+    null is no topic."""
+    rows = [(partition, shard, live_hash) for (partition, shard), live_hash in live.items()]
+    stored = session.createDataFrame(pa.Table.from_arrays(_columns(rows), schema=_LIVE))
+    keys = ["log_partition", "shard"]
+    both = rebuilt.select(*keys, "state_hash").join(stored, keys, "full_outer")
     return both.where("not (state_hash <=> live_hash)")
 
 
-def _difference(log: Look, shard: str, rebuilt_hash: str | None, live_hash: str | None) -> Difference:
-    history, stored = History(log, shard), log.get(TOPIC + shard.encode())
+def _columns(rows: Sequence[tuple[int, str, str]]) -> list[Any]:
+    return [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_LIVE)]
+
+
+def difference(history: History, stored: bytes | None, row: Mapping[str, Any]) -> Difference:
+    """How a topic differs whose hashes do: its events, what is stored of it, and the row of `different`."""
+    shard, hashes = row["shard"], (row["state_hash"], row["live_hash"])
+    rebuilt = history.after(len(history.offsets))
     try:
         live = None if stored is None else _decode_topic(stored)
     except msgspec.DecodeError as error:
         unreadable = Parting(None, f"the live side cannot be read: {error}")
-        return Difference(shard, history.after(len(history.offsets)), None, rebuilt_hash, live_hash, unreadable)
-    rebuilt = history.after(len(history.offsets))
-    return Difference(shard, rebuilt, live, rebuilt_hash, live_hash, parting(history, live))
+        return Difference(shard, rebuilt, None, *hashes, unreadable, row["log_partition"])
+    return Difference(shard, rebuilt, live, *hashes, parting(history, live), row["log_partition"])
 
 
-def _cluster_difference(log: Look) -> list[Difference]:
+def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition: int) -> list[Difference]:
     """Brokers and settings, if they are not the same on both sides."""
-    live, rebuilt = TopicStore(log).durable_cluster, Cluster()
+    rebuilt = Cluster()
     seen, unseen = live == rebuilt, Parting(None, UNEXPLAINED)
-    for record in (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD)):
+    for record in records:
         if concerns_topic(record.event):
             continue  # an ask for a topic without a name
         rebuilt = apply_cluster(rebuilt, record)
@@ -102,20 +150,22 @@ def _cluster_difference(log: Look) -> list[Difference]:
             seen = True
         elif seen:
             seen, unseen = False, Parting(record.offset, in_words(record.event))
-    return [] if rebuilt == live else [Difference(CLUSTER_SHARD, rebuilt, live, None, None, unseen)]
+    return [] if rebuilt == live else [Difference(CLUSTER_SHARD, rebuilt, live, None, None, unseen, log_partition)]
 
 
 # --- telling
 
 
-def _lines(told: Sequence[Difference], topics: int, end: int, limit: int) -> Iterator[str]:
+def _lines(told: Sequence[Difference], topics: int, ends: Ends, limit: int) -> Iterator[str]:
     if not told:
-        yield f"The live state of {many(topics, 'topic')} is what the events come to, as of offset {end - 1}."
+        yield f"The live state of {many(topics, 'topic')} is what the events come to, as of {as_of(ends)}."
         return
-    yield f"{many(len(told), 'difference')} between the live state and the events, as of offset {end - 1}:"
+    yield f"{many(len(told), 'difference')} between the live state and the events, as of {as_of(ends)}:"
     for one in told[:limit]:
         yield ""
-        yield f"{_name(one)}: rebuilt {_shown(one.rebuilt_hash, one.rebuilt)}, live {_shown(one.live_hash, one.live)}"
+        where = f", partition {one.log_partition}" if list(ends) != [0] else ""
+        sides = f"rebuilt {_shown(one.rebuilt_hash, one.rebuilt)}, live {_shown(one.live_hash, one.live)}"
+        yield f"{_name(one)}{where}: {sides}"
         for what, rebuilt, live in list(_sides(one))[:SIDES_SHOWN]:
             yield f"  {what}: rebuilt {rebuilt}, live {live}"
         if one.parting.offset is None:
@@ -182,6 +232,7 @@ def _plain(value: Any) -> Any:
 
 def _as_row(one: Difference) -> dict[str, Any]:
     return {
+        "log_partition": one.log_partition,
         "shard": one.shard,
         "topic": _name(one).removeprefix("topic "),
         "rebuilt_hash": one.rebuilt_hash,

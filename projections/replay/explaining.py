@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -25,9 +25,9 @@ from projections.replay.outcome import Options, Outcome
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from projections.replay.log_ref import LogRef
+    from projections.replay.log_ref import Ref
 
-_COLUMNS = ("offset", "shard", "topic", "request_id", "value")
+_COLUMNS = ("log_partition", "offset", "shard", "topic", "request_id", "value")
 
 
 class Excerpt(InMemoryLog):
@@ -67,36 +67,58 @@ class Excerpt(InMemoryLog):
         return iter(self._requests.get(request_id, []))
 
 
-def run_explain(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_explain(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """Explain the topic of a name or, if no event speaks of such a topic, the request of an id (`options.subject`).
 
     Raises ReplayError: there is neither, or the log cannot be read.
     """
     if not options.subject:
         raise ReplayError("say which topic or request to explain")
+    from projections.replay.log_ref import has_partitions
+
     told = explained(session, ref, options.subject, options.at)
-    steps = [msgspec.to_builtins(step) for step in told.steps]
-    row = {"subject": told.subject, "kind": told.kind, "summary": told.summary, "omitted": told.omitted, "steps": steps}
-    return Outcome(rows=[row], found=False, lines=list(lines(told)))
+    rows = [_as_row(partition, one) for partition, one in told.items()]
+    return Outcome(rows=rows, found=False, lines=list(_all_lines(told, has_partitions(ref))))
 
 
-def explained(session: SparkSession, ref: LogRef, subject: str, at: str | None = None) -> Explanation:
-    """The chain behind a topic or a request as of a moment. Raises ReplayError."""
-    from projections.replay.log_ref import span_of
+def explained(session: SparkSession, ref: Ref, subject: str, at: str | None = None) -> dict[int, Explanation]:
+    """The chain behind a topic or a request as of a moment, by log partition: a request's topics may be in several.
+
+    Raises ReplayError.
+    """
+    from projections.replay.log_ref import ends_of
     from projections.replay.source import events_frame
 
-    end = span_of(ref, at).end
-    frame = events_frame(session, ref, columns=_COLUMNS, end=end)
+    ends = ends_of(ref, at)
+    frame = events_frame(session, ref, columns=_COLUMNS, end=ends)
     shards = {shard_key(subject), CLUSTER_SHARD}
     rows = frame.where(frame.shard.isin(*shards) | (frame.request_id == subject)).collect()
     others = {row.shard for row in rows} - shards
     if others and not any(row.topic == subject for row in rows):
         rows = frame.where(frame.shard.isin(*others, CLUSTER_SHARD)).collect()
-    query = Query(excerpt(rows, end), _no_store)
-    try:
-        return explain(query, subject)
-    except NotThere as error:
-        raise ReplayError(str(error) if at is None else f"{error} up to {at}") from None
+    found, missing = {}, None
+    for partition in sorted({row.log_partition for row in rows}):
+        its = [row for row in rows if row.log_partition == partition]
+        try:
+            found[partition] = explain(Query(excerpt(its, ends[partition]), _no_store), subject)
+        except NotThere as error:
+            missing = error
+    if not found:
+        raise ReplayError(str(missing) if at is None else f"{missing} up to {at}")
+    return found
+
+
+def _as_row(partition: int, told: Explanation) -> dict[str, Any]:
+    steps = [msgspec.to_builtins(step) for step in told.steps]
+    of_it = {"subject": told.subject, "kind": told.kind, "summary": told.summary, "omitted": told.omitted}
+    return {"log_partition": partition, **of_it, "steps": steps}
+
+
+def _all_lines(told: dict[int, Explanation], several: bool) -> Iterator[str]:
+    for partition, one in told.items():
+        if several:
+            yield f"In partition {partition}:"
+        yield from lines(one)
 
 
 def excerpt(rows: Iterable[Row], end: int) -> Excerpt:

@@ -7,6 +7,8 @@ faster than decoding the log, and needs nothing of this project.
     OUTPUT/from_offset=1000000/part-….parquet
     OUTPUT/_topicwright.json                        what is in it: cluster, next offset, hash of the last event
 
+A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
+
 Method. A run adds the events that are new since the last one, in segments that begin where that one ended, and then
 replaces the note of what is there in one step. What a run that died left behind is in no note, and is removed by the
 next. Before anything is added the log must prove to be the one that was exported: the same cluster, and the last
@@ -19,8 +21,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -28,9 +33,9 @@ from pyspark.sql.functions import expr, greatest, lit
 
 from projections.replay.columns import COLUMNS, SCHEMA
 from projections.replay.errors import ReplayError
-from projections.replay.log_ref import LogRef, end_of, looked_at
+from projections.replay.kafka_scan import event_at
+from projections.replay.log_ref import KafkaRef, Ref, end_of, ends_of, looked_at
 from projections.replay.outcome import Options, Outcome
-from projections.replay.secondary import Look
 from projections.replay.source import events_frame
 from projections.wording import many
 
@@ -38,6 +43,8 @@ NOTE = "_topicwright.json"
 SEGMENT_EVENTS = 1_000_000
 FILE_EVENTS = 250_000
 SEGMENT = "from_offset"
+PARTITION = "partition-"
+"""How the folder of a log partition begins."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -51,47 +58,103 @@ class Note(msgspec.Struct, frozen=True):
     segments: tuple[int, ...]
 
 
-def run_export(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_export(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: what is new up to a moment is added to the export in `options.output`. Raises ReplayError."""
     if options.output is None:
         raise ReplayError("say where to export to: --output FOLDER")
-    added, note = export(session, ref, Path(options.output), options.at)
-    said = f"{many(added, 'event')} added: {options.output} holds {note.next_offset} of cluster {note.cluster_id}"
-    row = {"output": options.output, "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
-    return Outcome([row], False, [said])
+    rows, said = [], []
+    for place, (added, note) in export_all(session, ref, Path(options.output), options.at).items():
+        said.append(f"{many(added, 'event')} added: {place} holds {note.next_offset} of cluster {note.cluster_id}")
+        row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
+        rows.append(row)
+    return Outcome(rows, False, said)
+
+
+Exported = dict[Path, tuple[int, Note]]
+"""For each folder: how many events were added, and what it holds now."""
+
+
+def export_all(session: SparkSession, ref: Ref, folder: Path, at: str | None = None) -> Exported:
+    """Add the events up to a moment that an export does not hold yet. Raises ReplayError, as `export`."""
+    if not isinstance(ref, KafkaRef):
+        return {folder: export(session, ref, folder, at)}
+    if (folder / NOTE).exists():
+        raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
+    return {
+        folder / f"{PARTITION}{partition:05}": export(
+            session, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
+        )
+        for partition, end in ends_of(ref, at).items()
+        if end
+    }
 
 
 def export(
-    session: SparkSession, ref: LogRef, folder: Path, at: str | None = None, segment_events: int = SEGMENT_EVENTS
+    session: SparkSession,
+    ref: Ref,
+    folder: Path,
+    at: str | None = None,
+    segment_events: int = SEGMENT_EVENTS,
+    at_end: int | None = None,
 ) -> tuple[int, Note]:
-    """Add the events up to a moment that an export does not hold yet; how many, and what it holds now.
+    """Add the events of one log partition up to a moment, or before the offset `at_end`, that an export does not hold
+    yet; how many, and what it holds now.
 
     Raises ReplayError: the folder holds something else, an export of another log or one of other columns.
     """
     before = noted(folder)
-    with looked_at(ref) as log:
-        end = end_of(log, at)
+    with _told_of(ref, at) as log:
+        end = log.end if at_end is None else at_end
         start = 0 if before is None else _continued(log, before, folder, ref)
         if before is not None and end <= start:
             return 0, before
-        last = sha256(log.read_one(end - 1)).hexdigest()
-        cluster_id = log.cluster_id
+        last = log.hash_at(end - 1)
     kept = () if before is None else before.segments
     _remove_leftovers(folder, kept)
     _segments(session, ref, start, end, segment_events).write.mode("append").partitionBy(SEGMENT).parquet(str(folder))
     added = tuple(segment_starts(start, end, segment_events))
-    note = Note(cluster_id, end, last, tuple(COLUMNS), kept + added)
+    note = Note(log.cluster_id, end, last, tuple(COLUMNS), kept + added)
     _write_note(folder, note)
     return end - start, note
 
 
 def exported(session: SparkSession, folder: Path) -> DataFrame:
     """The events of an export, as the data source gives them. Raises ReplayError."""
+    partitions = sorted(folder.glob(f"{PARTITION}*"))
+    if partitions:
+        notes = [(each, noted(each)) for each in partitions]
+        files = [file for each, note in notes if note is not None for file in _files(each, note)]
+        return session.read.schema(SCHEMA).parquet(*files)
     note = noted(folder)
     if note is None:
         raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --output {folder}`")
-    files = [str(folder / f"{SEGMENT}={segment}") for segment in note.segments]
-    return session.read.schema(SCHEMA).parquet(*files)
+    return session.read.schema(SCHEMA).parquet(*_files(folder, note))
+
+
+def _files(folder: Path, note: Note) -> list[str]:
+    return [str(folder / f"{SEGMENT}={segment}") for segment in note.segments]
+
+
+class _Told(NamedTuple):
+    """What an export has to know of a log partition; `end` is where the moment is, `newest` where the log ends."""
+
+    cluster_id: str
+    end: int
+    newest: int
+    hash_at: Callable[[int], str]
+
+
+@contextmanager
+def _told_of(ref: Ref, at: str | None) -> Iterator[_Told]:
+    if isinstance(ref, KafkaRef):
+        (one,) = ref.scan.partitions
+        name, end = f"{ref.scan.cluster_id}, topic {ref.topic.topic}", ends_of(ref, at)[one.partition]
+        yield _Told(name, end, one.end, lambda offset: sha256(event_at(ref.topic, one, offset)).hexdigest())
+        return
+    with looked_at(ref) as log:
+        yield _Told(
+            log.cluster_id, end_of(log, at), log.durable_offset, lambda offset: sha256(log.read_one(offset)).hexdigest()
+        )
 
 
 def noted(folder: Path) -> Note | None:
@@ -114,22 +177,22 @@ def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
     return [start, *range((start // segment_events + 1) * segment_events, end, segment_events)]
 
 
-def _segments(session: SparkSession, ref: LogRef, start: int, end: int, segment_events: int) -> DataFrame:
+def _segments(session: SparkSession, ref: Ref, start: int, end: int, segment_events: int) -> DataFrame:
     frame = events_frame(session, ref, start=start, end=end, range_events=FILE_EVENTS)
     multiple = expr(f"(offset div {segment_events}) * {segment_events}")
     return frame.withColumn(SEGMENT, greatest(multiple, lit(start)))
 
 
-def _continued(log: Look, note: Note, folder: Path, ref: LogRef) -> int:
+def _continued(log: _Told, note: Note, folder: Path, ref: Ref) -> int:
     """Where an export goes on. Raises ReplayError unless this log is the one that was exported."""
     if log.cluster_id != note.cluster_id:
         raise ReplayError(f"{folder} is an export of cluster {note.cluster_id}, {ref.text} the log of {log.cluster_id}")
-    if log.durable_offset < note.next_offset:
+    if log.newest < note.next_offset:
         raise ReplayError(
             f"{folder} holds events up to offset {note.next_offset - 1}, but {ref.text} ends at offset "
-            f"{log.durable_offset - 1}: it has lost events, or is an older copy"
+            f"{log.newest - 1}: it has lost events, or is an older copy"
         )
-    if sha256(log.read_one(note.next_offset - 1)).hexdigest() != note.last_event:
+    if log.hash_at(note.next_offset - 1) != note.last_event:
         raise ReplayError(
             f"{folder} and {ref.text} part: their events at offset {note.next_offset - 1} are not the same, though "
             f"both are of cluster {note.cluster_id}; export to another folder"

@@ -15,7 +15,7 @@ which is to be independent of it can use it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
@@ -28,12 +28,14 @@ from pyspark.util import PythonEvalType
 from events.codec import decode_event
 from events.names import CLUSTER_SHARD
 from projections.replay.columns import ddl
-from projections.replay.log_ref import LogRef, looked_at
+from projections.replay.log_ref import End, KafkaRef, Ref, events_before, in_partitions, looked_at
 from projections.replay.session import is_connect
 from projections.replay.source import events_frame
 
 Stored = tuple[int, bytes]
 """An event as it is stored: its offset and its canonical bytes."""
+Clusters = Mapping[int, Sequence[Stored]]
+"""The events that concern every topic, by log partition."""
 Row = tuple[Any, ...]
 ShardFold = Callable[[str, Iterator[Stored]], Iterable[Row]]
 """What one shard's events come to: gets the shard key and the events in order, gives rows."""
@@ -52,17 +54,24 @@ SHARE_EVENTS = 100_000
 _ROWS_PER_BATCH = 5_000
 
 
-def cluster_events(ref: LogRef, end: int) -> tuple[Stored, ...]:
-    """The events before `end` that concern every topic, in order. Raises ReplayError.
+def cluster_events(ref: Ref, end: End) -> Clusters:
+    """The events before `end` that concern every topic, in order, by log partition. Raises ReplayError.
 
     Under their shard key there may be asks for a topic without a name too, which were refused.
     """
+    ends = in_partitions(ref, end)
+    if isinstance(ref, KafkaRef):
+        return {
+            one.partition: tuple(stored for stored in one.cluster if stored[0] < ends[one.partition])
+            for one in ref.scan.partitions
+        }
     with looked_at(ref) as log:
-        stored = ((offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD, 0, end))
-        return tuple((offset, value) for offset, value in stored if _concerns_all(offset, value))
+        offsets = log.shard_offsets(CLUSTER_SHARD, 0, ends[ref.partition])
+        stored = ((offset, log.read_one(offset)) for offset in offsets)
+        return {ref.partition: tuple((offset, value) for offset, value in stored if _concerns_all(offset, value))}
 
 
-def shards_frame(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
+def shards_frame(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
     """The events of topics before `end`, as folds need them."""
     return events_frame(spark, ref, end=end, columns=FOLDED_COLUMNS).where(OF_TOPICS)
 
@@ -71,9 +80,9 @@ def _concerns_all(offset: int, value: bytes) -> bool:
     return not hasattr(decode_event(offset, value).event, "topic")
 
 
-def shares_for(events: int) -> int:
-    """Into how many parts to divide the shards of so many events."""
-    return max(1, -(-events // SHARE_EVENTS))
+def shares_for(end: End) -> int:
+    """Into how many parts to divide the shards of the events before `end`."""
+    return max(1, -(-events_before(end) // SHARE_EVENTS))
 
 
 def fold_shards(frame: DataFrame, fold: ShardFold, schema: pa.Schema, shares: int = SHARES) -> DataFrame:

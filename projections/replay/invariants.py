@@ -29,10 +29,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from projections.replay.checks_offsets import OFFSET_COLUMNS, Extent, extents, offset_violations
 from projections.replay.checks_partitions import PARTITION_COLUMNS, partition_violations, unfilled_violations
 from projections.replay.checks_timeline import CLUSTER_COLUMNS, SpanTable, Timeline, read_timeline
-from projections.replay.checks_told import VIOLATION_COLUMNS, by_partition
+from projections.replay.checks_told import VIOLATION_COLUMNS, begins, by_partition
 from projections.replay.checks_topics import TOPIC_COLUMNS, topic_violations
-from projections.replay.export import export, exported
-from projections.replay.log_ref import LogRef, span_of
+from projections.replay.export import export_all, exported
+from projections.replay.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome
 from projections.replay.source import events_frame
 from projections.wording import many
@@ -66,7 +66,7 @@ COLUMNS = tuple(dict.fromkeys((*OFFSET_COLUMNS, *CLUSTER_COLUMNS, *TOPIC_COLUMNS
 """The columns of events that the checks read."""
 
 
-def run_invariants(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_invariants(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: every check on the log up to a moment; violations are rows, and what is found.
 
     With `options.output` the checks run on the export in that folder, which is brought up to date first: faster from
@@ -77,16 +77,16 @@ def run_invariants(session: SparkSession, ref: LogRef, options: Options) -> Outc
         found = first_violations(violations(session, log), None if options.all_rows else options.limit)
     count = sum(one.events for one in log.extents.values())
     rows = [row for one in found for row in one.violations]
-    return Outcome(rows, bool(found), list(_told(found, count)))
+    return Outcome(rows, bool(found), list(_told(found, count, len(log.extents) > 1)))
 
 
 @contextmanager
-def _events(session: SparkSession, ref: LogRef, options: Options) -> Iterator[DataFrame]:
+def _events(session: SparkSession, ref: Ref, options: Options) -> Iterator[DataFrame]:
     """The events to check: of an export, or read from the log once and kept by Spark meanwhile."""
     if options.output is not None:
-        export(session, ref, Path(options.output), options.at)
-        end = span_of(ref, options.at).end
-        yield exported(session, Path(options.output)).where(f"offset < {end}")
+        export_all(session, ref, Path(options.output), options.at)
+        ends = by_partition({partition: str(end) for partition, end in ends_of(ref, options.at).items()})
+        yield exported(session, Path(options.output)).where(f"offset < {ends}")
         return
     kept = events_frame(session, ref, options.at, COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -126,7 +126,7 @@ def _violation(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in VIOLATION_COLUMNS}
 
 
-def _told(found: Sequence[Found], events: int) -> Iterator[str]:
+def _told(found: Sequence[Found], events: int, several: bool) -> Iterator[str]:
     counts = {one.check: one.times for one in found}
     width = max(map(len, CHECKS))
     for check, demands in CHECKS.items():
@@ -137,15 +137,16 @@ def _told(found: Sequence[Found], events: int) -> Iterator[str]:
         yield f"{one.check}: {many(one.times, 'violation')}" + (
             "" if len(one.violations) == one.times else f", the first {len(one.violations)}"
         )
-        yield from (f"  {violation_line(row)}" for row in one.violations)
+        yield from (f"  {violation_line(row, several)}" for row in one.violations)
     yield ""
     broken = f"{len(found)} of {len(CHECKS)} invariants are broken" if found else f"all {len(CHECKS)} invariants hold"
     yield f"{broken}, on {many(events, 'event')}"
 
 
-def violation_line(row: Mapping[str, Any]) -> str:
-    """A violation in one line."""
-    where = f"offset {row['offset']}" + (f" of partition {row['log_partition']}" if row["log_partition"] else "")
+def violation_line(row: Mapping[str, Any], several: bool = False) -> str:
+    """A violation in one line; it names the log partition where there are `several`."""
+    named = several or row["log_partition"]
+    where = f"offset {row['offset']}" + (f" of partition {row['log_partition']}" if named else "")
     topic = f", topic {row['topic']}" if row["topic"] is not None else ""
     return f"{where}{topic}: {row['seen']}; expected: {row['expected']}"
 
@@ -163,17 +164,19 @@ def look(events: DataFrame) -> Log:
     return Log(events, extents(events), read_timeline(events))
 
 
-def violations(session: SparkSession, log: Log, settle_ms: int | None = SETTLE_MS, start: int = 0) -> DataFrame:
+def violations(
+    session: SparkSession, log: Log, settle_ms: int | None = SETTLE_MS, starts: Mapping[int, int] | None = None
+) -> DataFrame:
     """All violations of a log, one row each; nothing is computed until it is asked for.
 
-    `settle_ms` says when a log's end is judged for placeholders that nobody filled, None never. With `start` the events
-    before that offset are an excerpt: offsets are checked from there on.
+    `settle_ms` says when a log's end is judged for placeholders that nobody filled, None never. With `starts`, by log
+    partition, the events before those offsets are an excerpt: offsets are checked from there on.
     """
     end_offset = max((one.end_offset for one in log.extents.values()), default=0)
     spans = SpanTable(session, log.timeline.spans, end_offset)
     parts = [topic_violations(log.events, spans, log.extents), partition_violations(log.events, spans)]
     if not all(one.contiguous for one in log.extents.values()):
-        parts.append(offset_violations(log.events.where(f"offset >= {start}"), start))
+        parts.append(offset_violations(log.events.where(f"offset >= {begins(starts)}"), starts))
     could = _could_fill(log, settle_ms) if settle_ms is not None else {}
     if could:
         parts.append(unfilled_violations(log.events, by_partition(could)))

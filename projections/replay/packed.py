@@ -26,8 +26,10 @@ from events.codec import decode_event
 from events.names import shard_key
 from projections.replay.columns import ddl
 from projections.replay.folding import Row, as_batches, map_in_arrow
-from projections.replay.log_ref import LogRef, parse_ref
-from projections.replay.source import RANGE_EVENTS, Range, number_option, ranges, read_events
+from projections.replay.kafka_ref import KafkaTopic
+from projections.replay.log_ref import End, KafkaRef, LogRef, Ref, in_partitions
+from projections.replay.ranges import Range, kafka_ranges, planned, planned_text, ranges, stored_events
+from projections.replay.source import RANGE_EVENTS, asked_log, kafka_options, number_option
 
 FORMAT = "topicwright-packs"
 _SCHEMA = pa.schema(
@@ -42,9 +44,13 @@ StateFold = Callable[[Iterator[Packed]], Iterable[Row]]
 """What a share of the shards comes to: gets the events, those of each log partition in the order of their offsets."""
 
 
-def packs_frame(spark: SparkSession, ref: LogRef, end: int, shares: int) -> DataFrame:
+def packs_frame(spark: SparkSession, ref: Ref, end: End, shares: int) -> DataFrame:
     """The events of topics before offset `end`, in packs."""
-    reader = spark.read.format(FORMAT).option("endoffset", end).option("shares", shares)
+    reader, ends = spark.read.format(FORMAT).option("shares", shares), in_partitions(ref, end)
+    if isinstance(ref, KafkaRef):
+        plan = kafka_ranges(ref.scan, 0, ends, RANGE_EVENTS)
+        return reader.options(**kafka_options(ref)).option("plan", planned_text(plan)).load(ref.location)
+    reader = reader.option("endoffset", ends[ref.partition])
     return reader.option("logpartition", ref.partition).load(ref.location)
 
 
@@ -71,38 +77,36 @@ class PackSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         asked = {name.lower(): text for name, text in self.options.items()}
-        return PackReader(parse_ref(asked["path"]), asked)
+        return PackReader(asked_log(asked), asked)
 
 
 class PackReader(DataSourceReader):
     """Reads the events of a log from the beginning up to an end, in ranges."""
 
-    def __init__(self, ref: LogRef, asked: Mapping[str, str]) -> None:
-        self._ref = ref
-        self._end = number_option(asked, "endoffset", 0)
+    def __init__(self, log: LogRef | KafkaTopic, asked: Mapping[str, str]) -> None:
+        self._log = log
         self._shares = number_option(asked, "shares", 1)
-        self._log_partition = number_option(asked, "logpartition", 0)
+        if isinstance(log, KafkaTopic):
+            self._plan = planned(asked["plan"])
+        else:
+            self._plan = ranges(0, number_option(asked, "endoffset", 0), RANGE_EVENTS, log.partition)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return ranges(0, self._end, RANGE_EVENTS)
+        return self._plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
         gc.disable()
         packs: list[list[tuple[str, int, bytes]]] = [[] for _ in range(self._shares)]
-        for offset, value in read_events(self._ref.path, partition):
+        for offset, value in stored_events(self._log, partition):
             topic: str | None = getattr(decode_event(offset, value).event, "topic", None)
             if topic is not None:
                 shard = shard_key(topic)
                 packs[crc32(shard.encode("utf-8", "surrogatepass")) % self._shares].append((shard, offset, value))
         for share, pack in enumerate(packs):
             if pack:
-                yield self._row(share, partition.start, _encode(pack))
-
-    def _row(self, share: int, start: int, events: bytes) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist(
-            [{"log_partition": self._log_partition, "share": share, "start": start, "events": events}], schema=_SCHEMA
-        )
+                row = {"log_partition": partition.partition, "share": share, "start": partition.start}
+                yield pa.RecordBatch.from_pylist([{**row, "events": _encode(pack)}], schema=_SCHEMA)
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Packed]:

@@ -42,7 +42,7 @@ from projections.names import error_word, topic_id_text
 from projections.replay.columns import PARTITION, TEXTS
 from projections.replay.errors import ReplayError
 from projections.replay.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
-from projections.replay.log_ref import LogRef, span_of
+from projections.replay.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.packed import Packed, fold_packs, packs_frame
 from projections.requests import RequestTopicRow, fold_request_topic
@@ -90,6 +90,7 @@ REQUESTS = pa.schema(
 
 BROKERS = pa.schema(
     [
+        ("log_partition", pa.int32()),
         ("broker_id", pa.int32()),
         ("broker_epoch", pa.int64()),
         ("rack", pa.string()),
@@ -116,7 +117,7 @@ def state_hash(stored: bytes) -> str:
     return sha256(stored).hexdigest()
 
 
-def rebuilt_topics(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
+def rebuilt_topics(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
     """The topics there were before offset `end`, one row each (TOPICS)."""
     shares = shares_for(end)
     return topics_in(packs_frame(spark, ref, end, shares), shares)
@@ -127,26 +128,36 @@ def topics_in(packs: DataFrame, shares: int) -> DataFrame:
     return fold_packs(packs, topics_of_share, TOPICS, shares)
 
 
-def rebuilt_requests(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
+def rebuilt_requests(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
     """What had been asked for before offset `end`, and how it fared; one row a request and topic (REQUESTS)."""
     return fold_shards(shards_frame(spark, ref, end), requests_of_shard, REQUESTS, shares_for(end))
 
 
-def rebuilt_brokers(spark: SparkSession, ref: LogRef, end: int) -> DataFrame:
-    """The brokers there were before offset `end`, one row each (BROKERS)."""
-    rows = _broker_rows(rebuilt_cluster(ref, end))
+def rebuilt_brokers(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
+    """The brokers there were before offset `end`, one row each (BROKERS), as each log partition knows them."""
+    rows = [row for number, cluster in rebuilt_clusters(ref, end).items() for row in _broker_rows(number, cluster)]
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=BROKERS))
 
 
-def rebuilt_cluster(ref: LogRef, end: int) -> ClusterRow:
-    """Brokers and settings as they were before offset `end`."""
+def rebuilt_clusters(ref: Ref, end: End) -> dict[int, ClusterRow]:
+    """Brokers and settings as they were before offset `end`, by log partition."""
+    return {number: _cluster_of(stored) for number, stored in cluster_events(ref, end).items()}
+
+
+def rebuilt_cluster(ref: Ref, end: End) -> ClusterRow:
+    """Brokers and settings as they were before offset `end`, as the first log partition has them."""
+    clusters = rebuilt_clusters(ref, end)
+    return clusters[min(clusters)]
+
+
+def _cluster_of(stored: Sequence[Stored]) -> ClusterRow:
     cluster = NO_CLUSTER
-    for offset, value in cluster_events(ref, end):
+    for offset, value in stored:
         cluster = fold_cluster(cluster, decode_event(offset, value))
     return cluster
 
 
-def rebuilt(spark: SparkSession, ref: LogRef, view: str, end: int) -> DataFrame:
+def rebuilt(spark: SparkSession, ref: Ref, view: str, end: End) -> DataFrame:
     """The frame of one of VIEWS. Raises ReplayError for another name."""
     match view:
         case "topics":
@@ -159,41 +170,42 @@ def rebuilt(spark: SparkSession, ref: LogRef, view: str, end: int) -> DataFrame:
             raise ReplayError(f"{view!r} cannot be rebuilt: say {', '.join(VIEWS)}")
 
 
-def run_rebuild(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: a view as of a moment, shown, or written to a folder. Finds nothing by itself."""
-    span = span_of(ref, options.at)
-    frame = rebuilt(session, ref, options.view, span.end)
+    ends = ends_of(ref, options.at)
+    frame = rebuilt(session, ref, options.view, ends)
     if options.output is not None:
-        return _written(frame, options, span.end)
+        return _written(frame, options, ends)
     ordered = frame.orderBy(*_ORDER[options.view])
     if options.view == "topics" and not options.all_rows:
         ordered = ordered.drop("partitions")
     rows = [row.asDict(recursive=True) for row in ordered.collect()]
-    return Outcome(rows, False, list(_told(rows, options, span.end)))
+    return Outcome(rows, False, list(_told(rows, options, ends)))
 
 
 _ORDER = {
     "topics": ("log_partition", "shard"),
     "requests": ("log_partition", "asked_offset"),
-    "brokers": ("broker_id",),
+    "brokers": ("log_partition", "broker_id"),
 }
 
 
-def _written(frame: DataFrame, options: Options, end: int) -> Outcome:
+def _written(frame: DataFrame, options: Options, ends: Ends) -> Outcome:
     if options.format not in FORMATS:
         raise ReplayError(f"{options.format!r} is no format to write: say {' or '.join(FORMATS)}")
     assert options.output is not None, "only what has a place is written"
     if Path(options.output).exists():
         raise ReplayError(f"{options.output} is there already: name a folder that is not")
     frame.write.mode("errorifexists").format(options.format).save(options.output)
-    said = f"{options.view} as of offset {end - 1} are in {options.output} ({options.format})"
-    return Outcome([{"view": options.view, "offset": end - 1, "output": options.output}], False, [said])
+    said = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
+    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [said])
 
 
-def _told(rows: Sequence[Mapping[str, Any]], options: Options, end: int) -> Iterator[str]:
-    yield f"{many(len(rows), options.view[:-1])} as of offset {end - 1}"
+def _told(rows: Sequence[Mapping[str, Any]], options: Options, ends: Ends) -> Iterator[str]:
+    yield f"{many(len(rows), options.view[:-1])} as of {as_of(ends)}"
     for row in rows[: options.limit]:
-        yield "  " + _LINES[options.view](row)
+        of_log = f"partition {row['log_partition']}: " if list(ends) != [0] else ""
+        yield f"  {of_log}{_LINES[options.view](row)}"
     if len(rows) > options.limit:
         yield f"  … and {len(rows) - options.limit} more: --json shows all, --output writes them to a folder"
 
@@ -311,10 +323,11 @@ def _request_row(request_id: str, asked: _Asked) -> Row:
     )
 
 
-def _broker_rows(cluster: ClusterRow) -> list[dict[str, Any]]:
+def _broker_rows(log_partition: int, cluster: ClusterRow) -> list[dict[str, Any]]:
     return [
         {
-            **{name: getattr(broker, name) for name in BROKERS.names if name != "endpoints"},
+            "log_partition": log_partition,
+            **{name: getattr(broker, name) for name in BROKERS.names if name not in ("log_partition", "endpoints")},
             "endpoints": [f"{one.name}://{one.host}:{one.port}" for one in broker.endpoints],
         }
         for broker in cluster.brokers.values()

@@ -14,7 +14,7 @@ but not all that was observed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -36,8 +36,8 @@ from events.catalog import (
 )
 from events.codec import decode_event, encode_event
 from projections.replay.asks import RecordedAsk, Row, Timeline, Unfit, recorded_asks, timeline_of
-from projections.replay.folding import Sorted, Stored, cluster_events, fold_partitions, shards_frame
-from projections.replay.log_ref import LogRef, span_of
+from projections.replay.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
+from projections.replay.log_ref import End, Ref, as_of, ends_of
 from projections.replay.outcome import Options, Outcome
 from projections.wording import in_words, many
 
@@ -63,11 +63,11 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
     log_partition: int = 0
 
 
-def run_redecide(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_redecide(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """Decide every ask up to `options.at` again; what differs is found. Raises ReplayError."""
-    end, release = span_of(ref, options.at).end, this_release()
-    again = decided_again(session, ref, end, release)
-    words = f"{many(again.asks, 'ask')} up to offset {end - 1} decided again by release {release}"
+    ends, release = ends_of(ref, options.at), this_release()
+    again = decided_again(session, ref, ends, release)
+    words = f"{many(again.asks, 'ask')} up to {as_of(ends)} decided again by release {release}"
     return Outcome(
         rows=[msgspec.to_builtins(one) for one in again.told],
         found=again.differences > 0,
@@ -85,12 +85,12 @@ class Again(msgspec.Struct, frozen=True):
     told: tuple[Difference, ...]
 
 
-def decided_again(session: SparkSession, ref: LogRef, end: int, release: str) -> Again:
+def decided_again(session: SparkSession, ref: Ref, end: End, release: str) -> Again:
     """Decide the asks of a log before offset `end` again, shards beside each other. Raises ReplayError."""
-    return decided_again_in(shards_frame(session, ref, end), {ref.partition: cluster_events(ref, end)}, release)
+    return decided_again_in(shards_frame(session, ref, end), cluster_events(ref, end), release)
 
 
-def decided_again_in(events: DataFrame, clusters: Mapping[int, Sequence[Stored]], release: str) -> Again:
+def decided_again_in(events: DataFrame, clusters: Clusters, release: str) -> Again:
     """The same with the events of topics in a frame (FOLDED_COLUMNS), of one log or of several, and what in each of
     those logs concerns every topic. Raises ReplayError."""
     for cluster in clusters.values():
@@ -119,7 +119,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def _share(rows: Iterator[Sorted], clusters: Mapping[int, Sequence[Stored]], release: str) -> Iterator[tuple[Any, ...]]:
+def _share(rows: Iterator[Sorted], clusters: Clusters, release: str) -> Iterator[tuple[Any, ...]]:
     """One share of the shards: a row for each difference, for each cause with its count, and for the asks."""
     asks, causes = 0, Counter[str]()
     for found in _differences_by_log(rows, clusters, release):
@@ -135,9 +135,7 @@ def _share(rows: Iterator[Sorted], clusters: Mapping[int, Sequence[Stored]], rel
     yield (asks, *[None] * 8)
 
 
-def _differences_by_log(
-    rows: Iterator[Sorted], clusters: Mapping[int, Sequence[Stored]], release: str
-) -> Iterator[Difference | None]:
+def _differences_by_log(rows: Iterator[Sorted], clusters: Clusters, release: str) -> Iterator[Difference | None]:
     for log_partition, run in groupby(rows, itemgetter(0)):
         decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
         for found in differences(decoded, timeline_of(clusters.get(log_partition, ())), release):

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from projections.replay.errors import ReplayError
-from projections.replay.log_ref import LogRef
+from projections.replay.log_ref import Ref, as_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.report_data import OUTCOMES, Report
 from projections.replay.report_page import page
@@ -21,7 +21,7 @@ from projections.replay.report_queries import gather
 DEFAULT_OUTPUT = "topicwright-report.html"
 
 
-def run_report(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_report(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """Write the report of a log up to `options.at` to `options.output`; a broken invariant is found.
 
     Raises ReplayError, also for a place that cannot be written to, and that before any work.
@@ -37,7 +37,7 @@ def run_report(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
     broken = [check.name for check in report.checks if check.violations]
     row = {
         "output": str(output),
-        "offset": report.end_offset - 1,
+        **offsets_row(report.ends),
         "outcomes": {name: report.asks(name) for name in OUTCOMES},
         "violations": {check.name: check.violations for check in report.checks if check.violations},
     }
@@ -45,5 +45,5 @@ def run_report(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
 
 
 def _lines(report: Report, broken: list[str], output: Path) -> Iterator[str]:
-    yield f"{output} shows {report.log} up to offset {report.end_offset - 1}"
+    yield f"{output} shows {report.log} up to {as_of(report.ends)}"
     yield f"  invariants broken: {', '.join(broken)}" if broken else f"  all {len(report.checks)} invariants hold"

@@ -5,6 +5,8 @@ Numbers alone: nothing here knows how they are drawn (`report_figures`, `report_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 OUTCOMES: dict[str, str] = {
@@ -101,10 +103,10 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything on the page. `events` are those up to `end_offset`, the last of them at `last_ms`."""
+    """Everything on the page. It shows the events before `ends` (by log partition), the last of them at `last_ms`."""
 
     log: str
-    end_offset: int
+    ends: Mapping[int, int]
     first_ms: int
     last_ms: int
     releases: tuple[str, ...]
@@ -116,6 +118,11 @@ class Report(msgspec.Struct, frozen=True):
     held: Held | str
     """Or why that cannot be told: events that do not fit each other."""
     checks: tuple[CheckResult, ...]
+
+    @property
+    def events(self) -> int:
+        """How many events it shows."""
+        return sum(self.ends.values())
 
     @property
     def violations(self) -> int:

@@ -14,6 +14,7 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
 from projections.moments import iso
+from projections.replay.log_ref import as_of
 from projections.replay.report_data import OUTCOMES, CheckResult, Held, Report, Waits
 from projections.replay.report_figures import (
     REFUSALS_SHOWN,
@@ -75,7 +76,7 @@ def page(report: Report) -> str:
 def _header(report: Report, title: str) -> str:
     release = ", ".join(report.releases)
     return (
-        f"<h1>{title}</h1><p>As of offset {report.end_offset - 1:,}: {report.end_offset:,} events from "
+        f"<h1>{title}</h1><p>As of {as_of(report.ends)}: {report.events:,} events from "
         f"{iso(report.first_ms)} to {iso(report.last_ms)}, decided by release {escape(release) or 'unknown'}.</p>"
     )
 

@@ -18,9 +18,9 @@ from events.names import BrokerId
 from projections.brokers import ClusterRow
 from projections.names import error_name
 from projections.replay.errors import told
-from projections.replay.invariants import CHECKS, first_violations, look, violation_line, violations
+from projections.replay.invariants import CHECKS, Found, first_violations, look, violation_line, violations
 from projections.replay.invariants import COLUMNS as CHECKED_COLUMNS
-from projections.replay.log_ref import LogRef, span_of
+from projections.replay.log_ref import Ends, Ref, ends_of
 from projections.replay.rebuild import rebuilt_cluster, rebuilt_topics
 from projections.replay.report_data import (
     WAIT_EDGES_MS,
@@ -56,20 +56,20 @@ _OUTCOME = """
 """How an ask ends by one of its events; a refusal counts when it is decided, not once more when it is answered."""
 
 
-def gather(session: SparkSession, ref: LogRef, at: str | None) -> Report:
+def gather(session: SparkSession, ref: Ref, at: str | None) -> Report:
     """Everything that a report shows of a log as of a moment. Raises ReplayError."""
-    end = span_of(ref, at).end
-    with _kept(events_frame(session, ref, end=end, columns=_COLUMNS)) as events:
+    ends = ends_of(ref, at)
+    with _kept(events_frame(session, ref, end=ends, columns=_COLUMNS)) as events:
         types = events.groupBy("type").count().collect()
         first_ms, last_ms = events.selectExpr("min(at_ms)", "max(at_ms)").head() or (0, 0)
         width = bucket_ms(last_ms - first_ms)
-        releases = events.where("release is not null").groupBy("release").agg({"offset": "min"}).collect()
+        releases = events.where("release is not null").groupBy("release").agg({"at_ms": "min"}).collect()
         outcomes = _outcomes(events, width)
         waits, refusals = _waits(events), _refusals(events)
-        checks = _checks(session, events)
+        checks = _checks(session, events, len(ends) > 1)
     return Report(
         log=ref.text,
-        end_offset=end,
+        ends=ends,
         first_ms=first_ms,
         last_ms=last_ms,
         releases=tuple(row[0] for row in sorted(releases, key=lambda row: row[1])),
@@ -78,7 +78,7 @@ def gather(session: SparkSession, ref: LogRef, at: str | None) -> Report:
         events_by_type=tuple(sorted(((row[0], row[1]) for row in types), key=lambda pair: (-pair[1], pair[0]))),
         waits=waits,
         refusals=refusals,
-        held=_held(session, ref, end),
+        held=_held(session, ref, ends),
         checks=checks,
     )
 
@@ -107,7 +107,7 @@ def _refusals(events: DataFrame) -> tuple[Refusals, ...]:
 def _waits(events: DataFrame) -> Waits:
     """From each TopicReady back to the TopicCreated before it in the same shard: one topic lives there at a time."""
     lives = events.where("type in ('TopicCreated', 'TopicReady')").selectExpr(
-        "type", "at_ms - lag(at_ms) over (partition by shard order by offset) as since_ms"
+        "type", "at_ms - lag(at_ms) over (partition by log_partition, shard order by offset) as since_ms"
     )
     waits = lives.selectExpr("type", "case when type = 'TopicReady' then since_ms end as wait_ms")
     place = f"size(filter(array({', '.join(map(str, WAIT_EDGES_MS))}), edge -> edge <= wait_ms)) - 1"
@@ -122,9 +122,9 @@ def _waits(events: DataFrame) -> Waits:
     return Waits(wait_bins(dict(map(tuple, by_place))), ready, created - ready, *(percentiles or ()))
 
 
-def _held(session: SparkSession, ref: LogRef, end: int) -> Held | str:
-    cluster = rebuilt_cluster(ref, end)
-    with _kept(rebuilt_topics(session, ref, end).select("partitions")) as topics:
+def _held(session: SparkSession, ref: Ref, ends: Ends) -> Held | str:
+    cluster = rebuilt_cluster(ref, ends)
+    with _kept(rebuilt_topics(session, ref, ends).select("partitions")) as topics:
         try:
             count = topics.count()
         except PySparkException as error:
@@ -144,14 +144,15 @@ def _held(session: SparkSession, ref: LogRef, end: int) -> Held | str:
     )
 
 
-def _checks(session: SparkSession, events: DataFrame) -> tuple[CheckResult, ...]:
+def _checks(session: SparkSession, events: DataFrame, several: bool) -> tuple[CheckResult, ...]:
     found = {one.check: one for one in first_violations(violations(session, look(events)), EXAMPLES_MAX)}
-    return tuple(
-        CheckResult(name, demands, found[name].times, tuple(map(violation_line, found[name].violations)))
-        if name in found
-        else CheckResult(name, demands, 0)
-        for name, demands in CHECKS.items()
-    )
+    return tuple(_result(name, demands, found.get(name), several) for name, demands in CHECKS.items())
+
+
+def _result(name: str, demands: str, broken: Found | None, several: bool) -> CheckResult:
+    if broken is None:
+        return CheckResult(name, demands, 0)
+    return CheckResult(name, demands, broken.times, tuple(violation_line(row, several) for row in broken.violations))
 
 
 def _load(broker_id: int, cluster: ClusterRow, replicas: int, leaders: int) -> BrokerLoad:

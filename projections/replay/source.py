@@ -10,22 +10,25 @@ Options
     columns       the columns to make, separated by commas; all. Spark does not tell Python sources what it needs, so
                   reading is much faster when it is said
     rangeevents   events that one task reads at most; 50,000
-    logpartition  the number that rows carry as `log_partition`, where a job reads several logs; 0
+    logpartition  the number that rows carry as `log_partition`, where a job reads several data directories; 0. Of a
+                  log in Kafka: read only this partition
+    kafka.KEY     librdkafka's properties for a log in Kafka, such as `kafka.security.protocol`
 
-Method. One task reads one range of offsets through a RocksDB secondary of its own (see `secondary`), so the log may be
-in use. Where the log ends is found once, when the frame is made, and all that is made of it sees the same events.
+Method. One task reads one range of offsets, of a data directory through a RocksDB secondary of its own (see
+`secondary`), so the log may be in use. Where the log ends is found once, when the frame is made, and all that is made
+of it sees the same events. A topic in Kafka is folded once at that moment (see `kafka_scan`), which tells each task
+with which record its range begins. Its rows are those of all partitions; offsets count within one of them.
 
 A damaged log does not pass: every event in the range is decoded, whichever columns or shards are asked for, and the
 first that is missing or is no event of this release fails the job with its offset.
 
-What it does not do: write; and read a log that is in Kafka.
+What it does not do: write.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -33,26 +36,34 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from events.codec import decode_event
+from events.codec import EventDecodeError, decode_event
 from events.names import CLUSTER_SHARD, shard_key
 from projections.replay.columns import Columns, arrow_schema, column_names, ddl
 from projections.replay.errors import ReplayError
-from projections.replay.log_ref import LogRef, Span, end_of, looked_at, parse_ref
-from projections.replay.secondary import look
+from projections.replay.kafka_ref import KafkaTopic, Properties, checked_properties
+from projections.replay.log_ref import (
+    End,
+    Ends,
+    KafkaRef,
+    LogRef,
+    Ref,
+    Span,
+    end_of,
+    ends_of,
+    in_partitions,
+    looked_at,
+    parse_ref,
+    scanned,
+)
+from projections.replay.ranges import Range, kafka_ranges, planned, planned_text, ranges, stored_events
 
 FORMAT = "topicwright"
 RANGE_EVENTS = 50_000
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 4 << 20
 _CLUSTER = "-"
-
-
-class Range(InputPartition):
-    """What one task reads: offsets from `start` up to but not including `end`."""
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
+_PROPERTY = "kafka."
+_BOTH = "options at and endoffset both say where to end: give one of them"
 
 
 class TopicwrightSource(DataSource):
@@ -66,68 +77,74 @@ class TopicwrightSource(DataSource):
         super().__init__(dict(options))
         self._asked = {name.lower(): text for name, text in options.items()}
         self._names = _columns(self._asked.get("columns"))
-        self._span: Span | None = None
+        self._plan: list[Range] | None = None
 
     def schema(self) -> str:
-        self._pinned()  # Spark asks for the schema once a frame, and keeps this object for all that is made of it
+        self._planned()  # Spark asks for the schema once a frame, and keeps this object for all that is made of it
         return ddl(arrow_schema(self._names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EventReader(self._ref(), self._pinned(), self._names, self._asked)
+        return EventReader(asked_log(self._asked), self._planned(), self._names, self._asked)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - the name is Spark's
-        from projections.replay.streaming import EventStreamReader
+        from projections.replay.streaming import stream_reader
 
-        return EventStreamReader(self._ref(), self._names, self._asked)
+        return stream_reader(asked_log(self._asked), self._names, self._asked)
 
-    def _ref(self) -> LogRef:
-        return parse_ref(self._asked.get("path", ""), number_option(self._asked, "logpartition", 0))
-
-    def _pinned(self) -> Span:
-        if self._span is None:
-            self._span = _span(self._ref(), self._asked)
-        return self._span
+    def _planned(self) -> list[Range]:
+        if self._plan is None:
+            self._plan = _plan(self._asked)
+        return self._plan
 
 
 class EventReader(DataSourceReader):
-    """Reads a span of a log, in ranges."""
+    """Reads ranges of a log."""
 
-    def __init__(self, ref: LogRef, span: Span, names: Sequence[str], asked: Mapping[str, str]) -> None:
-        self._ref = ref
-        self._span = span
+    def __init__(
+        self, log: LogRef | KafkaTopic, plan: Sequence[Range], names: Sequence[str], asked: Mapping[str, str]
+    ) -> None:
+        self._log = log
+        self._plan = plan
         self._names = names
-        self._range_events = positive(asked, "rangeevents", RANGE_EVENTS)
         self._shards = wanted_shards(asked.get("shards"))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return ranges(self._span.start, self._span.end, self._range_events)
+        return self._plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
-        return read_range(self._ref, partition, self._names, self._shards)
+        return read_range(self._log, partition, self._names, self._shards)
 
 
 def events_frame(
     spark: SparkSession,
-    ref: LogRef,
+    ref: Ref,
     at: str | None = None,
     columns: Sequence[str] | None = None,
     *,
     start: int = 0,
-    end: int | None = None,
+    end: End | None = None,
     shards: Sequence[str] | None = None,
     range_events: int = RANGE_EVENTS,
 ) -> DataFrame:
     """The events of a log up to a moment, or from offset `start` up to but not including `end`.
 
-    Where the log ends is found here and now. Raises ReplayError for a moment or an offset that the log does not have.
+    Where the log ends is found here and now, or, of a log in Kafka, when it was scanned. Raises ReplayError for a
+    moment or an offset that the log does not have.
     """
-    asked = {"startoffset": str(start)}
-    asked |= {} if at is None else {"at": at}
-    asked |= {} if end is None else {"endoffset": str(end)}
-    span = _span(ref, asked)
-    reader = spark.read.format(FORMAT).option("startoffset", span.start).option("endoffset", span.end)
-    reader = reader.option("rangeevents", range_events).option("logpartition", ref.partition)
+    if at is not None and end is not None:
+        raise ReplayError(_BOTH)
+    reader = spark.read.format(FORMAT).option("rangeevents", range_events)
+    if isinstance(ref, KafkaRef):
+        ends = ends_of(ref, at) if end is None else in_partitions(ref, end)
+        reader = reader.options(**kafka_options(ref)).option(
+            "plan", planned_text(kafka_ranges(ref.scan, start, ends, range_events))
+        )
+    else:
+        stop = None if end is None else in_partitions(ref, end)[ref.partition]
+        span = _span(ref, {"startoffset": str(start), **_end_options(at, stop)})
+        reader = reader.option("startoffset", span.start).option("endoffset", span.end)
+        reader = reader.option("logpartition", ref.partition)
     if columns is not None:
         reader = reader.option("columns", ",".join(columns))
     if shards is not None:
@@ -135,21 +152,72 @@ def events_frame(
     return reader.load(ref.location)
 
 
-def ranges(start: int, end: int, events_max: int) -> list[Range]:
-    """Ranges of about equal size, none above `events_max`; one empty range where there is nothing to read."""
-    count = max(1, -(-(end - start) // events_max))
-    bounds = [start + (end - start) * n // count for n in range(count + 1)]
-    return [Range(bounds[n], bounds[n + 1]) for n in range(count)]
+def kafka_options(ref: KafkaRef) -> dict[str, str]:
+    """The options with which the source reaches a log in Kafka."""
+    return {f"{_PROPERTY}{key}": value for key, value in ref.topic.properties}
+
+
+def asked_log(asked: Mapping[str, str]) -> LogRef | KafkaTopic:
+    """The log that options name. Raises ReplayError."""
+    return parse_ref(asked.get("path", ""), number_option(asked, "logpartition", 0), _properties(asked))
+
+
+def _properties(asked: Mapping[str, str]) -> Properties:
+    """librdkafka's properties among options, whose names Spark hands over in lower case."""
+    given = ((key.removeprefix(_PROPERTY), value) for key, value in asked.items() if key.startswith(_PROPERTY))
+    return checked_properties(tuple(given))
+
+
+def _plan(asked: Mapping[str, str]) -> list[Range]:
+    """What tasks read. Raises ReplayError."""
+    if "plan" in asked:
+        return planned(asked["plan"])
+    range_events = positive(asked, "rangeevents", RANGE_EVENTS)
+    log = asked_log(asked)
+    if isinstance(log, LogRef):
+        span = _span(log, asked)
+        return ranges(span.start, span.end, range_events, log.partition)
+    only = number_option(asked, "logpartition", 0) if "logpartition" in asked else None
+    ref = scanned(log, only, range_events)
+    start, ends = _kafka_span(ref, asked)
+    return kafka_ranges(ref.scan, start, ends, range_events)
+
+
+def _kafka_span(ref: KafkaRef, asked: Mapping[str, str]) -> tuple[int, Ends]:
+    """Where to begin and to stop in the partitions of a topic. Raises ReplayError."""
+    if "at" in asked and "endoffset" in asked:
+        raise ReplayError(_BOTH)
+    ends = ends_of(ref, asked.get("at"))
+    reached = max(ends.values(), default=0)
+    start, end = number_option(asked, "startoffset", 0), number_option(asked, "endoffset", reached)
+    if end > reached or start > end:
+        raise _past(asked, start, end, ref.text, reached)
+    return start, {partition: min(one, end) for partition, one in ends.items()}
+
+
+def _end_options(at: str | None, end: int | None) -> dict[str, str]:
+    return ({} if at is None else {"at": at}) | ({} if end is None else {"endoffset": str(end)})
+
+
+def _past(asked: Mapping[str, str], start: int, end: int, text: str, reached: int) -> ReplayError:
+    name = "startoffset" if start > end else "endoffset"
+    what = f"what is to be read of {text} ends at offset {reached}"
+    return ReplayError(f"{name}={asked.get(name)} is past the end: {what}")
 
 
 def read_range(
-    ref: LogRef, wanted: Range, names: Sequence[str], shards: frozenset[str] | None
+    log: LogRef | KafkaTopic, wanted: Range, names: Sequence[str], shards: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """The events of a range in batches. Raises LogError, EventDecodeError; LogCorrupted where one is missing."""
     gc.disable()  # decoded events hold no cycles, and looking for some takes half of the time
-    columns, room = Columns(names, ref.partition), _BATCH_BYTES
-    for offset, value in read_events(ref.path, wanted):
-        recorded = decode_event(offset, value)
+    columns, room = Columns(names, wanted.partition), _BATCH_BYTES
+    for offset, value in stored_events(log, wanted):
+        try:
+            recorded = decode_event(offset, value)
+        except EventDecodeError as error:
+            if isinstance(log, LogRef):
+                raise
+            raise ReplayError(f"{log.text}: partition {wanted.partition}, {error}") from None
         if shards is not None and _shard_of(recorded.event) not in shards:
             continue
         columns.add(recorded, value)
@@ -159,17 +227,6 @@ def read_range(
             room = _BATCH_BYTES
     if len(columns):
         yield columns.batch()
-
-
-def read_events(path: Path, wanted: Range) -> Iterator[tuple[int, bytes]]:
-    """The stored events of a range. Raises LogError; LogCorrupted where one is missing, ReplayError where the log has
-    become shorter."""
-    if wanted.start == wanted.end:
-        return
-    with look(path) as log:
-        if log.next_offset < wanted.end:
-            raise ReplayError(f"{path} ends at offset {log.next_offset} now: events up to {wanted.end} were there")
-        yield from log.read(wanted.start, wanted.end)
 
 
 def positive(asked: Mapping[str, str], name: str, otherwise: int) -> int:
@@ -183,15 +240,12 @@ def positive(asked: Mapping[str, str], name: str, otherwise: int) -> int:
 def _span(ref: LogRef, asked: Mapping[str, str]) -> Span:
     """The offsets to read. Raises ReplayError."""
     if "at" in asked and "endoffset" in asked:
-        raise ReplayError("options at and endoffset both say where to end: give one of them")
+        raise ReplayError(_BOTH)
     with looked_at(ref) as log:
         reached = end_of(log, asked.get("at"))
         start, end = number_option(asked, "startoffset", 0), number_option(asked, "endoffset", reached)
         if end > log.next_offset or start > end:
-            past = "startoffset" if start > end else "endoffset"
-            raise ReplayError(
-                f"{past}={asked.get(past)} is past the end: what is to be read of {ref.text} ends at offset {reached}"
-            )
+            raise _past(asked, start, end, ref.text, reached)
         return Span(start, end)
 
 

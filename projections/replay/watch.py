@@ -24,6 +24,7 @@ from typing import Any, TextIO
 
 import msgspec
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -32,20 +33,23 @@ from events.names import CLUSTER_SHARD, ShardKey
 from projections.replay.checks_offsets import Extent, extents
 from projections.replay.checks_timeline import read_timeline
 from projections.replay.columns import Columns
+from projections.replay.earlier import EarlierEvents, earlier_events
 from projections.replay.errors import ReplayError, told
 from projections.replay.invariants import CHECKS, COLUMNS, Log, first_violations, violation_line, violations
-from projections.replay.log_ref import LogRef, looked_at
+from projections.replay.log_ref import KafkaRef, Ref, has_partitions
 from projections.replay.outcome import Options, Outcome
 from projections.replay.session import is_connect
-from projections.replay.source import FORMAT
+from projections.replay.source import FORMAT, kafka_options
 from projections.replay.watch_http import Alerts, serving
 from projections.wording import many
 
 LOOK_EVERY_S = 1.0
+BATCH_EVENTS = 100_000
+"""Of a topic's partition at most so many events are checked at once."""
 _WAIT_S = 0.1
 
 
-def run_watch(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
+def run_watch(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: check events as they are written until SIGINT or SIGTERM; found if there was an alert.
 
     `options.more` may have `http` (HOST:PORT to serve on) and `every` (seconds between looks at the log). With
@@ -68,28 +72,39 @@ def run_watch(session: SparkSession, ref: LogRef, options: Options) -> Outcome:
 class Watching:
     """Follows one log and tells what breaks a check. `follow` once."""
 
-    def __init__(
-        self, session: SparkSession, ref: LogRef, alerts: Alerts, out: TextIO, *, as_json: bool = False
-    ) -> None:
+    def __init__(self, session: SparkSession, ref: Ref, alerts: Alerts, out: TextIO, *, as_json: bool = False) -> None:
         self._session = session
         self._ref = ref
         self._alerts = alerts
         self._out = out
         self._as_json = as_json
-        self._end_offset = -1
+        self._ends: dict[int, int] = {}
         self._failure: BaseException | None = None
 
     def follow(self, every_s: float, stop: threading.Event) -> None:
         """Check what is there and what comes, until told to stop. Raises ReplayError when the log cannot be read on."""
-        with TemporaryDirectory(prefix="topicwright-watch-") as checkpoint:
-            reader = self._session.readStream.format(FORMAT).option("columns", ",".join(COLUMNS))
-            writer = reader.load(self._ref.location).writeStream.foreachBatch(self._check)
+        with TemporaryDirectory(prefix="topicwright-watch-") as checkpoint, earlier_events(self._ref) as earlier:
+            stream = self._stream().writeStream
+            writer = stream.foreachBatch(lambda batch, _: self._check(batch, earlier))
             writer = writer.option("checkpointLocation", checkpoint).trigger(processingTime=f"{every_s} seconds")
             query = writer.start()
             try:
-                self._wait(query, stop)
-            finally:
-                query.stop()
+                try:
+                    self._wait(query, stop)
+                finally:
+                    query.stop()
+            except Py4JError:
+                if not stop.is_set():
+                    raise  # else Java was told to end too, as a terminal or a supervisor does
+
+    def _stream(self) -> DataFrame:
+        reader = self._session.readStream.format(FORMAT)
+        if isinstance(self._ref, KafkaRef):
+            reader = reader.options(**kafka_options(self._ref)).option("maxeventspertrigger", BATCH_EVENTS)
+            reader = reader.option("plan", "[]").option("columns", ",".join((*COLUMNS, "value")))
+        else:
+            reader = reader.option("columns", ",".join(COLUMNS))
+        return reader.load(self._ref.location)
 
     def _wait(self, query: StreamingQuery, stop: threading.Event) -> None:
         while query.isActive and not stop.wait(_WAIT_S):
@@ -102,41 +117,45 @@ class Watching:
         """One line on the output, at once."""
         print(msgspec.json.encode(row).decode() if self._as_json else line, file=self._out, flush=True)
 
-    def _check(self, batch: DataFrame, _: int) -> None:
+    def _check(self, batch: DataFrame, earlier: EarlierEvents) -> None:
         """One micro-batch."""
         events = batch.persist()
         try:
-            start = self._end_offset + 1
-            reached = extents(events, start).get(self._ref.partition)
-            if reached is not None:
-                self._check_events(events, start, reached)
+            reached = extents(events, self._ends)
+            if reached:
+                earlier.keep(events)
+                self._check_events(events.select(*COLUMNS), reached, earlier)
         except Exception as error:
             self._failure = error
             raise
         finally:
             events.unpersist()
 
-    def _check_events(self, events: DataFrame, start: int, extent: Extent) -> None:
-        known = events if start == 0 else events.unionByName(self._earlier(events, start))
-        log = Log(known, {self._ref.partition: extent}, read_timeline(known))
-        broken = violations(self._session, log, settle_ms=None, start=start)
+    def _check_events(self, events: DataFrame, reached: Mapping[int, Extent], earlier: EarlierEvents) -> None:
+        starts = {partition: self._ends.get(partition, 0) for partition in reached}
+        known = events.unionByName(self._earlier(events, starts, earlier)) if any(starts.values()) else events
+        log = Log(known, reached, read_timeline(known))
+        broken = violations(self._session, log, settle_ms=None, starts=starts)
+        several = has_partitions(self._ref)
         for found in first_violations(broken, None):
             for row in found.violations:
                 if self._alerts.add(row):
-                    self.say(row, f"ALERT {row['check']}: {violation_line(row)}")
-        self._end_offset = extent.end_offset
-        self._alerts.reached(extent.events, extent.end_offset + 1)
+                    self.say(row, f"ALERT {row['check']}: {violation_line(row, several)}")
+        self._ends |= {partition: extent.end_offset + 1 for partition, extent in reached.items()}
+        self._alerts.reached(sum(extent.events for extent in reached.values()), self._ends)
 
-    def _earlier(self, events: DataFrame, start: int) -> DataFrame:
+    def _earlier(self, events: DataFrame, starts: Mapping[int, int], earlier: EarlierEvents) -> DataFrame:
         """The earlier events of the topics that a batch concerns, and all of brokers and settings."""
-        shards = {ShardKey(row.shard) for row in events.select("shard").distinct().collect()} | {CLUSTER_SHARD}
-        made = Columns(COLUMNS, self._ref.partition)
-        with looked_at(self._ref) as log:
-            for shard in sorted(shards):
-                for offset in log.shard_offsets(shard, 0, start):
-                    value = log.read_one(offset)
-                    made.add(decode_event(offset, value), value)
-        return self._session.createDataFrame(pa.Table.from_batches([made.batch()]))
+        shards: dict[int, set[ShardKey]] = {partition: {CLUSTER_SHARD} for partition in starts}
+        for row in events.select("log_partition", "shard").distinct().collect():
+            shards[row.log_partition].add(ShardKey(row.shard))
+        batches = []
+        for partition, start in starts.items():
+            made = Columns(COLUMNS, partition)
+            for offset, value in earlier.before(partition, start, sorted(shards[partition])):
+                made.add(decode_event(offset, value), value)
+            batches.append(made.batch())
+        return self._session.createDataFrame(pa.Table.from_batches(batches))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Alerts(Collector):
         self._told: set[tuple[Any, ...]] = set()
         self._lock = threading.Lock()
         self._events = 0
-        self.next_offset = 0
+        self.next_offsets: dict[int, int] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -47,11 +47,16 @@ class Alerts(Collector):
             self._counts[violation["check"]] += 1
             return True
 
-    def reached(self, events: int, next_offset: int) -> None:
-        """So many more events were checked, up to this offset."""
+    def reached(self, events: int, next_offsets: Mapping[int, int]) -> None:
+        """So many more events were checked, up to these offsets, by log partition."""
         with self._lock:
             self._events += events
-            self.next_offset = next_offset
+            self.next_offsets = dict(next_offsets)
+
+    @property
+    def next_offset(self) -> int:
+        """Up to where is checked; of a log of several partitions how many events they have until there."""
+        return sum(self.next_offsets.values())
 
     @property
     def count(self) -> int:
@@ -62,7 +67,12 @@ class Alerts(Collector):
     def shown(self) -> bytes:
         """The newest alerts, oldest first, as JSON."""
         with self._lock:
-            body = {"next_offset": self.next_offset, "count": sum(self._counts.values()), "alerts": list(self._newest)}
+            body = {
+                "next_offset": self.next_offset,
+                "next_offsets": {str(partition): offset for partition, offset in self.next_offsets.items()},
+                "count": sum(self._counts.values()),
+                "alerts": list(self._newest),
+            }
         return msgspec.json.encode(body)
 
     def metrics(self) -> bytes:

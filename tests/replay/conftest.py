@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from projections.replay.log_ref import LogRef, open_ref
+from projections.replay.kafka_ref import kafka_topic
+from projections.replay.log_ref import KafkaRef, LogRef, open_folder, scanned
 from projections.replay.session import spark_session
 from tests.replay.history import write_history
+from tests.replay.kafka_history import as_records, in_partitions, make_topic
+from tests.replay.written import records_of
+from tests.support.reference_kafka import ReferenceKafka
 
 SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
 
@@ -26,10 +30,18 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def history(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
     """The log of a day that has every type of event; its service has stopped. Not to be written to."""
-    return open_ref(str(write_history(tmp_path_factory.mktemp("history") / "data")))
+    return open_folder(str(write_history(tmp_path_factory.mktemp("history") / "data")))
 
 
 @pytest.fixture
 def own_history(tmp_path: Path) -> LogRef:
     """Another such log, to be damaged at will."""
-    return open_ref(str(write_history(tmp_path / "data")))
+    return open_folder(str(write_history(tmp_path / "data")))
+
+
+@pytest.fixture(scope="session")
+def in_kafka(kafka43: ReferenceKafka, history: LogRef) -> KafkaRef:
+    """The same day in the two partitions of a topic. Not to be written to."""
+    parts = in_partitions(records_of(history), 2)
+    topic = make_topic(kafka43.bootstrap, [as_records(part) for part in parts])
+    return scanned(kafka_topic(f"kafka://{kafka43.bootstrap}/{topic}"))

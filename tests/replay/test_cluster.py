@@ -14,7 +14,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from projections.replay.log_ref import LogRef
+from projections.replay.log_ref import KafkaRef, LogRef
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 
@@ -54,6 +54,14 @@ def test_a_replay_on_the_cluster(master: str, history: LogRef, tmp_path: Path) -
         argv += ["--conf", setting]
     shown = run(argv, tmp_path)
     assert [row["topic"] for row in shown["rows"]][:2] == ["late.one", "pay.orders"]
+
+
+@pytest.mark.timeout(600)
+def test_a_log_in_kafka_on_the_cluster(master: str, in_kafka: KafkaRef, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "controller.cli_replay", "redecide", in_kafka.text, "--master", master, "--json"]
+    for setting in SMALL:
+        argv += ["--conf", setting]
+    assert run(argv, tmp_path) == {"found": False, "rows": []}
 
 
 WHERE = """

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from projections.query import Query
 from projections.replay.compare import run_compare
 from projections.replay.invariants import run_invariants
-from projections.replay.log_ref import LogRef, looked_at, open_ref
+from projections.replay.log_ref import LogRef, looked_at, open_folder
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild import run_rebuild
 from projections.replay.redecide import run_redecide
@@ -37,7 +37,7 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
             log.close()
 
     asyncio.run(day())
-    return open_ref(str(folder))
+    return open_folder(str(folder))
 
 
 @pytest.mark.parametrize("run", [run_compare, run_invariants, run_redecide])

@@ -92,7 +92,9 @@ def test_each_log_is_decided_again_with_its_own_brokers_and_settings(
     for second, found in ((logs[1], []), (replace(other, partition=1), [(1, "a")])):
         both = [logs[0], second]
         events = union([shards_frame(spark, ref, end) for ref, end in zip(both, ends(both), strict=True)])
-        clusters = {ref.partition: cluster_events(ref, end) for ref, end in zip(both, ends(both), strict=True)}
+        clusters = {
+            ref.partition: cluster_events(ref, end)[ref.partition] for ref, end in zip(both, ends(both), strict=True)
+        }
         again = decided_again_in(events, clusters, RELEASE)
         assert again.asks == 5
         assert [(one.log_partition, one.shard) for one in again.told] == found

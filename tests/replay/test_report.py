@@ -102,7 +102,7 @@ def test_what_brokers_hold_is_what_the_state_says(report: Report, records: list[
 
 
 def test_the_rest_of_the_page_is_of_the_same_events(report: Report, records: list[Recorded]) -> None:
-    assert (report.end_offset, report.first_ms, report.last_ms) == (len(records), records[0].at_ms, records[-1].at_ms)
+    assert (report.events, report.first_ms, report.last_ms) == (len(records), records[0].at_ms, records[-1].at_ms)
     assert dict(report.events_by_type) == Counter(type(one.event).__name__ for one in records)
     assert report.releases == ("1.0",)
     assert [(one.name, one.demands, one.violations) for one in report.checks] == [(*one, 0) for one in CHECKS.items()]

@@ -41,7 +41,7 @@ FLAGS = (
 
 REPORT = Report(
     log="/data/<b>log</b>",
-    end_offset=12_345,
+    ends={0: 12_345},
     first_ms=BORN_MS,
     last_ms=BORN_MS + 3_600_000,
     releases=("0.0.9", "0.1.0"),

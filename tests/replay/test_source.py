@@ -19,9 +19,10 @@ from events.log import Commit, Entry, LogCorrupted, LogFromNewerVersion, LogNotA
 from events.names import shard_key
 from projections.replay.columns import COLUMNS
 from projections.replay.errors import ReplayError, told
-from projections.replay.log_ref import LogRef, end_of, looked_at, open_ref, parse_ref, span_of
+from projections.replay.log_ref import LogRef, end_of, looked_at, open_folder, open_ref, parse_ref, span_of
+from projections.replay.ranges import ranges
 from projections.replay.secondary import Look, is_written, look
-from projections.replay.source import events_frame, ranges
+from projections.replay.source import events_frame
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, Day, open_log
 
@@ -156,7 +157,7 @@ def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
         (str(tmp_path / "file"), "file is not a folder"),
         (str(tmp_path / "folder"), "folder holds no log"),
         (str(tmp_path / "empty"), "empty holds no events yet"),
-        ("kafka://localhost:9092/events", "come with the distributed runtime"),
+        ("kafka://localhost:9092", "names no log in Kafka: say kafka://HOST:PORT"),
         ("", "LOG is empty"),
     ):
         with pytest.raises(ReplayError, match=says):
@@ -165,7 +166,7 @@ def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
 
 def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(history.path.parent)
-    assert open_ref("data").path == open_ref(f"file://{history.path}").path == history.path
+    assert open_folder("data").path == open_folder(f"file://{history.path}").path == history.path
     assert span_of(history).end == len(records(history))
 
 
@@ -250,7 +251,7 @@ def test_a_checkpoint_is_a_log(own_history: LogRef, tmp_path: Path) -> None:
     log = open_log(own_history.path)
     log.checkpoint(tmp_path / "copy")
     log.close()
-    assert records(open_ref(str(tmp_path / "copy"))) == records(own_history)
+    assert records(open_folder(str(tmp_path / "copy"))) == records(own_history)
 
 
 def test_a_look_takes_no_writes(own_history: LogRef) -> None:
@@ -365,4 +366,4 @@ def test_a_log_that_lost_its_files_is_told(own_history: LogRef) -> None:
 
 
 def test_parsing_a_log_looks_at_nothing() -> None:
-    assert parse_ref("/nowhere").path == Path("/nowhere")
+    assert parse_ref("/nowhere") == LogRef("/nowhere", Path("/nowhere"))

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from projections.replay.errors import ReplayError, told
 from projections.replay.log_ref import LogRef, looked_at
-from projections.replay.streaming import EventStreamReader
+from projections.replay.streaming import FolderStreamReader, stream_reader
 from tests.replay.history import open_log
 from tests.replay.test_export import grow
 
@@ -63,7 +63,7 @@ def test_micro_batches_are_bounded(spark: SparkSession, own_history: LogRef, end
 
 
 def test_events_that_are_not_synced_are_not_followed_yet(own_history: LogRef, end: int) -> None:
-    reader = EventStreamReader(own_history, ("offset",), {})
+    reader = FolderStreamReader(own_history, ("offset",), {})
     start = reader.initialOffset()
     log = open_log(own_history.path)
     try:
@@ -83,7 +83,7 @@ def grow_unsynced(log: Any) -> None:
 
 
 def test_what_is_available_now_is_what_was_when_asked(own_history: LogRef, end: int) -> None:
-    reader = EventStreamReader(own_history, ("offset",), {})
+    reader = FolderStreamReader(own_history, ("offset",), {})
     reader.prepareForTriggerAvailableNow()
     grow(own_history.path, 3)
     assert reader.latestOffset({"offset": 0}, reader.getDefaultReadLimit()) == {"offset": end}
@@ -107,10 +107,10 @@ def _refused() -> Iterator[tuple[dict[str, str], str]]:
 @pytest.mark.parametrize(("options", "says"), list(_refused()), ids=str)
 def test_options_that_make_no_stream(history: LogRef, options: dict[str, str], says: str) -> None:
     with pytest.raises(ReplayError, match=says):
-        EventStreamReader(history, ("offset",), options)
+        stream_reader(history, ("offset",), options)
 
 
 def test_a_log_that_became_another_ends_a_stream(history: LogRef) -> None:
-    reader = EventStreamReader(history, ("offset",), {})
+    reader = FolderStreamReader(history, ("offset",), {})
     with pytest.raises(ReplayError, match="but the stream has read up to 5000: it is another log now"):
         reader.latestOffset({"offset": 5000}, reader.getDefaultReadLimit())

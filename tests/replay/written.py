@@ -9,7 +9,7 @@ from events.catalog import Recorded
 from events.codec import decode_event, encode_event
 from events.log import Commit, Entry
 from events.names import shard_key
-from projections.replay.log_ref import LogRef, looked_at, open_ref
+from projections.replay.log_ref import LogRef, looked_at, open_folder
 from tests.replay.history import open_log
 
 
@@ -21,7 +21,7 @@ def written(folder: Path, records: Iterable[Recorded]) -> LogRef:
         log.flush()
     finally:
         log.close()
-    return open_ref(str(folder))
+    return open_folder(str(folder))
 
 
 def records_of(ref: LogRef) -> list[Recorded]:
