@@ -22,7 +22,8 @@ from events.codec import decode_event
 from events.rocksdb_log import RocksDbLog
 from projections.replay.columns import COLUMNS
 from projections.replay.log_ref import parse_ref
-from projections.replay.source import Range, read_range
+from projections.replay.ranges import Range
+from projections.replay.source import read_range
 from tests.security.service import PASSWORDS, Secured, secured
 from tests.support.topicwright import COMMAND
 
