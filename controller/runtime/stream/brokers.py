@@ -24,7 +24,7 @@ class PartitionBrokers(SimulatedFleet):
 
     def __init__(self, count: int, log: EventLog) -> None:
         super().__init__(count)
-        self.default_endpoint = None
+        self.default_endpoints = ()
         self._log = log
 
     def start(self, controller: CommandSink) -> None:

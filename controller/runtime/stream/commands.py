@@ -1,8 +1,9 @@
 """Commands as bytes of the commands topic.
 
 A value is one byte, the version in which it is written, and the MessagePack map of the command with its type. The key
-is the shard key of the topic that it is about, empty for a command that concerns every topic; the partition is
-`partition_of` that key, or each of them. Commands have contiguous offsets: the topic is neither compacted nor written
+is the shard key of the topic that it is about, empty for a command that concerns no topic or every one. The partition
+is `partition_of` that key; `CLUSTER_PARTITION` for what clients ask about the cluster; each of them for brokers and
+settings. Commands have contiguous offsets: the topic is neither compacted nor written
 in transactions.
 """
 
@@ -10,22 +11,28 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands import AlterPartition, AnyCommand, Ask, ExpireRequest, ReportLeader
+from controller.machine.commands import AlterPartition, AnyCommand, Ask, ClusterAsk, ExpireRequest, ReportLeader
 from events.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
 __all__ = [
+    "CLUSTER_PARTITION",
     "COMMAND_VERSION",
     "CommandError",
     "CommandFromNewerVersion",
     "decode_command",
     "encode_command",
+    "home_of",
     "key_of",
     "partition_of",
 ]
 
 COMMAND_VERSION = 1
 """The version in which commands are written; to be raised with any change to what a command can say."""
+
+CLUSTER_PARTITION = 0
+"""Where it is decided who may do what, which quotas hold and who can log in, and where counted refusals are recorded.
+One partition gives it one order, whichever fronts it comes from."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
@@ -57,6 +64,11 @@ def decode_command(value: bytes | None) -> AnyCommand:
         return _decoder.decode(memoryview(value)[1:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CommandError(f"not a command: {error}") from None
+
+
+def home_of(command: Ask | ClusterAsk, partitions: int) -> int:
+    """The one partition in which what a client asks for is decided."""
+    return CLUSTER_PARTITION if isinstance(command, ClusterAsk) else partition_of(shard_key(command.topic), partitions)
 
 
 def key_of(command: AnyCommand) -> ShardKey:
