@@ -1,6 +1,7 @@
 """The stores of all the partitions of an events topic, read as one.
 
-A topic lives in the partition of its shard key, brokers and settings in every one. Their events reach the partitions
+A topic lives in the partition of its shard key, brokers and settings in every one; access control entries, quotas and
+credentials in the first alone, which gives them one order. Brokers' and settings' events reach the partitions
 one after another, so for a moment the partitions may disagree about brokers: told is then what the partition says that
 is least advanced, so that nobody is told of a broker's start or end before every topic has heard of it.
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import merge
+
+from msgspec.structs import replace
 
 from controller.machine.state import Cluster, Topic
 from events.names import ShardKey, TopicName, shard_key
@@ -38,12 +41,13 @@ class PartitionedStore:
 
     @property
     def durable_cluster(self) -> Cluster:
-        """Brokers and settings, as the least advanced partition has them."""
+        """Brokers and settings as the least advanced partition has them, the rest as the first has it."""
         clusters = tuple(store.durable_cluster for store in self._stores)
         if len(clusters) != len(self._clusters) or any(
             new is not old for new, old in zip(clusters, self._clusters, strict=True)
         ):
-            self._clusters, self._cluster = clusters, min(clusters, key=_advance)
+            self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
+            self._cluster = replace(least, acls=first.acls, quotas=first.quotas, scram=first.scram)
         return self._cluster
 
     def durable_named(self, name: str) -> Topic | None:

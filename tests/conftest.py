@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
+from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
 
 TABLE_SETTINGS = {
@@ -19,7 +22,12 @@ TABLE_SETTINGS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let kafka-python be imported: it reads its message schemas in a way that Python 3.11 warns of."""
+    """Keep Hypothesis' folder in one place, wherever a test changes to or starts a process: kio imports Hypothesis if
+    it is there, and that alone makes a folder. And let kafka-python be imported: it reads its message schemas in a
+    way that Python 3.11 warns of."""
+    home = str(ROOT / ".hypothesis")
+    set_hypothesis_home_dir(home)
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = home
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 

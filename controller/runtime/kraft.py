@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from functools import partial
 
 from controller.brokers.kraft.fleet import KraftFleet, KraftOptions
 from controller.brokers.kraft.projection import METADATA_VERSION
@@ -17,8 +18,15 @@ from controller.kafka.handlers.kraft.broker_life import (
 from controller.kafka.handlers.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
 from controller.kafka.handlers.kraft.follow import DescribeQuorumHandler, FetchHandler, FetchSnapshotHandler
 from controller.kafka.handlers.kraft.listener import kraft_listener
+from controller.kafka.handlers.kraft.permissions import needing
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import ApiKey
+from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse
+from controller.kafka.messages.broker_registration import BrokerRegistrationResponse
+from controller.kafka.messages.describe_quorum import DescribeQuorumResponse
+from controller.kafka.messages.fetch import FetchResponse
+from controller.kafka.messages.fetch_snapshot import FetchSnapshotResponse
+from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
 from controller.runtime.front import Front
 from controller.runtime.settings import ServeSettings, SettingsError
 from events.log import EventLog
@@ -60,13 +68,14 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 
 def real_broker_listener(front: Front, fleet: KraftFleet, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
     """What real brokers, and clients with `bootstrap.controllers`, are answered by."""
+    by_broker = partial(needing, front, "ClusterAction")
     of_brokers: dict[int, Handler] = {
-        ApiKey.FETCH: FetchHandler(fleet),
-        ApiKey.FETCH_SNAPSHOT: FetchSnapshotHandler(fleet),
-        ApiKey.DESCRIBE_QUORUM: DescribeQuorumHandler(fleet),
-        ApiKey.BROKER_REGISTRATION: BrokerRegistrationHandler(fleet),
-        ApiKey.BROKER_HEARTBEAT: BrokerHeartbeatHandler(fleet),
-        ApiKey.UNREGISTER_BROKER: UnregisterBrokerHandler(fleet),
+        ApiKey.FETCH: by_broker(FetchHandler(fleet), FetchResponse),
+        ApiKey.FETCH_SNAPSHOT: by_broker(FetchSnapshotHandler(fleet), FetchSnapshotResponse),
+        ApiKey.DESCRIBE_QUORUM: needing(front, "Describe", DescribeQuorumHandler(fleet), DescribeQuorumResponse),
+        ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(fleet), BrokerRegistrationResponse),
+        ApiKey.BROKER_HEARTBEAT: by_broker(BrokerHeartbeatHandler(fleet), BrokerHeartbeatResponse),
+        ApiKey.UNREGISTER_BROKER: needing(front, "Alter", UnregisterBrokerHandler(fleet), UnregisterBrokerResponse),
         ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, fleet),
     }
     table = kraft_listener(front, fleet, of_brokers, versions_max)

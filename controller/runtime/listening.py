@@ -177,6 +177,11 @@ class Listening:
                 reload_tls(listener.tls, listener.endpoint.name)
 
     @property
+    def told(self) -> str:
+        """Where each listener listens, as the ready line has it."""
+        return f" listeners={','.join(f'{each.listener}://{each.host}:{each.port}' for each in self.servers)}"
+
+    @property
     def connections(self) -> int:
         """How many clients are connected."""
         return sum(server.connections for server in self.servers)

@@ -265,10 +265,7 @@ class Service:
 
     def more_listeners(self) -> str:
         """Where each listener listens, if the settings name them; for the ready line."""
-        if not self.options.settings.listeners:
-            return ""
-        told = (f"{server.listener}://{server.host}:{server.port}" for server in self._listening.servers)
-        return f" listeners={','.join(told)}"
+        return self._listening.told if self.options.settings.listeners else ""
 
     def abandon(self) -> None:
         """Let go of the log after a start that was not finished: nobody was answered yet."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from controller.brokers.kraft.metadata_log import MetadataLog
 from controller.kafka.sasl.scram import keys_of, salted_password
-from controller.machine.apply import apply
 from controller.machine.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings, ScramRemoval, ScramUpsert
 from controller.machine.credentials import MECHANISMS
 from controller.machine.decide import decide
@@ -41,6 +41,8 @@ class OfflineUsers:
         self._log = log
         self._store = TopicStore(log)
         self._state: State = self._store.state()
+        self._metadata = MetadataLog(log)
+        """Real brokers, if the log has such, are told with the same write."""
         end = log.next_offset
         newest_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms if end else 0
         self._at_ms = max(time.time_ns() // 1_000_000, newest_ms)
@@ -86,10 +88,10 @@ class OfflineUsers:
         cause = Cause(type(command).__name__, command.request_id)
         entries = []
         for offset, event in enumerate(decision.events, self._log.next_offset):
-            key = apply(self._state, Recorded(Offset(offset), command.at_ms, cause, event))
+            key = self._metadata.apply(self._state, Recorded(Offset(offset), command.at_ms, cause, event))
             value = encode_event(command.at_ms, cause, event)
             entries.append(Entry(value, key, getattr(event, "request_id", "")))
-        self._log.write(Commit(entries, self._store.changes(self._state)))
+        self._log.write(Commit(entries, {**self._store.changes(self._state), **self._metadata.changes()}))
         self._log.flush()
         self._store.became_durable(self._state)
         return decision.answers[0].details if decision.answers else ()

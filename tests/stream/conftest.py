@@ -1,11 +1,14 @@
-"""Kafka for workers: one whose consumer groups may have short sessions, so that failovers do not take long."""
+"""Kafka for workers, one whose consumer groups may have short sessions, so that failovers do not take long; and a front
+without Kafka."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.stream.front_stage import Rig
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 
 
@@ -15,3 +18,11 @@ def stream_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference
     folder = tmp_path_factory.mktemp("stream-kafka") / "kafka"
     with reference_kafka(folder, group_min_session_timeout_ms="1000") as kafka:
         yield kafka
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """A front over two partitions, with the workers of both."""
+    one = Rig(tmp_path)
+    yield one
+    one.close()

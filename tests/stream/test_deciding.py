@@ -10,11 +10,21 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.cluster_clearing import Planned
-from controller.machine.commands import AnyCommand, Clearance, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.commands import (
+    AclFilter,
+    AnyCommand,
+    Clearance,
+    CreateAcls,
+    CreatePartitions,
+    CreateTopic,
+    DeleteAcls,
+    DeleteTopic,
+)
 from controller.machine.decide import decide as decide_really
 from controller.policy.interface import RequestMetadata
 from controller.runtime.stream import deciding
 from controller.runtime.stream.commands import encode_command
+from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import Verdict
 from events.names import RequestId, TopicName
 from tests.stream.memory_kafka import MemoryKafka
@@ -66,6 +76,38 @@ async def test_a_decision_that_no_record_holds_is_a_fault(
     assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"]
     assert topic_of(worker, "small") is not None
     check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_asks_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    allowed = Acl(2, 3, "t", "User:alice", "*", 3, 3)
+    command = encode_command(CreateAcls(request_id=RequestId("c"), at_ms=BORN_MS, acls=(allowed,)))
+    for partition in (0, 1):
+        kafka.commands[partition].append(command)
+    await worker.work()
+    assert [fault.why for fault in worker.faults] == ["CreateAcls is decided in partition 0 of 2"]
+    assert [isinstance(events_of(worker, n)[-1].event, AclsCreated) for n in (0, 1)] == [True, False]
+    await worker.close()
+
+
+async def test_what_filters_found_counts_for_how_large_a_record_is(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two filters that find the same: the event has it once, the answer twice."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    allowed = Acl(2, 3, "t" * 249, "User:alice", "*", 3, 3)
+    stamps: dict[str, Any] = {"request_id": RequestId("c"), "at_ms": BORN_MS}
+    kafka.commands[0].append(encode_command(CreateAcls(acls=(allowed,), **stamps)))
+    await worker.work()
+    monkeypatch.setattr(deciding, "RECORD_BYTES_MAX", deciding._ROOM_BYTES + 700)
+    for count in (2, 1):
+        kafka.commands[0].append(encode_command(DeleteAcls(filters=(AclFilter(),) * count, **stamps)))
+    await worker.work()
+    assert ["more than a record may" in fault.why for fault in worker.faults] == [True]
+    assert isinstance(events_of(worker, 0)[-1].event, AclsDeleted)
     await worker.close()
 
 

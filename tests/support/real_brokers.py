@@ -83,7 +83,8 @@ class RealBroker:
 
 @dataclass(slots=True)
 class RealCluster:
-    """Topicwright and its brokers. `settings` are Topicwright's, `arguments` further ones of its command line."""
+    """Topicwright and its brokers. `settings` are Topicwright's, in which CONTROLLER stands for its address;
+    `arguments` are further ones of its command line."""
 
     folder: Path
     port: int
@@ -110,13 +111,14 @@ class RealCluster:
 
     def start_controller(self) -> None:
         """Start Topicwright; it answers when this returns."""
-        argv: list[str | Path] = [COMMAND, "serve", "--brokers", "kraft", "--kafka", self.address]
+        argv: list[str | Path] = [COMMAND, "serve", "--brokers", "kraft"]
+        argv += [] if "listeners" in self.settings else ["--kafka", self.address]
         argv += ["--http", "127.0.0.1:0", "--data", self.data, *self.arguments]
         settings = {"node.id": str(CONTROLLER), "cluster.id": CLUSTER_ID, **self.settings}
         for key, value in settings.items():
-            argv += ["--set", f"{key}={value}"]
+            argv += ["--set", f"{key}={value.replace('CONTROLLER', self.address)}"]
         self.controller = Process(argv, cwd=self.folder)
-        self.http = self.controller.wait_for_line(r"^ready kafka=\S+ http=(\S+)$", within_s=60)[1]
+        self.http = self.controller.wait_for_line(r"^ready kafka=\S+ http=(\S+)(?: listeners=\S+)?$", within_s=60)[1]
 
     def kill_controller(self) -> None:
         """SIGKILL to Topicwright."""
@@ -210,14 +212,20 @@ def real_cluster(
     settings: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
     broker_settings: Mapping[str, str] | None = None,
+    prepare: Callable[[RealCluster], None] | None = None,
 ) -> Iterator[RealCluster]:
-    """Topicwright and so many brokers (or one of each of `versions`), all live; all ended with the block."""
+    """Topicwright and so many brokers (or one of each of `versions`), all live; all ended with the block.
+
+    `prepare` is called before anything starts.
+    """
     tools.server_classpath()
     folder.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
     cluster = RealCluster(folder, port, settings or {}, arguments, {})
     with ExitStack() as ending:
         ending.callback(_end, cluster)
+        if prepare is not None:
+            prepare(cluster)
         cluster.start_controller()
         for version in versions or (tools.KAFKA_SERVER,) * brokers:
             own = {key: value.replace("CONTROLLER", cluster.address) for key, value in (broker_settings or {}).items()}

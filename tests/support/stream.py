@@ -59,7 +59,7 @@ class Stream:
         name = folder or f"front-{len(self.fronts)}"
         argv = self._argv("front", name, {**self.common, **(settings or {})})
         process = self.held.enter_context(self._process([*argv, "--kafka", "127.0.0.1:0"]))
-        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=READY_S)
+        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)(?: listeners=\S+)?$", within_s=READY_S)
         front = Topicwright(process, ready[1], ready[2], self.folder / name)
         self.fronts.append(front)
         return front

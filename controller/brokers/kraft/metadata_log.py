@@ -8,6 +8,7 @@ State keys, all under `k`:
     k m             where the log begins and ends, its epochs, its snapshot, the brokers' epochs
     k b OFFSET      a batch, by the offset of its last record
     k s OFFSET N    the N-th piece of the snapshot that ends at OFFSET
+    k a ID          an access control entry: see `acl_ids`
 
 A snapshot (see `snapshots`) stands for all before it. Two are kept; with the commit that brings a further one the
 batches below the older of them go, so the log does not grow without bound, and a broker that lags a little still finds
@@ -23,10 +24,12 @@ from typing import Any, Final
 import msgspec
 
 from controller.brokers.kraft import projection
+from controller.brokers.kraft.access_records import acl_changes, acl_record, acl_removal, credential_and_quota_records
+from controller.brokers.kraft.acl_ids import AclIds
 from controller.brokers.kraft.batches import Pair, encode_batch, leader_change, voters
 from controller.brokers.kraft.metadata_records.codec import MetadataRecord, encode_record
 from controller.machine.apply import apply, concerns_topic
-from controller.machine.state import State, Topic
+from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
     BrokerRegistered,
     BrokerUnregistered,
@@ -91,6 +94,7 @@ class MetadataLog:
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
+        self._acl_ids = AclIds(log)
         self.existing_topics: Callable[[], Iterable[Topic]] = tuple
         """The topics that are there when the log begins."""
         self.reload()
@@ -107,6 +111,7 @@ class MetadataLog:
         self._snapshot: NewSnapshot | None = None
         self._written_snapshot: NewSnapshot | None = None
         self._epochs = dict(self.mark.broker_epochs)
+        self._acl_ids.reload()
 
     # --- deciding
 
@@ -132,8 +137,10 @@ class MetadataLog:
             if isinstance(event, ProducerIdsAllocated):
                 epoch = self._epochs.get(event.broker_id, -1)
                 records.append(projection.producer_ids_record(event.broker_id, epoch, event.next_producer_id))
+            is_first = isinstance(event, FeaturesChanged) and not cluster.features
+            records += self._access_records(Cluster() if is_first else cluster, state.cluster, first + len(records))
             self._take(record.at_ms, records)
-            if isinstance(event, FeaturesChanged) and not cluster.features:
+            if is_first:
                 self._adopt_topics(record.at_ms, state.cluster.feature(projection.METADATA_VERSION))
         return applied
 
@@ -141,6 +148,18 @@ class MetadataLog:
     def is_led(self) -> bool:
         """Whether an epoch has begun: before the first there is no log."""
         return bool(self._staged.epochs)
+
+    def _access_records(self, before: Cluster, after: Cluster, next_offset: int) -> list[MetadataRecord]:
+        """What brokers are told of logins, quotas and access control entries; before the first features it is nothing
+        yet, and then all that there is."""
+        if not after.features:
+            return []
+        records = credential_and_quota_records(before, after)
+        gone, new = acl_changes(before.acls, after.acls)
+        records += [acl_removal(self._acl_ids.take(acl)) for acl in gone]
+        for offset, acl in enumerate(new, next_offset + len(records)):
+            records.append(acl_record(acl, self._acl_ids.give(acl, offset)))
+        return records
 
     def _adopt_topics(self, at_ms: int, level: int) -> None:
         """Tell of topics that were there before the metadata log began."""
@@ -194,6 +213,7 @@ class MetadataLog:
         epochs = tuple(sorted(self._epochs.items()))
         self._staged = msgspec.structs.replace(self._staged, broker_epochs=epochs)
         changes[META] = _encode(self._staged)
+        changes |= self._acl_ids.changes()
         return changes
 
     def became_durable(self) -> None:

@@ -33,7 +33,7 @@ class AlterClientQuotasHandler:
         details = await self._alter(context, request) if is_granted else [DENIED] * len(request.entries)
         return alter.AlterClientQuotasResponse(
             entries=tuple(
-                alter.AlteredEntry(error_code=each.code, error_message=each.message or None, entity=entry.entity)
+                alter.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
                 for each, entry in zip(details, request.entries, strict=True)
             )
         )

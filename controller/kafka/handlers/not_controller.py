@@ -102,7 +102,7 @@ def alter_client_quotas(
     """NOT_CONTROLLER for every entity."""
     return quotas.AlterClientQuotasResponse(
         entries=tuple(
-            quotas.AlteredEntry(error_code=CODE, error_message=MESSAGE, entity=entry.entity)
+            quotas.AlteredEntryData(error_code=CODE, error_message=MESSAGE, entity=entry.entity)
             for entry in request.entries
         )
     )

@@ -32,7 +32,7 @@ class AlterClientQuotasRequest(Message, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
-class AlteredEntry(Message, frozen=True, kw_only=True):
+class AlteredEntryData(Message, frozen=True, kw_only=True):
     """What became of the changes of one entity."""
 
     error_code: int = 0
@@ -44,4 +44,4 @@ class AlterClientQuotasResponse(Message, frozen=True, kw_only=True):
     """One outcome an entity."""
 
     throttle_time_ms: int = 0
-    entries: tuple[AlteredEntry, ...] = ()
+    entries: tuple[AlteredEntryData, ...] = ()

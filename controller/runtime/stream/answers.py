@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.decision import Answer, Decision
+from controller.machine.decision import Answer, Decision, Detail, PartitionAnswer
 from controller.machine.state import Topic, Topics
 from events.catalog import Fact
 from events.names import RequestId, TopicName, shard_key
@@ -24,6 +24,9 @@ class _Told(Fact, frozen=True):
     topic: Topic | None
     as_it_stands: bool
     """The topic shown is the one that the reader has after the events."""
+    details: tuple[Detail, ...] = ()
+    partitions: tuple[PartitionAnswer, ...] = ()
+    number: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -35,6 +38,11 @@ def encode_answers(decision: Decision, topics: Topics) -> bytes:
     if not decision.answers:
         return b""
     return _encode([_told(answer, decision, topics) for answer in decision.answers])
+
+
+def size_of_details(decision: Decision) -> int:
+    """How many bytes the details of its answers take; each may list thousands of access control entries."""
+    return sum(len(_encode(answer.details)) for answer in decision.answers if answer.details)
 
 
 def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
@@ -56,9 +64,23 @@ def _told(answer: Answer, decision: Decision, topics: Topics) -> _Told:
         answer.waited_ms,
         None if as_it_stands else shown,
         as_it_stands,
+        answer.details,
+        answer.partitions,
+        answer.number,
     )
 
 
 def _answer(told: _Told, topics: Topics) -> Answer:
     topic = topics.get(shard_key(told.topic_name)) if told.as_it_stands else told.topic
-    return Answer(told.request_id, told.topic_name, told.code, told.message, told.rule, told.waited_ms, topic)
+    return Answer(
+        told.request_id,
+        told.topic_name,
+        told.code,
+        told.message,
+        told.rule,
+        told.waited_ms,
+        topic,
+        told.details,
+        told.partitions,
+        told.number,
+    )

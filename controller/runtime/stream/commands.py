@@ -1,8 +1,9 @@
 """Commands as bytes of the commands topic.
 
 A value is one byte, the version in which it is written, and the MessagePack map of the command with its type. The key
-is the shard key of the topic that it is about, empty for a command that concerns every topic; the partition is
-`partition_of` that key, or each of them. Commands have contiguous offsets: the topic is neither compacted nor written
+is the shard key of the topic that it is about, empty for a command that concerns no topic or every one. The partition
+is `partition_of` that key; `CLUSTER_PARTITION` for what clients ask about the cluster; each of them for brokers and
+settings. Commands have contiguous offsets: the topic is neither compacted nor written
 in transactions.
 """
 
@@ -14,6 +15,7 @@ from controller.machine.commands import (
     AlterPartition,
     AnyCommand,
     Ask,
+    ClusterAsk,
     DiscoverDeletion,
     DiscoverTopic,
     ExpireRequest,
@@ -25,11 +27,13 @@ from events.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
 __all__ = [
+    "CLUSTER_PARTITION",
     "COMMAND_VERSION",
     "CommandError",
     "CommandFromNewerVersion",
     "decode_command",
     "encode_command",
+    "home_of",
     "key_of",
     "partition_of",
 ]
@@ -47,6 +51,10 @@ _OF_A_TOPIC = (
     RefuseCreation,
     FinishChange,
 )
+CLUSTER_PARTITION = 0
+"""Where it is decided who may do what, which quotas hold and who can log in, and where counted refusals are recorded.
+One partition gives it one order, whichever fronts it comes from."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
 
@@ -77,6 +85,11 @@ def decode_command(value: bytes | None) -> AnyCommand:
         return _decoder.decode(memoryview(value)[1:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CommandError(f"not a command: {error}") from None
+
+
+def home_of(command: Ask | ClusterAsk, partitions: int) -> int:
+    """The one partition in which what a client asks for is decided."""
+    return CLUSTER_PARTITION if isinstance(command, ClusterAsk) else partition_of(shard_key(command.topic), partitions)
 
 
 def key_of(command: AnyCommand) -> ShardKey:

@@ -23,14 +23,13 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from controller.runtime.consulting import Clears, consulted
-from controller.runtime.stream.answers import encode_answers
-from controller.runtime.stream.commands import CommandError, decode_command, partition_of
+from controller.runtime.stream.answers import encode_answers, size_of_details
+from controller.runtime.stream.commands import CommandError, decode_command, home_of
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.transport import RECORD_BYTES_MAX
 from events.catalog import Cause, Recorded
 from events.codec import encode_event
 from events.kafka_record import Decided, encode_record
-from events.names import shard_key
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
 _ROOM_BYTES = 1 << 16
@@ -93,10 +92,11 @@ class Deciding:
             command = decode_command(sourced.value)
         except CommandError as error:
             return Fault(sourced.partition, sourced.offset, str(error))
-        if isinstance(command, Ask):
-            home = partition_of(shard_key(command.topic), self._partitions)
+        if isinstance(command, Ask | ClusterAsk):
+            home = home_of(command, self._partitions)
             if home != sourced.partition:
-                why = f"topic {command.topic!r} is decided in partition {home} of {self._partitions}"
+                what = f"topic {command.topic!r}" if isinstance(command, Ask) else type(command).__name__
+                why = f"{what} is decided in partition {home} of {self._partitions}"
                 return Fault(sourced.partition, sourced.offset, why)
         return command
 
@@ -112,9 +112,9 @@ class Deciding:
             return
         cause = Cause(type(command).__name__, command.request_id)
         values = tuple(encode_event(command.at_ms, cause, event) for event in decision.events)
-        size = sum(map(len, values))
+        size = sum(map(len, values)) + size_of_details(decision)
         if size > RECORD_BYTES_MAX - _ROOM_BYTES:
-            why = f"its events take {size} bytes, more than a record may"
+            why = f"its events and answers take {size} bytes, more than a record may"
             self._pass_over(batch, Fault(sourced.partition, sourced.offset, why), command)
             return
         epoch = partition.fold.epoch

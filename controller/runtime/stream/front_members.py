@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from controller.runtime.front import Node
-from events.catalog import Fact
+from events.catalog import Endpoint, Fact
 
 ANNOUNCEMENT_VERSION = 1
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
@@ -33,6 +33,15 @@ class Announcement(Fact, frozen=True):
     http: str
     """HOST:PORT of its HTTP side."""
     leaving: bool = False
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where each of its listeners is reached, by the listener's name; the first is `host` and `port`."""
+
+    def at(self, listener: str | None) -> tuple[str, int]:
+        """Where clients of a listener reach the front: at its listener of the same name, or at its first."""
+        for each in self.endpoints:
+            if each.name == listener:
+                return each.host, each.port
+        return self.host, self.port
 
 
 _decode = msgspec.msgpack.Decoder(Announcement).decode
@@ -87,6 +96,6 @@ def _order(told: Announcement) -> str:
     return told.front_id
 
 
-def node_of(told: Announcement) -> Node:
-    """A front as a node of its own."""
-    return Node(node_id_of(told.front_id), told.host, told.port)
+def node_of(told: Announcement, listener: str | None) -> Node:
+    """A front as a node of its own, as clients of a listener are told of it."""
+    return Node(node_id_of(told.front_id), *told.at(listener))

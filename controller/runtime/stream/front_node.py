@@ -1,6 +1,7 @@
 """A front's side of the stream: puts asks into the commands topic, and finds their answers in the events topic.
 
-Flow of an ask: its commands are produced, each to the partition of its topic; a worker decides them; the records of the
+Flow of an ask: its commands are produced, each to the partition of its topic, or, where they concern no topic but who
+may do what, to the one that all such commands go to; a worker decides them; the records of the
 decisions are read, brought into this front's own state, committed there, and only then answered. So whoever has an
 answer finds what it says in every question that follows here.
 
@@ -31,7 +32,7 @@ from controller.machine.errors import ErrorCode
 from controller.runtime.mutation_quotas import MutationQuotas, Throttle
 from controller.runtime.refusals import RefusalRecords
 from controller.runtime.replies import PendingAsk, Replies
-from controller.runtime.stream.commands import encode_command, key_of, partition_of
+from controller.runtime.stream.commands import CLUSTER_PARTITION, encode_command, home_of, key_of, partition_of
 from controller.runtime.stream.following import Batch, Record
 from controller.runtime.stream.front_gate import FrontGate
 from controller.runtime.stream.front_members import Members, encode_announcement
@@ -112,8 +113,6 @@ class FrontNode:
         self.replies = Replies()
         self.refusals = RefusalRecords(self)
         self._gate = FrontGate(self.replies, quotas or MutationQuotas(), self.refusals)
-        self._answers_missing: dict[RequestId, int] = {}
-        """Of asks that concern every topic: how many partitions have not answered yet."""
         self.storage_error: str | None = None
         self.failure: BaseException | None = None
         self.failed = asyncio.Event()
@@ -170,36 +169,30 @@ class FrontNode:
         wait_s = timeout_ms / 1000 + GRACE_S if timeout_ms > 0 else self._answer_timeout_s
         pending.timer = loop.call_later(wait_s, self._time_is_up, pending)
         for command in commands:
-            if isinstance(command, ClusterAsk):
-                self._put_everywhere(command)
-            else:
-                assert isinstance(command, Ask), "brokers do not report to fronts"
-                self._put_if_passed(command)
+            assert isinstance(command, Ask | ClusterAsk), "brokers do not report to fronts"
+            self._put_if_passed(command)
         return pending.future
 
     def observe(self, command: AnyCommand) -> None:
-        """Put a command that nobody waits for and that concerns no topic: it is told of once, in the first
-        partition. Dropped while Kafka is lost."""
-        if self._refusal() is None:
+        """Put a command that nobody waits for and that concerns no topic, also while stopping. Dropped while Kafka is
+        lost."""
+        if self.failure is None and self.storage_error is None:
             with suppress(NotProduced):
-                self._producer.produce(self._topics.commands, 0, b"", encode_command(command), self._broadcast_done)
+                value = encode_command(command)
+                self._producer.produce(self._topics.commands, CLUSTER_PARTITION, b"", value, self._unasked_done)
 
-    def _put_if_passed(self, command: Ask) -> None:
-        passed = self._gate.passed(self.partitions[self.partition_of(key_of(command))].state, command)  # type: ignore[arg-type]
+    def _put_if_passed(self, command: Ask | ClusterAsk) -> None:
+        home = home_of(command, len(self.partitions))
+        if isinstance(command, ClusterAsk):
+            self._put(command, home)
+            return
+        quotas = self.partitions[CLUSTER_PARTITION].state.cluster.quotas
+        passed = self._gate.passed(self.partitions[home].state, quotas, command)
         if isinstance(passed, Ask):
-            self._put(passed)
+            self._put(passed, home)
         else:
             for answer in passed:
                 self.replies.resolve(answer)
-
-    def _put_everywhere(self, command: ClusterAsk) -> None:
-        """Every partition has to know; who asks is answered when all have."""
-        self._answers_missing[command.request_id] = len(self.partitions)
-        try:
-            self.broadcast([command])  # type: ignore[list-item]
-        except NotProduced as error:
-            self._answers_missing.pop(command.request_id, None)
-            self._answer_error(command.request_id, command.topic, ErrorCode.NOT_CONTROLLER, str(error))
 
     def broadcast(self, commands: Sequence[AnyCommand]) -> None:
         """Put commands that concern every topic to every partition, in order. Raises NotProduced."""
@@ -208,11 +201,11 @@ class FrontNode:
         for command in commands:
             value = encode_command(command)
             for number in range(len(self.partitions)):
-                self._producer.produce(self._topics.commands, number, b"", value, self._broadcast_done)
+                self._producer.produce(self._topics.commands, number, b"", value, self._unasked_done)
 
-    def _broadcast_done(self, offset: int, error: KafkaError | None) -> None:
+    def _unasked_done(self, offset: int, error: KafkaError | None) -> None:
         if error is not None:
-            self._log.warning("command for every partition lost", why=error.str())
+            self._log.warning("command that nobody waits for lost", why=error.str())
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
         if self.failure is not None:
@@ -221,10 +214,9 @@ class FrontNode:
             return ErrorCode.NOT_CONTROLLER, STOPS
         return None if self.storage_error is None else (ErrorCode.NOT_CONTROLLER, NO_KAFKA)
 
-    def _put(self, command: Ask) -> None:
+    def _put(self, command: Ask | ClusterAsk, number: int) -> None:
         request_id, topic = command.request_id, command.topic
-        key = key_of(command)  # type: ignore[arg-type]  # every Ask is one of the commands
-        number = self.partition_of(key)
+        key = key_of(command)  # type: ignore[arg-type]  # every ask is one of the commands
 
         def done(offset: int, error: KafkaError | None) -> None:
             self._untaken.discard((request_id, topic))
@@ -254,7 +246,6 @@ class FrontNode:
         self.replies.resolve(Answer(request_id, topic, int(code), message))
 
     def _time_is_up(self, pending: PendingAsk) -> None:
-        self._answers_missing.pop(pending.request_id, None)
         for topic in pending.unanswered():
             if (pending.request_id, topic) in self._untaken:
                 self._answer_error(pending.request_id, topic, ErrorCode.NOT_CONTROLLER, NOT_TAKEN)
@@ -297,8 +288,7 @@ class FrontNode:
 
     def _answer(self, number: int, accepted: Accepted) -> None:
         for answer in accepted.answers:
-            if self._is_last(answer):
-                self.replies.resolve(answer)
+            self.replies.resolve(answer)
         if accepted.source_offset is None:
             return
         place = number, accepted.source_offset
@@ -311,17 +301,6 @@ class FrontNode:
             self._faults[place] = accepted.fault
             if len(self._faults) > FAULTS_KEPT_MAX:
                 self._faults.pop(next(iter(self._faults)))
-
-    def _is_last(self, answer: Answer) -> bool:
-        """Whether all partitions that are asked have answered by this."""
-        missing = self._answers_missing.get(answer.request_id)
-        if missing is None:
-            return True
-        if missing > 1:
-            self._answers_missing[answer.request_id] = missing - 1
-            return False
-        del self._answers_missing[answer.request_id]
-        return True
 
     def fail(self, error: BaseException) -> None:
         """Following cannot go on: nobody is left waiting, and the process is to be ended."""

@@ -126,7 +126,6 @@ class FrontService:
         had."""
         options, settings = self.options, self.options.settings
         await self._listening.start()
-        self.kafka_port = self._listening.servers[0].port
         advertised = self._listening.advertised[0]
         self._make_node(advertised)
         front = StreamFront(
@@ -177,6 +176,7 @@ class FrontService:
             host=advertised.host,
             port=advertised.port,
             http="",
+            endpoints=self._listening.advertised,
         )
         session_s = settings.front_session_timeout_ms / 1000
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
@@ -229,6 +229,14 @@ class FrontService:
         api = APIS.get(api_key)
         self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
 
+    def kafka_address(self) -> Address:
+        """Where the first listener listens."""
+        return Address(self._listeners[0].endpoint.host, self._listening.servers[0].port)
+
+    def more_listeners(self) -> str:
+        """Where each listener listens, if the settings name them; for the ready line."""
+        return self._listening.told if self.options.settings.listeners else ""
+
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
         self._listening.reload()
@@ -242,6 +250,8 @@ class FrontService:
     async def stop(self) -> None:
         """Stop accepting, answer what is decided in time, say good-bye, close."""
         if self._announcing is None:  # it never came to follow anything
+            await self._listening.stop(0)
+            self.users.close()
             for each in self._partitions:
                 each.close()
             return
@@ -252,6 +262,7 @@ class FrontService:
         self._announcing.cancel()
         with suppress(asyncio.CancelledError):
             await self._announcing
+        self.node.refusals.stop()
         self.node.announce(leaving=True)
         await self._producer.stop()
         await self._follower.stop()
@@ -294,8 +305,8 @@ async def run_front(options: FrontOptions, topics: Topics, told: asyncio.Event) 
             await starting
         return 0
     if service.node.failure is None:
-        kafka, http = Address(options.kafka.host, service.kafka_port), Address(options.http.host, service.http_port)
-        print(f"ready kafka={kafka} http={http}", flush=True)
+        kafka, http = service.kafka_address(), Address(options.http.host, service.http_port)
+        print(f"ready kafka={kafka} http={http}{service.more_listeners()}", flush=True)
         failing = loop.create_task(service.node.failed.wait())
         await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
         failing.cancel()

@@ -3,7 +3,8 @@
 Where the brokers have addresses of their own (an existing cluster), clients get these, and the live fronts beside them.
 Where they have none (simulated brokers), clients reach every broker at a front: the live fronts stand
 in for the brokers in turn, in an order that all fronts agree on, and those that are left over are nodes of their own.
-The controller is the node at which this very front is reached, so it is one that answers.
+The controller is the node at which this very front is reached, so it is one that answers. Clients of a listener are
+told where the fronts listen under its name.
 """
 
 from __future__ import annotations
@@ -47,38 +48,40 @@ class StreamFront(Front):
             if include_fenced or not broker.fenced  # a fenced one is told of only where that is asked for
         ]
         if any(_has_address(broker) for broker in brokers):
-            return [*map(_own_node, brokers), *map(node_of, self.members.live())]
-        return _stood_in_for(brokers, self.members.live())
+            return [*map(self._own_node, brokers), *self._live_fronts()]
+        return _stood_in_for(brokers, self.members.live(), self._listener)
+
+    def _live_fronts(self) -> list[Node]:
+        return [node_of(one, self._listener) for one in self.members.live()]
 
     def nodes_without_topics(self) -> list[Node]:
         """As for one front alone, and all that live."""
         if self.cluster.settings.cluster_carries_out:
-            return list(map(node_of, self.members.live()))
+            return self._live_fronts()
         return self.nodes()
 
     def controller_id(self) -> int:
         """The node that clients are to send admin requests to: this front."""
-        own = self.members.own
+        own = self.members.own.at(self._listener)
         for node in self.nodes():
-            if (node.host, node.port) == (own.host, own.port):
+            if (node.host, node.port) == own:
                 return node.node_id
         return self.node_id
+
+    def _own_node(self, broker: Broker) -> Node:
+        endpoint = self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
+        return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
 
 
 def _has_address(broker: Broker) -> bool:
     return bool(broker.endpoints) and broker.endpoints[0].port > 0
 
 
-def _own_node(broker: Broker) -> Node:
-    endpoint = broker.endpoints[0] if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
-    return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
-
-
-def _stood_in_for(brokers: Sequence[Broker], fronts: Sequence[Announcement]) -> list[Node]:
+def _stood_in_for(brokers: Sequence[Broker], fronts: Sequence[Announcement], listener: str | None) -> list[Node]:
     live = [broker for broker in brokers if not broker.fenced]
     nodes = []
     for broker in brokers:
         turn = live.index(broker) if not broker.fenced else 0
-        front = fronts[turn % len(fronts)]
-        nodes.append(Node(broker.broker_id, front.host, front.port, broker.rack, broker.fenced))
-    return [*nodes, *map(node_of, fronts[len(live) :])]
+        host, port = fronts[turn % len(fronts)].at(listener)
+        nodes.append(Node(broker.broker_id, host, port, broker.rack, broker.fenced))
+    return [*nodes, *(node_of(front, listener) for front in fronts[len(live) :])]

@@ -12,15 +12,44 @@ from controller.brokers.kraft.image import MetadataImage
 from controller.brokers.kraft.metadata_log import MetadataLog
 from controller.machine.partition_changes import upkeep_of
 from controller.machine.state import Cluster, DictTopics, State
+from events.access import (
+    Acl,
+    AclsCreated,
+    AclsDeleted,
+    QuotaEntity,
+    QuotasChanged,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import BrokerRegistered, Recorded
 from events.codec import encode_event
 from events.log import Commit, Entry, InMemoryLog
+from events.names import Offset
 from tests.events.golden import history
 
 
 def real_history() -> list[Recorded]:
     """The golden history of real brokers, with incarnations as real ones have them."""
     return [_with_incarnation(record) for record in history("real")]
+
+
+def access_history() -> list[Recorded]:
+    """Access control entries, logins and quotas that come, change and go, after the history of real brokers."""
+    before = real_history()
+    after = [record for record in history("access") if isinstance(record.event, _ACCESS)]
+    after.append(_created_again(after))
+    first = before[-1].offset + 1
+    return before + [replace(record, offset=Offset(at)) for at, record in enumerate(after, first)]
+
+
+_ACCESS = AclsCreated | AclsDeleted | QuotasChanged | ScramCredentialSet | ScramCredentialRemoved
+
+
+def _created_again(records: Sequence[Recorded]) -> Recorded:
+    """The entries of the first deletion are created once more."""
+    record, gone = next((each, each.event) for each in records if isinstance(each.event, AclsDeleted))
+    event = AclsCreated(gone.request_id, gone.acls, gone.principal, gone.client_id)
+    return replace(record, event=event)
 
 
 def _with_incarnation(record: Recorded) -> Recorded:
@@ -96,6 +125,9 @@ def differences(image: MetadataImage, state: State) -> list[str]:
         ("brokers", told_brokers, brokers),
         ("configs", _configs(image), _machine_configs(state)),
         ("features", _features(image), dict(state.cluster.features)),
+        ("acls", _acls(image), sorted(state.cluster.acls)),
+        ("logins", _logins(image), _machine_logins(state.cluster)),
+        ("quotas", _quotas(image), {entity: dict(values) for entity, values in state.cluster.quotas.items()}),
         ("producer ids", _producer_ids(image), state.cluster.next_producer_id),
     )
     return [f"{what}: brokers are told {ours}, and it is {theirs}" for what, ours, theirs in pairs if ours != theirs]
@@ -127,6 +159,36 @@ def _machine_configs(state: State) -> dict[tuple[int, str, str], str]:
 
 def _features(image: MetadataImage) -> dict[str, int]:
     return {record.name: record.feature_level for record in image.kept["FeatureLevelRecord"].values()}
+
+
+def _acls(image: MetadataImage) -> list[Acl]:
+    kept: Iterable[Any] = image.kept["AccessControlEntryRecord"].values()
+    return sorted(
+        Acl(r.resource_type, r.pattern_type, r.resource_name, r.principal, r.host, r.operation, r.permission_type)
+        for r in kept
+    )
+
+
+def _logins(image: MetadataImage) -> dict[tuple[str, int], tuple[object, ...]]:
+    kept: Iterable[Any] = image.kept["UserScramCredentialRecord"].values()
+    return {(r.name, r.mechanism): (r.iterations, r.salt, r.stored_key, r.server_key) for r in kept}
+
+
+def _machine_logins(cluster: Cluster) -> dict[tuple[str, int], tuple[object, ...]]:
+    numbers = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+    return {
+        (user, numbers[mechanism]): (one.iterations, one.salt, one.stored_key, one.server_key)
+        for (user, mechanism), one in cluster.scram.items()
+    }
+
+
+def _quotas(image: MetadataImage) -> dict[QuotaEntity, dict[str, float]]:
+    found: dict[QuotaEntity, dict[str, float]] = {}
+    kept: Iterable[Any] = image.kept["ClientQuotaRecord"].values()
+    for record in kept:
+        entity = tuple((each.entity_type, each.entity_name) for each in record.entity)
+        found.setdefault(entity, {})[record.key] = record.value
+    return found
 
 
 def _producer_ids(image: MetadataImage) -> int:

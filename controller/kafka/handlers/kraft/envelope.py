@@ -27,9 +27,11 @@ FORWARDABLE = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
-    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_CLUSTER, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
 })  # fmt: skip
-"""What a broker may forward of what is spoken here, as in Kafka's table of APIs."""
+"""What a broker may forward of what is spoken here, as in Kafka's table of APIs; a broker describes entries, users and
+quotas itself."""
 
 
 class UnreadablePrincipal(Exception):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.kafka.handlers.acls import CreateAclsHandler, DeleteAclsHandler, DescribeAclsHandler
+from controller.kafka.handlers.client_quotas import AlterClientQuotasHandler, DescribeClientQuotasHandler
 from controller.kafka.handlers.configs import (
     AlterConfigsHandler,
     DescribeConfigsHandler,
@@ -24,6 +26,11 @@ from controller.kafka.handlers.kraft.elect_leaders import ElectLeadersHandler
 from controller.kafka.handlers.kraft.envelope import EnvelopeHandler
 from controller.kafka.handlers.kraft.epochs import BrokerEpochs
 from controller.kafka.handlers.kraft.reassignments import AlterPartitionReassignmentsHandler, ListReassignmentsHandler
+from controller.kafka.handlers.sasl import not_expected
+from controller.kafka.handlers.user_scram_credentials import (
+    AlterUserScramCredentialsHandler,
+    DescribeUserScramCredentialsHandler,
+)
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
 from controller.machine.partition_rules import BROKERS
@@ -56,10 +63,17 @@ def kraft_listener(
         ApiKey.ALTER_PARTITION: AlterPartitionHandler(front, epochs),
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(front, epochs),
         ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(front, epochs),
+        ApiKey.CREATE_ACLS: CreateAclsHandler(front),
+        ApiKey.DELETE_ACLS: DeleteAclsHandler(front),
+        ApiKey.DESCRIBE_ACLS: DescribeAclsHandler(front),
+        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasHandler(front),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasHandler(front),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsHandler(front),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsHandler(front),
         **of_brokers,
     }
     table: dict[int, ApiHandler] = {}
-    for key, handle in handlers.items():
+    for key, handle in [*handlers.items(), *not_expected.items()]:
         api = APIS[key]
         table[key] = ApiHandler(api.min_version, min(api.max_version, versions_max.get(api.name, 99)), handle)
     envelope = EnvelopeHandler(table, lambda context: front.grants(context, "ClusterAction"))

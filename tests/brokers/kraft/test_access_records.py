@@ -1,0 +1,137 @@
+"""Access control entries, logins and quotas in the metadata log: what brokers are told is what holds, ever after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.brokers.kraft.batches import decode_batches
+from controller.brokers.kraft.image import MetadataImage
+from controller.brokers.kraft.metadata_log import MetadataLog
+from controller.brokers.kraft.metadata_records.access_control_entry_record import AccessControlEntryRecordV0
+from controller.brokers.kraft.metadata_records.codec import decode_record
+from controller.brokers.kraft.metadata_records.feature_level_record import FeatureLevelRecordV0
+from controller.brokers.kraft.metadata_records.remove_access_control_entry_record import (
+    RemoveAccessControlEntryRecordV0,
+)
+from controller.brokers.kraft.snapshots import image_of, make_snapshot, snapshot_bytes
+from controller.release import RELEASE
+from controller.runtime.settings import load_settings
+from controller.runtime.users_offline import offline_users
+from events.catalog import EVENT_VERSION, Recorded
+from events.codec import encode_event
+from events.log import Commit, Entry
+from events.names import Offset
+from events.rocksdb_log import RocksDbLog
+from projections.store import TopicStore
+from tests.brokers.kraft.logs import Told, access_history, differences, real_history, told
+from tests.events.golden import history
+
+HISTORY = access_history()
+BEGIN = len(real_history())
+
+
+def _records(log: Told) -> list[Any]:
+    batches = [batch for batch in decode_batches(log.data()) if not batch.is_control]
+    return [decode_record(value) for batch in batches for _, value in batch.records]
+
+
+def test_after_each_event_brokers_are_told_what_holds() -> None:
+    log = told(HISTORY[:BEGIN])
+    image = image_of(log.metadata)
+    for record in HISTORY[BEGIN:]:
+        at = log.metadata.mark.end
+        log.tell([record])
+        for data in log.metadata.batches(at):
+            image.fold(decode_batches(data))
+        assert log.metadata.mark.end > at, f"nothing told of {record}"
+        assert differences(image, log.state) == [], f"after {record}"
+    assert log.state.cluster.acls.count == 3
+    assert log.state.cluster.scram
+    assert log.state.cluster.quotas
+
+
+def test_a_restart_or_a_failed_write_anywhere_changes_no_byte() -> None:
+    whole = told(HISTORY, 1)
+    for cut in range(BEGIN, len(HISTORY)):
+        first = told(HISTORY[:cut], 1)
+        second = Told(first.log, first.state)
+        for record in HISTORY[cut:]:
+            second.tell([record])
+        assert second.data() == whole.data(), f"restarted before {HISTORY[cut]}"
+    failing = told(HISTORY[:BEGIN], 1)
+    failing.write(HISTORY[BEGIN:])
+    failing.log.drop_unflushed()
+    again = Told(failing.log, told(HISTORY[:BEGIN], 1).state)
+    for record in HISTORY[BEGIN:]:
+        again.tell([record])
+    assert again.data() == whole.data()
+
+
+def test_no_id_is_given_twice_also_to_an_entry_that_is_created_again() -> None:
+    """A broker that sees the removal and the creation in one step would add an id that it has."""
+    records = _records(told(HISTORY))
+    created = [record for record in records if isinstance(record, AccessControlEntryRecordV0)]
+    removed = {record.id for record in records if isinstance(record, RemoveAccessControlEntryRecordV0)}
+    ids = [record.id for record in created]
+    assert len(set(ids)) == len(ids)
+    entries = {record.id: (record.resource_type, record.resource_name, record.principal) for record in created}
+    again = {entries[one] for one in removed} & {entry for one, entry in entries.items() if one not in removed}
+    assert removed
+    assert again == {entries[one] for one in removed}
+
+
+@pytest.mark.parametrize("at", [BEGIN + 1, BEGIN + 4, len(HISTORY) - 1])
+def test_a_snapshot_has_them(at: int) -> None:
+    log = told(HISTORY[:at], 1)
+    mark = log.metadata.mark
+    log.metadata.offer_snapshot(make_snapshot(log.metadata, mark.end, mark.epoch))
+    for record in HISTORY[at:]:
+        log.tell([record])
+    assert log.metadata.mark.snapshots[-1].end_offset == mark.end
+    image = image_of(MetadataLog(log.log))
+    assert differences(image, log.state) == []
+    assert snapshot_bytes(image, 1) == snapshot_bytes(image_of(told(HISTORY, 1).metadata), 1)
+    again = MetadataImage()
+    again.fold(decode_batches(snapshot_bytes(image, 1)))
+    assert differences(again, log.state) == []
+
+
+def test_what_there_was_before_the_metadata_log_is_told_after_the_first_features() -> None:
+    earlier = history("access")
+    later = real_history()
+    shifted = [Recorded(Offset(record.offset + len(earlier)), *_rest(record)) for record in later]
+    log = told([*earlier, *shifted], 1)
+    assert differences(image_of(log.metadata), log.state) == []
+    records = _records(log)
+    assert isinstance(records[0], FeatureLevelRecordV0)
+    assert records[0].name == "metadata.version"
+    assert any(isinstance(record, AccessControlEntryRecordV0) for record in records)
+
+
+def _rest(record: Recorded) -> tuple[Any, ...]:
+    return record.at_ms, record.cause, record.event
+
+
+def test_users_of_a_stopped_service_are_told_to_brokers_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "cluster")
+    store, metadata = TopicStore(log), MetadataLog(log)
+    state = store.state()
+    for record in HISTORY:
+        metadata.apply(state, record)
+    entries = [Entry(encode_event(each.at_ms, each.cause, each.event)) for each in HISTORY]
+    log.write(Commit(entries, {**store.changes(state), **metadata.changes()}))
+    log.flush()
+    log.close()
+    with offline_users(data, load_settings(), RELEASE) as users:
+        assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "cluster")
+    try:
+        image = image_of(MetadataLog(log))
+        assert ("zoe", 1) in image.kept["UserScramCredentialRecord"]
+        assert len(image.kept["AccessControlEntryRecord"]) == 3
+    finally:
+        log.close()

@@ -1,0 +1,230 @@
+"""Entries, logins and quotas on a real broker: changed through it, enforced by it, kept by Topicwright."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from controller.kafka import codec
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import alter_client_quotas as alter
+from controller.kafka.messages import describe_client_quotas as describe
+from controller.release import RELEASE
+from controller.runtime.settings import load_settings
+from controller.runtime.users_offline import offline_users
+from tests.support.churn import QUIET
+from tests.support.ports import free_ports
+from tests.support.real_brokers import CLUSTER_ID, RealCluster, real_cluster, until
+from tests.support.wire import Wire
+
+PASSWORD = "alice-PLANTED"
+BROKERS_PASSWORD = "broker-PLANTED"
+BROKER_LOGIN = f'username="broker" password="{BROKERS_PASSWORD}"'
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class Secured:
+    """A cluster of one broker, which logs in to the controller; the administrator comes to it in the clear, others log
+    in by SCRAM."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self.cluster = cluster
+        self.clear, self.sasl = (f"127.0.0.1:{port}" for port in free_ports(2))
+        jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        listeners = f"PLAINTEXT://{self.clear},SASL://{self.sasl}"
+        self.broker = cluster.add(
+            settings={
+                "listeners": listeners,
+                "advertised.listeners": listeners,
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+                "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+                "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{jaas} {BROKER_LOGIN};",
+                "listener.name.sasl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{jaas};",
+                "authorizer.class.name": AUTHORIZER,
+                "super.users": "User:ANONYMOUS",
+                "offsets.topic.replication.factor": "1",
+            }
+        )
+        cluster.wait_live()
+
+    def admin(self) -> AdminClient:
+        """The administrator."""
+        return AdminClient({"bootstrap.servers": self.clear, **QUIET})
+
+    def alice(self, password: str = PASSWORD) -> dict[str, Any]:
+        """What a client of alice's needs."""
+        login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": password}
+        return {"bootstrap.servers": self.sasl, "security.protocol": "SASL_PLAINTEXT", **login, **QUIET}
+
+    def ask(self, key: ApiKey, message: Message) -> Any:
+        """The answer of the broker to the administrator."""
+        with Wire(self.clear) as wire:
+            wire.send_bytes(codec.encode_request(key, 1, 1, "test", message))
+            return codec.decode_response(key, 1, wire.receive_frame())[1]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://CONTROLLER",
+        "http.authentication": "none",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:broker",
+    }
+    folder = tmp_path_factory.mktemp("access")
+    with real_cluster(folder, brokers=0, settings=settings, prepare=_add_the_brokers_user) as cluster:
+        yield Secured(cluster)
+
+
+def _add_the_brokers_user(cluster: RealCluster) -> None:
+    with offline_users(cluster.data, load_settings(overrides=[f"cluster.id={CLUSTER_ID}"]), RELEASE) as users:
+        assert users.add("broker", "SCRAM-SHA-512", BROKERS_PASSWORD, 4096).code == 0
+
+
+def _binding(operation: AclOperation, kind: ResourceType, name: str) -> AclBinding:
+    pattern = ResourcePatternType.LITERAL
+    return AclBinding(kind, name, pattern, "User:alice", "*", operation, AclPermissionType.ALLOW)
+
+
+WRITE = _binding(AclOperation.WRITE, ResourceType.TOPIC, "orders")
+CREATE = _binding(AclOperation.CREATE, ResourceType.TOPIC, "orders")
+
+
+def _filter(*what: Any) -> AclBindingFilter:
+    """Entries by resource type, name, pattern type and operation."""
+    kind, name, pattern, operation = what
+    anybody: Any = None
+    return AclBindingFilter(kind, name, pattern, anybody, anybody, operation, AclPermissionType.ANY)
+
+
+def _grant(admin: AdminClient, binding: AclBinding) -> None:
+    admin.create_acls([binding], request_timeout=20)[binding].result(30)
+
+
+def _create(secured: Secured) -> int:
+    """Alice creates the topic; the error code of the broker's answer, which is the controller's."""
+    admin = AdminClient(secured.alice())
+    try:
+        admin.create_topics([NewTopic("orders", 1, 1)], request_timeout=20)["orders"].result(30)
+    except KafkaException as error:
+        return int(error.args[0].code())
+    return 0
+
+
+def _write(secured: Secured) -> int:
+    """Alice writes a record; the error code, or 0."""
+    producer = Producer({**secured.alice(), "message.timeout.ms": 15_000, "enable.idempotence": False})
+    codes: list[int] = []
+    producer.produce("orders", b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
+    producer.flush(20)
+    return codes[0]
+
+
+def _may_log_in(secured: Secured, password: str = PASSWORD) -> bool:
+    errors: list[KafkaError] = []
+    client = AdminClient({**secured.alice(password), "error_cb": errors.append})  # type: ignore[dict-item]
+    try:
+        client.list_topics(timeout=5)
+    except KafkaException:
+        return False
+    return not any(error.code() == KafkaError._AUTHENTICATION for error in errors)
+
+
+def _set_quota(secured: Secured) -> None:
+    entity = (alter.EntityData(entity_type="user", entity_name="alice"),)
+    entry = alter.EntryData(entity=entity, ops=(alter.OpData(key="producer_byte_rate", value=1e6),))
+    answer = secured.ask(ApiKey.ALTER_CLIENT_QUOTAS, alter.AlterClientQuotasRequest(entries=(entry,)))
+    assert [each.error_code for each in answer.entries] == [0]
+
+
+def _quotas(secured: Secured) -> dict[str, float]:
+    """The quotas of alice, as the broker knows them."""
+    component = describe.ComponentData(entity_type="user", match_type=0, match="alice")
+    request = describe.DescribeClientQuotasRequest(components=(component,), strict=True)
+    answer = secured.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
+    return {value.key: value.value for entry in answer.entries for value in entry.values}
+
+
+def _entries(secured: Secured) -> list[AclBinding]:
+    every = _filter(ResourceType.ANY, None, ResourcePatternType.ANY, AclOperation.ANY)
+    admin = secured.admin()
+    return sorted(admin.describe_acls(every, request_timeout=20).result(30), key=str)
+
+
+def _restart(secured: Secured) -> None:
+    cluster = secured.cluster
+    cluster.kill_controller()
+    secured.broker.kill()
+    cluster.start_controller()
+    secured.broker.start()
+    # Its session outlives the kill: what tells of its return is that it answers.
+    until(lambda: _answers(secured), 90, "the broker answers")
+    cluster.wait_live()
+
+
+def _answers(secured: Secured) -> bool:
+    try:
+        return bool(secured.admin().list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False
+
+
+def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(secured: Secured) -> None:
+    assert not _may_log_in(secured)
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    upsert = UserScramCredentialUpsertion("alice", credential, PASSWORD.encode())
+    admin = secured.admin()
+    admin.alter_user_scram_credentials([upsert], request_timeout=20)["alice"].result(30)
+    until(lambda: _may_log_in(secured), 30, "alice logs in")
+    assert not _may_log_in(secured, "wrong")
+
+    assert _create(secured) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
+        _grant(AdminClient(secured.alice()), CREATE)
+    _grant(admin, CREATE)
+    until(lambda: _create(secured) in (0, KafkaError.TOPIC_ALREADY_EXISTS), 30, "alice creates a topic")
+    assert _write(secured) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    _grant(admin, WRITE)
+    until(lambda: _write(secured) == 0, 30, "alice writes")
+    _set_quota(secured)
+    until(lambda: _quotas(secured) == {"producer_byte_rate": 1e6}, 30, "the broker knows the quota")
+
+    _restart(secured)
+    assert _entries(secured) == sorted([CREATE, WRITE], key=str)
+    assert _quotas(secured) == {"producer_byte_rate": 1e6}
+    assert _write(secured) == 0
+
+    wanted = _filter(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, AclOperation.WRITE)
+    gone = admin.delete_acls([wanted], request_timeout=20)[wanted].result(30)
+    assert gone == [WRITE]
+    _grant(admin, WRITE)
+    until(lambda: _entries(secured) == sorted([CREATE, WRITE], key=str), 30, "the entry is there again")
+    assert _write(secured) == 0
+    _without_secrets_and_faults(secured)
+
+
+def _without_secrets_and_faults(secured: Secured) -> None:
+    controller, broker = secured.cluster.controller, secured.broker.process
+    assert controller is not None
+    assert broker is not None
+    for password in (PASSWORD, BROKERS_PASSWORD):
+        assert password not in controller.output
+    assert "Error publishing" not in broker.output
+    assert "already exists" not in broker.output.replace("TopicExistsException", "")
