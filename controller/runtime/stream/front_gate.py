@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controller.machine.commands import Ask, CreateTopic
+from controller.machine.commands import Ask, Clearance, CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.quotas import mutations
@@ -63,11 +63,13 @@ class FrontGate:
 
 
 def _expected(state: State, ask: Any) -> Decision | None:
-    """What workers would decide now, if the policies agree; None where deciding raises, which is theirs to record."""
+    """What workers would decide now, if the policies and the cluster agree; None where deciding raises, which is theirs
+    to record."""
     try:
         decision = decide(state, ask)
-        if decision.consult and isinstance(ask, CreateTopic):
-            decision = decide(state, replace(ask, verdict=ALLOWED))
+        if decision.consult:
+            agreed = {"verdict": ALLOWED} if isinstance(ask, CreateTopic) else {}
+            decision = decide(state, replace(ask, clearance=Clearance(), **agreed))
     except Exception:
         return None
     return decision
