@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller import cli_demo, cli_query, cli_replay
+from controller import cli_adopt, cli_demo, cli_query, cli_replay
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 from controller.policy.loading import PolicyLoadError
 from controller.runtime.logs import configure_logs
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli_demo.register(commands)
     cli_query.register(commands)
     cli_replay.register(commands)
+    cli_adopt.register(commands, RELEASE)
     options = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.func
     return run(options)

@@ -21,6 +21,7 @@ from events.catalog_cluster import (
     BrokerUnregistered,
     FeaturesChanged,
     LogDirsChanged,
+    MetadataAdopted,
     ProducerIdsAllocated,
     QuorumEpochBegun,
     ResourceConfigsChanged,
@@ -73,6 +74,7 @@ __all__ = [
     "IsrChanged",
     "LeaderElected",
     "LogDirsChanged",
+    "MetadataAdopted",
     "MetadataPropagated",
     "Observation",
     "Outcome",
@@ -153,7 +155,7 @@ class TopicCreated(Fact, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     """The brokers that placement chose from."""
     deadline_ms: int
-    """When the wait of the request for this topic to be complete ends."""
+    """When the wait of the request for this topic to be complete ends; 0 for a topic that was there, and taken over."""
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
@@ -316,6 +318,7 @@ Event = (
     | BrokerLeaving
     | LogDirsChanged
     | QuorumEpochBegun
+    | MetadataAdopted
     | FeaturesChanged
     | SettingsChanged
 )

@@ -8,12 +8,14 @@ OWN = "own"
 """Marks commands whose request id is that of the events they cause."""
 
 _LOOKED_AT = ("ReviewTopics", "ReportLeader")
+ADOPTED = "AdoptMetadata"
+"""The cause of all that stands for a cluster that was taken over as it was."""
 _CHANGES = ("CreatePartitions", "DeleteTopic", "AlterTopicConfigs")
 
 CAUSES: dict[str, tuple[str, ...]] = {
     "CreateRequested": ("CreateTopic",),
     "CreateRejected": ("CreateTopic",),
-    "TopicCreated": ("CreateTopic",),
+    "TopicCreated": ("CreateTopic", ADOPTED),
     "CreateAnswered": ("CreateTopic", "ExpireRequest", "ConfirmMetadata", "DeleteTopic", *_LOOKED_AT),
     "PartitionsAdded": ("CreatePartitions",),
     "TopicDeleted": ("DeleteTopic",),
@@ -33,17 +35,18 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "PlaceholderFilled": ("AlterTopicConfigs", *_LOOKED_AT),
     "MetadataPropagated": ("ConfirmMetadata",),
     "TopicReady": ("ConfirmMetadata", *_LOOKED_AT),
-    "BrokerRegistered": ("RegisterBroker",),
+    "BrokerRegistered": ("RegisterBroker", ADOPTED),
     "BrokerFenced": ("FenceBroker", "RegisterBroker"),
-    "BrokerUnfenced": ("UnfenceBroker",),
+    "BrokerUnfenced": ("UnfenceBroker", ADOPTED),
     "BrokerUnregistered": ("UnregisterBroker",),
-    "BrokerLeaving": ("BeginShutdown",),
+    "BrokerLeaving": ("BeginShutdown", ADOPTED),
     "LogDirsChanged": ("ChangeLogDirs",),
-    "QuorumEpochBegun": ("BeginQuorumEpoch",),
-    "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures"),
-    "ResourceConfigsChanged": ("AlterResourceConfigs", "BeginQuorumEpoch", "ChangeFeatures"),
-    "ProducerIdsAllocated": ("AllocateProducerIds",),
-    "SettingsChanged": ("ChangeSettings",),
+    "QuorumEpochBegun": ("BeginQuorumEpoch", ADOPTED),
+    "MetadataAdopted": (ADOPTED,),
+    "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures", ADOPTED),
+    "ResourceConfigsChanged": ("AlterResourceConfigs", "BeginQuorumEpoch", "ChangeFeatures", ADOPTED),
+    "ProducerIdsAllocated": ("AllocateProducerIds", ADOPTED),
+    "SettingsChanged": ("ChangeSettings", ADOPTED),
 }
 """The commands that can lead to each event. A test keeps this in step with the catalog and with what logs hold."""
 

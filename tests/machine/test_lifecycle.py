@@ -56,6 +56,7 @@ def test_what_has_no_life_cycle() -> None:
     assert {kind.__name__ for kind in EVENT_TYPES} - named == {
         "ChangeRejected",
         "FeaturesChanged",
+        "MetadataAdopted",
         "ProducerIdsAllocated",
         "QuorumEpochBegun",
         "ResourceConfigsChanged",

@@ -7,11 +7,12 @@ from typing import get_args
 import pytest
 from hypothesis import given as drawn
 
-from events.catalog import Event
+from events.catalog import Event, MetadataAdopted
 from projections import explain as module
 from projections.explain import Explanation, explain
 from projections.query import NotThere
 from projections.wording import in_words
+from tests.events import golden
 from tests.events.golden import REAL
 from tests.machine.tables import command
 from tests.machine.walks import Walk, walked, walks
@@ -140,7 +141,11 @@ def test_every_event_can_be_told(walk: Walk) -> None:
 
 
 def test_every_type_of_event_has_words() -> None:
-    log = [*story(f"fewer\n{REAL.strip()}").log, *story(LIFE).log]
+    log = [
+        *story(f"fewer\n{REAL.strip()}").log,
+        *story(LIFE).log,
+        *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted)),
+    ]
     told = {type(record.event): in_words(record.event) for record in log}
     assert told.keys() == set(get_args(Event))
     assert len(set(told.values())) == len(told), "each says something of its own"
