@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller import cli_demo, cli_front, cli_query, cli_replay, cli_users, cli_worker
+from controller import cli_adopt, cli_demo, cli_front, cli_query, cli_replay, cli_users, cli_worker
 from controller.brokers.cluster_wire import ClusterUnreachable
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 from controller.policy.loading import PolicyLoadError
@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     cli_query.register(commands)
     cli_replay.register(commands)
     cli_users.register(commands)
+    cli_adopt.register(commands, RELEASE)
     return parser
 
 

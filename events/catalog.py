@@ -30,6 +30,7 @@ from events.catalog_cluster import (
     BrokerUnregistered,
     FeaturesChanged,
     LogDirsChanged,
+    MetadataAdopted,
     ProducerIdsAllocated,
     QuorumEpochBegun,
     ResourceConfigsChanged,
@@ -60,7 +61,7 @@ __all__ = [
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
     "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "IsrChanged",
-    "LeaderElected", "LogDirsChanged", "MetadataPropagated", "Observation", "Outcome", "Partition",
+    "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataPropagated", "Observation", "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
     "QuorumEpochBegun", "Recorded", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
     "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished", "Upkeep",
@@ -125,7 +126,7 @@ class TopicCreated(Fact, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     """The brokers that placement chose from."""
     deadline_ms: int
-    """When the wait of the request for this topic to be complete ends."""
+    """When the wait of the request for this topic to be complete ends; 0 for a topic that was there, and taken over."""
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
@@ -336,6 +337,7 @@ Event = (
     | BrokerLeaving
     | LogDirsChanged
     | QuorumEpochBegun
+    | MetadataAdopted
     | FeaturesChanged
     | SettingsChanged
     | ScramCredentialSet

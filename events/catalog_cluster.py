@@ -95,6 +95,19 @@ class QuorumEpochBegun(Fact, frozen=True, tag=True):
     """The id (16 bytes) under which the controller votes with kraft.version 1."""
 
 
+class MetadataAdopted(Fact, frozen=True, tag=True):
+    """The metadata log of another controller was taken over as it is; the events beside this one say what was in it."""
+
+    source: int
+    """The node whose copy it was: the controller itself, or a broker."""
+    leader_epoch: int
+    """The newest epoch that this copy knew of."""
+    end_offset: int
+    """The offset after the last record that was taken."""
+    kept: tuple[bytes, ...]
+    """Records that no event tells, as Kafka encodes them: ACLs, quotas, SCRAM credentials, those of newer releases."""
+
+
 class FeaturesChanged(Fact, frozen=True, tag=True):
     """The finalized features of the cluster with their levels are these from here on, by name (KIP-584)."""
 

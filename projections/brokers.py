@@ -24,6 +24,7 @@ from events.catalog import (
     Endpoint,
     FeaturesChanged,
     LogDirsChanged,
+    MetadataAdopted,
     ProducerIdsAllocated,
     QuorumEpochBegun,
     Recorded,
@@ -101,7 +102,7 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
             )
         case FeaturesChanged() as event:
             return replace(row, features=event.features)
-        case QuorumEpochBegun() | ResourceConfigsChanged() | ProducerIdsAllocated():
+        case QuorumEpochBegun() | MetadataAdopted() | ResourceConfigsChanged() | ProducerIdsAllocated():
             return row
         case BrokerUnregistered() as event:
             _known(row, record, event.broker_id)

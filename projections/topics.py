@@ -194,6 +194,7 @@ def _on_created(past: TopicPast, record: Recorded) -> TopicPast:
         asked,
         event.verdict,
         event.live_brokers,
+        None if event.deadline_ms else record.at_ms,
     )
     return replace(past, row=row)
 

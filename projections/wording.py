@@ -35,6 +35,7 @@ from events.catalog import (
     IsrChanged,
     LeaderElected,
     LogDirsChanged,
+    MetadataAdopted,
     MetadataPropagated,
     Partition,
     PartitionChanged,
@@ -144,6 +145,8 @@ def create_in_words(wanted: Wanted) -> str:
 
 
 def _created(e: TopicCreated) -> str:
+    if not e.deadline_ms:
+        return f"{e.topic} was there, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
     placed = f"placed on live {_brokers(e.live_brokers)}" if e.live_brokers else "no broker being live"
     said = [
         f"{e.topic} is created, {many(len(e.partitions), 'partition')} with factor {e.replication_factor}, {placed}"
@@ -255,6 +258,9 @@ def _cluster(event: Event) -> str:
             return f"broker {e.broker_id} has {many(len(e.log_dirs), 'log directory', 'log directories')} online"
         case QuorumEpochBegun() as e:
             return f"controller {e.node_id} leads in epoch {e.leader_epoch}"
+        case MetadataAdopted() as e:
+            kept = f", with {many(len(e.kept), 'record')} that no event tells" if e.kept else ""
+            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{kept}"
         case FeaturesChanged() as e:
             levels = ", ".join(f"{name} {level}" for name, level in e.features)
             return f"the cluster's features are {levels} ({e.reason})"

@@ -39,6 +39,7 @@ from events.catalog import (
     IsrChanged,
     LeaderElected,
     LogDirsChanged,
+    MetadataAdopted,
     MetadataPropagated,
     Partition,
     PartitionChanged,
@@ -111,6 +112,8 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case QuorumEpochBegun() as e:
             place = Quorum(e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id)
             return replace(cluster, quorum=place)
+        case MetadataAdopted():
+            return cluster
         case FeaturesChanged() as e:
             return replace(cluster, features=e.features)
         case ResourceConfigsChanged() as e:
@@ -199,6 +202,7 @@ def _on_created(topic: Topic | None, record: Recorded) -> Topic | None:
     if topic is not None:
         raise CannotApply(record, f"topic {topic.name!r} exists")
     event: Any = record.event
+    new = event.deadline_ms != 0
     return Topic(
         event.topic,
         event.topic_id,
@@ -206,9 +210,9 @@ def _on_created(topic: Topic | None, record: Recorded) -> Topic | None:
         event.configs,
         record.at_ms,
         record.offset,
-        None,
+        None if new else record.at_ms,
         (),
-        Waiter(event.request_id, record.at_ms, event.deadline_ms),
+        Waiter(event.request_id, record.at_ms, event.deadline_ms) if new else None,
     )
 
 

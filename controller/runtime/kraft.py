@@ -27,6 +27,7 @@ from controller.kafka.messages.describe_quorum import DescribeQuorumResponse
 from controller.kafka.messages.fetch import FetchResponse
 from controller.kafka.messages.fetch_snapshot import FetchSnapshotResponse
 from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
+from controller.machine.state import Quorum
 from controller.runtime.front import Front
 from controller.runtime.settings import ServeSettings, SettingsError
 from events.log import EventLog
@@ -47,13 +48,19 @@ def kraft_fleet(log: EventLog, settings: ServeSettings, metadata_version: int | 
     options = KraftOptions(
         node_id=settings.node_id,
         kraft_version=settings.kraft_version,
-        directory_id=uuid.uuid5(_DIRECTORIES, log.cluster_id).bytes,
+        directory_id=_directory_id(log.cluster_id, cluster.quorum),
         session_timeout_ms=settings.broker_session_timeout_ms,
         snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
         metadata_version=metadata_version,
         leaders_balanced_every_s=_balanced_every_s(settings),
     )
     return KraftFleet(log, options, time.monotonic)
+
+
+def _directory_id(cluster_id: str, quorum: Quorum | None) -> bytes:
+    """The id that votes: the one that a cluster had when it was taken over, else one of its own."""
+    known = quorum.directory_id if quorum is not None else b""
+    return known if any(known) else uuid.uuid5(_DIRECTORIES, cluster_id).bytes
 
 
 def refuse_other_fleets(log: EventLog) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
+from projections.replay.checks_rows import ADOPTED
 from projections.replay.checks_timeline import SpanTable
 from projections.replay.checks_told import Check, columns, found, listed, text, violations, words
 
@@ -33,6 +34,7 @@ _ONE_A_PARTITION = {
     "shard": "shard",
     "topic": "topic",
     "type": "type",
+    "adopted": f"cause_command = '{ADOPTED}'",
     "reviewed": "cause_command = 'ReviewTopics'",
     "partition": "case when new is null then partition else coalesce(first, 0) + place end",
     "replicas": "new.replicas",
@@ -124,7 +126,8 @@ PARTITION_CHECKS = (
     ),
     Check(
         "leader-in-isr",
-        f"(replicas is not null or (type in ({words(_LEADING)}) and base is not null)) and not {_IN_ORDER}",
+        f"((replicas is not null and not adopted) or (type in ({words(_LEADING)}) and base is not null)) "
+        f"and not {_IN_ORDER}",
         _STATE,
         "'a leader of the in-sync set, which is of the replicas, without placeholders'",
     ),
@@ -138,7 +141,7 @@ PARTITION_CHECKS = (
     ),
     Check(
         "epochs-never-go-back",
-        f"{_NEW} and not (leader_epoch <=> 0 and partition_epoch <=> 0)",
+        f"{_NEW} and not adopted and not (leader_epoch <=> 0 and partition_epoch <=> 0)",
         _EPOCHS,
         "'epochs 0, 0 when it is new'",
     ),
@@ -150,7 +153,7 @@ PARTITION_CHECKS = (
     ),
     Check(
         "leaders-unfenced",
-        f"(replicas is not null or type in ({words(_LEADING)})) "
+        f"((replicas is not null and not adopted) or type in ({words(_LEADING)})) "
         f"and not coalesce(array_contains(live, leader) or (leader = -1 and not ({_NEW})) "
         "or type = 'TopicDiscovered', false)",
         text("'partition '", "partition", "': leader '", "leader"),

@@ -9,12 +9,14 @@ OWN = "own"
 
 _LOOKED_AT = ("ReviewTopics", "ReportLeader")
 _DISCOVERED = ("DiscoverTopic", "DiscoverDeletion")
+ADOPTED = "AdoptMetadata"
+"""The cause of all that stands for a cluster that was taken over as it was."""
 _CHANGES = ("CreatePartitions", "DeleteTopic", "AlterTopicConfigs")
 
 CAUSES: dict[str, tuple[str, ...]] = {
     "CreateRequested": ("CreateTopic",),
     "CreateRejected": ("CreateTopic",),
-    "TopicCreated": ("CreateTopic",),
+    "TopicCreated": ("CreateTopic", ADOPTED),
     "CreateAnswered": (
         "CreateTopic",
         "ExpireRequest",
@@ -46,22 +48,23 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "TopicVanished": _DISCOVERED,
     "CreationRefused": ("RefuseCreation",),
     "ChangeCarriedOut": ("FinishChange",),
-    "BrokerRegistered": ("RegisterBroker",),
+    "BrokerRegistered": ("RegisterBroker", ADOPTED),
     "BrokerFenced": ("FenceBroker", "RegisterBroker"),
-    "BrokerUnfenced": ("UnfenceBroker",),
+    "BrokerUnfenced": ("UnfenceBroker", ADOPTED),
     "BrokerUnregistered": ("UnregisterBroker",),
-    "BrokerLeaving": ("BeginShutdown",),
+    "BrokerLeaving": ("BeginShutdown", ADOPTED),
     "LogDirsChanged": ("ChangeLogDirs",),
-    "QuorumEpochBegun": ("BeginQuorumEpoch",),
-    "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures"),
-    "ResourceConfigsChanged": ("AlterResourceConfigs", "BeginQuorumEpoch", "ChangeFeatures"),
-    "ProducerIdsAllocated": ("AllocateProducerIds",),
-    "SettingsChanged": ("ChangeSettings",),
-    "ScramCredentialSet": ("AlterUserScramCredentials",),
+    "QuorumEpochBegun": ("BeginQuorumEpoch", ADOPTED),
+    "MetadataAdopted": (ADOPTED,),
+    "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures", ADOPTED),
+    "ResourceConfigsChanged": ("AlterResourceConfigs", "BeginQuorumEpoch", "ChangeFeatures", ADOPTED),
+    "ProducerIdsAllocated": ("AllocateProducerIds", ADOPTED),
+    "SettingsChanged": ("ChangeSettings", ADOPTED),
+    "ScramCredentialSet": ("AlterUserScramCredentials", ADOPTED),
     "ScramCredentialRemoved": ("AlterUserScramCredentials",),
-    "AclsCreated": ("CreateAcls",),
+    "AclsCreated": ("CreateAcls", ADOPTED),
     "AclsDeleted": ("DeleteAcls",),
-    "QuotasChanged": ("AlterClientQuotas",),
+    "QuotasChanged": ("AlterClientQuotas", ADOPTED),
     "AsksRefused": ("RecordRefusals",),
 }
 """The commands that can lead to each event. A test keeps this in step with the catalog and with what logs hold."""

@@ -151,7 +151,7 @@ ASK_CHECKS = (
     ),
     Check(
         "created-as-asked",
-        "type = 'TopicCreated' and asked is null",
+        "type = 'TopicCreated' and asked is null and deadline_ms != 0",
         text("'request '", "request_id", "' is in the log without an ask'"),
         "'a recorded ask (a dry run leaves none)'",
     ),
@@ -176,7 +176,7 @@ ASK_CHECKS = (
     ),
     Check(
         "replicas-live",
-        "type = 'TopicCreated' and not coalesce(asked.manual, false) and "
+        "type = 'TopicCreated' and deadline_ms != 0 and not coalesce(asked.manual, false) and "
         "array_max(array_except(placed, coalesce(live, array()))) >= 0",
         text("'placed on '", listed("array_except(placed, coalesce(live, array()))")),
         text("'live brokers: '", listed("live")),
@@ -203,7 +203,7 @@ ASK_CHECKS = (
     ),
     Check(
         "placeholders-allowed",
-        "array_min(placed) < 0 and not (coalesce(enabled, false) and "
+        "array_min(placed) < 0 and coalesce(deadline_ms, 1) != 0 and not (coalesce(enabled, false) and "
         "size(live) >= least(floor, factor) and size(live) - array_min(placed) = factor)",
         text(
             "-array_min(placed)", "' of '", "factor", "' wait, '", "size(live)", "' brokers live, allowed: '", "enabled"

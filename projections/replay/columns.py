@@ -46,6 +46,7 @@ from events.catalog import (
     IsrChanged,
     LeaderElected,
     LogDirsChanged,
+    MetadataAdopted,
     MetadataPropagated,
     PartitionChanged,
     PartitionsAdded,
@@ -268,6 +269,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     BrokerLeaving: _same("broker_id", "broker_epoch"),
     LogDirsChanged: _same("broker_id", "broker_epoch"),
     QuorumEpochBegun: _same("leader_epoch"),
+    MetadataAdopted: _same("leader_epoch"),
     FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     ResourceConfigsChanged: _same("request_id", "configs", "principal", "client_id"),
     ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
@@ -294,6 +296,7 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     PlaceholderFilled: ("directory",),
     LogDirsChanged: ("log_dirs",),
     QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id"),
+    MetadataAdopted: ("source", "end_offset", "kept"),
     ResourceConfigsChanged: ("kind", "name"),
     ProducerIdsAllocated: ("first", "next_producer_id"),
 }

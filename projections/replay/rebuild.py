@@ -255,7 +255,7 @@ def _topic_row(key: tuple[int, str], topic: Topic, last_offset: int) -> Row:
         topic_id_text(topic.topic_id),
         len(topic.partitions),
         topic.replication_factor,
-        [astuple(one) for one in topic.partitions],
+        [astuple(one)[: PARTITION.num_fields] for one in topic.partitions],
         topic.configs,
         topic.created_at_ms,
         topic.created_offset,

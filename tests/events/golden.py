@@ -143,6 +143,8 @@ HISTORIES = {
     "brokers": ("1@a fewer", BROKERS),
     "real": ("fewer", REAL),
 }
+ADOPTED = "adopted"
+"""What is recorded of a cluster that is taken over; no story of the machine's."""
 OLDER = ("life", "refusals", "brokers")
 """Histories that are also there as 0.1 wrote them, before some events got more fields: NAME-0.1.log."""
 
@@ -167,6 +169,10 @@ def state_hash(records: list[Recorded]) -> str:
 
 def history(name: str) -> list[Recorded]:
     """What the machine makes of a history today."""
+    if name == ADOPTED:
+        from tests.brokers.kraft.logs import adopted_records
+
+        return adopted_records()
     begin, steps = HISTORIES[name]
     rig: Rig = given(begin)
     for line in steps.strip().splitlines():

@@ -8,12 +8,12 @@ import pytest
 
 from events.catalog import EVENT_TYPES, Recorded
 from events.codec import EventDecodeError, decode_event, encode_event
-from tests.events.golden import BAD, FOLDER, HISTORIES, OLDER, hash_of, lines_of, state_hash
+from tests.events.golden import ADOPTED, BAD, FOLDER, HISTORIES, OLDER, hash_of, lines_of, state_hash
 from tests.machine.auditor import audit
 from tests.machine.lives import Lives
 from tests.machine.real_auditor import RealAuditor
 
-good = pytest.mark.parametrize("name", HISTORIES)
+good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED])
 
 
 def _read(name: str) -> list[Recorded]:
@@ -35,7 +35,7 @@ def test_what_an_older_release_wrote_is_the_same_history(name: str) -> None:
     assert _read(f"{name}-0.1") == _read(name)
 
 
-@good
+@pytest.mark.parametrize("name", HISTORIES)
 def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
     records = _read(name)
     assert audit(records, of=RealAuditor) == []
@@ -43,7 +43,7 @@ def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
 
 
 def test_every_type_of_event_is_in_some_golden_log() -> None:
-    found = {type(record.event) for name in HISTORIES for record in _read(name)}
+    found = {type(record.event) for name in (*HISTORIES, ADOPTED) for record in _read(name)}
     assert found == set(EVENT_TYPES)
 
 
@@ -65,4 +65,9 @@ def test_it_must_not_be_read(name: str) -> None:
 
 
 def test_every_file_is_tested() -> None:
-    assert {path.stem for path in FOLDER.glob("*.log")} == {*HISTORIES, *(f"{name}-0.1" for name in OLDER), *BAD}
+    assert {path.stem for path in FOLDER.glob("*.log")} == {
+        *HISTORIES,
+        ADOPTED,
+        *(f"{name}-0.1" for name in OLDER),
+        *BAD,
+    }

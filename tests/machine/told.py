@@ -29,6 +29,7 @@ from events.catalog import (
     IsrChanged,
     LeaderElected,
     LogDirsChanged,
+    MetadataAdopted,
     MetadataPropagated,
     Partition,
     PartitionChanged,
@@ -107,6 +108,8 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id} e{event.broker_epoch})"
         case BrokerLeaving() | LogDirsChanged():
             return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id})"
+        case MetadataAdopted():
+            return f"adopted from {event.source} to {event.end_offset}"
         case ResourceConfigsChanged():
             configs = " ".join(f"{name}={value}" for name, value in event.configs)
             return f"configs({event.kind}:{event.name} {configs})"

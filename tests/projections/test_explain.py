@@ -7,11 +7,12 @@ from typing import get_args
 import pytest
 from hypothesis import given as drawn
 
-from events.catalog import Event
+from events.catalog import Event, MetadataAdopted
 from projections import explain as module
 from projections.explain import Explanation, explain
 from projections.query import NotThere
 from projections.wording import in_words
+from tests.events import golden
 from tests.events.golden import REAL, history
 from tests.machine.tables import command
 from tests.machine.walks import Walk, walked, walks
@@ -140,7 +141,12 @@ def test_every_event_can_be_told(walk: Walk) -> None:
 
 
 def test_every_type_of_event_has_words() -> None:
-    log = [*story(f"fewer\n{REAL.strip()}").log, *story(LIFE).log, *history("cluster")]
+    log = [
+        *story(f"fewer\n{REAL.strip()}").log,
+        *story(LIFE).log,
+        *history("cluster"),
+        *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted)),
+    ]
     told = {type(record.event): in_words(record.event) for record in log}
     assert told.keys() == {kind for kind in get_args(Event) if kind.__module__ != "events.access"}
     assert len(set(told.values())) == len(told), "each says something of its own"

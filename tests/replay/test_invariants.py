@@ -38,6 +38,7 @@ def found(spark: SparkSession) -> dict[int, list[Row]]:
     """All violations of the clean log (0) and of the faults after it."""
     logs = [clean(), *(plant(clean()) for _, plant in FAULTS), golden.history("real")]
     logs += [plant(golden.history("real")) for _, plant in REAL_FAULTS]
+    logs.append(golden.history(golden.ADOPTED))
     rows = violations(spark, look(frame(spark, logs)), settle_ms=0).collect()
     by_log: dict[int, list[Row]] = {number: [] for number in range(len(logs))}
     for row in rows:
@@ -52,6 +53,10 @@ def test_a_clean_log_passes(found: dict[int, list[Row]]) -> None:
 
 def test_a_log_of_real_brokers_passes(found: dict[int, list[Row]]) -> None:
     assert found[len(FAULTS) + 1] == []
+
+
+def test_a_log_that_begins_with_a_cluster_taken_over_passes(found: dict[int, list[Row]]) -> None:
+    assert found[len(FAULTS) + len(REAL_FAULTS) + 2] == []
 
 
 @pytest.mark.parametrize("number", range(len(REAL_FAULTS)), ids=[plant.__name__ for _, plant in REAL_FAULTS])

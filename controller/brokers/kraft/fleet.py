@@ -301,6 +301,8 @@ class KraftFleet:
         if shared is None or not brokers or any(broker.fenced for broker in brokers):
             return
         wanted = self.options.metadata_version
+        if wanted is None and self.metadata.mark.adopted:
+            return  # the cluster's own controller left it at its level, and may come back
         level = shared if wanted is None else min(wanted, shared)
         if level > self.cluster.feature(METADATA_VERSION):
             reason = "the highest that all brokers share" if wanted is None else "--metadata-version"

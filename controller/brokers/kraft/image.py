@@ -107,6 +107,11 @@ class MetadataImage:
             if fold is not None:
                 fold(self, record)
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun and not ended: its records do not count yet."""
+        return self._transaction is not None
+
     # --- what is written
 
     @property

@@ -26,7 +26,7 @@ import msgspec
 from controller.brokers.kraft import projection
 from controller.brokers.kraft.access_records import acl_changes, acl_record, acl_removal, credential_and_quota_records
 from controller.brokers.kraft.acl_ids import AclIds
-from controller.brokers.kraft.batches import Pair, encode_batch, leader_change, voters
+from controller.brokers.kraft.batches import Batch, Pair, encode_batch, leader_change, voters
 from controller.brokers.kraft.metadata_records.codec import MetadataRecord, encode_record
 from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import Cluster, State, Topic
@@ -74,6 +74,8 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     """The newest last; one older is kept for a broker that is fetching it."""
     broker_epochs: tuple[tuple[BrokerId, int], ...] = ()
     bytes_since_snapshot: int = 0
+    adopted: bool = False
+    """The log was begun by another controller (see `adopting`)."""
 
     @property
     def epoch(self) -> int:
@@ -306,6 +308,19 @@ class MetadataLog:
             data = self._log.get(BATCH + _key(last))
             assert data is not None, f"the batch that ends at {last} is kept"
             yield data
+
+
+def adopted_keys(
+    mark: MetadataMark, batches: Iterable[Batch], snapshot: tuple[SnapshotMark, bytes] | None
+) -> dict[bytes, bytes]:
+    """The state keys of a log that was begun elsewhere."""
+    keys = {BATCH + _key(batch.last_offset): batch.data for batch in batches}
+    if snapshot is not None:
+        named, data = snapshot
+        for number, at in enumerate(range(0, len(data), _PIECE_BYTES)):
+            keys[_piece_key(named.end_offset, number)] = data[at : at + _PIECE_BYTES]
+    keys[META] = _encode(mark)
+    return keys
 
 
 def _key(offset: int) -> bytes:

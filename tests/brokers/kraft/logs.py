@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from controller.brokers.kraft.adopting import COMMAND, adopted
+from controller.brokers.kraft.batches import decode_batches
 from controller.brokers.kraft.image import MetadataImage
+from controller.brokers.kraft.kafka_folder import KafkaFolder, QuorumState
 from controller.brokers.kraft.metadata_log import MetadataLog
 from controller.machine.partition_changes import upkeep_of
 from controller.machine.state import Cluster, DictTopics, State
@@ -21,10 +25,10 @@ from events.access import (
     ScramCredentialRemoved,
     ScramCredentialSet,
 )
-from events.catalog import BrokerRegistered, Recorded
+from events.catalog import BrokerRegistered, Cause, Recorded, SettingsChanged, TopicDeleted
 from events.codec import encode_event
 from events.log import Commit, Entry, InMemoryLog
-from events.names import Offset
+from events.names import Offset, RequestId
 from tests.events.golden import history
 
 
@@ -193,3 +197,18 @@ def _quotas(image: MetadataImage) -> dict[QuotaEntity, dict[str, float]]:
 
 def _producer_ids(image: MetadataImage) -> int:
     return next((record.next_producer_id for record in image.kept["ProducerIdsRecord"].values()), 0)
+
+
+def folder_of(log: Told, path: Path = Path("kafka-metadata")) -> KafkaFolder:
+    """A metadata folder as the controller of this log would have left it."""
+    batches = tuple(decode_batches(log.data()))
+    return KafkaFolder(path, "cluster", 3000, bytes(range(16)), QuorumState(3000, 1), None, batches, 0)
+
+
+def adopted_records() -> list[Recorded]:
+    """What is recorded when the cluster of the real history is taken over before its topic is deleted."""
+    log = told([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
+    events = adopted(folder_of(log), RequestId("adopt-1")).events
+    settings = SettingsChanged((("num.partitions", "1"),), "0.1.0")
+    cause = Cause(COMMAND, RequestId("adopt-1"))
+    return [Recorded(Offset(n), 1000, cause, event) for n, event in enumerate((settings, *events))]

@@ -1,0 +1,325 @@
+"""A metadata log of Kafka's own controller, or of a lost one as a broker has it, as events and as the log of this one.
+
+The batches are kept byte for byte, at their offsets, since brokers have them too; this controller goes on behind them
+in a higher epoch. Beside them stand events that say all that the machine knows of: brokers, features, configs, topics
+with their partitions, epochs and eligible leaders. What it knows nothing of (ACLs, quotas, SCRAM credentials, records
+of newer releases) is in `MetadataAdopted`, and stays in the metadata log, where brokers act on it.
+
+It reads no files and writes none: it is given what was read, and gives what is to be written in one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
+from kio.schema.leader_change_message.v0.data import LeaderChangeMessage
+from kio.schema.voters_record.v0.data import VotersRecord
+from kio.serial import entity_reader
+
+from controller.brokers.kraft.batches import (
+    CONTROLLER_LISTENER,
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    control_type,
+)
+from controller.brokers.kraft.features import METADATA_VERSION_MIN, SUPPORTED
+from controller.brokers.kraft.image import CannotFold, MetadataImage
+from controller.brokers.kraft.kafka_folder import FolderError, KafkaFolder
+from controller.brokers.kraft.metadata_log import EpochStart, MetadataMark, SnapshotMark, adopted_keys
+from controller.brokers.kraft.metadata_records.codec import MalformedRecord, encode_record
+from controller.brokers.kraft.projection import TOPICS
+from events.catalog import (
+    BrokerDetails,
+    BrokerLeaving,
+    BrokerRegistered,
+    BrokerUnfenced,
+    Configs,
+    Endpoint,
+    Event,
+    FeaturesChanged,
+    MetadataAdopted,
+    Partition,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
+    ResourceConfigsChanged,
+    SupportedFeature,
+    TopicCreated,
+    Upkeep,
+)
+from events.names import BrokerId, RequestId, TopicId, TopicName
+
+COMMAND = "AdoptMetadata"
+"""The command that is the cause of all these events."""
+_BY = "AdoptMetadata"
+_PRODUCER_IDS_PER_BLOCK = 1000
+_KEPT = (
+    "RegisterControllerRecord",
+    "ClientQuotaRecord",
+    "AccessControlEntryRecord",
+    "UserScramCredentialRecord",
+    "DelegationTokenRecord",
+    "ZkMigrationStateRecord",
+)
+"""Kinds of records that the machine knows nothing of."""
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """What is to be written for a metadata log that was taken over."""
+
+    quorum: QuorumEpochBegun
+    """The last epoch of the one who led before."""
+    image: MetadataImage
+    events: tuple[Event, ...]
+    state: Mapping[bytes, bytes]
+    """The keys of the metadata log."""
+
+
+def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
+    """The metadata log in a folder, as events and as state keys. Raises FolderError for one that cannot be led on."""
+    image = image_in(folder)
+    quorum = last_epoch(folder, image)
+    _check(folder, image, quorum)
+    events = (_whole(folder, image, quorum), *_cluster(image, quorum, request_id), *_topics(image, request_id))
+    return Adopted(quorum, image, events, adopted_keys(_mark(folder, image), folder.batches, _snapshot(folder)))
+
+
+def image_in(folder: KafkaFolder) -> MetadataImage:
+    """What the log in a folder says. Raises FolderError."""
+    image = MetadataImage()
+    try:
+        if folder.checkpoint is not None:
+            image.fold(folder.checkpoint.batches)
+            image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
+        else:
+            image.fold(folder.batches)
+    except (CannotFold, MalformedRecord) as error:
+        raise FolderError(f"{folder.path} holds a metadata log that contradicts itself: {error}") from error
+    return image
+
+
+# --- who led
+
+
+def last_epoch(folder: KafkaFolder, image: MetadataImage) -> QuorumEpochBegun:
+    """The newest epoch that is known, who voted in it, and where. Raises FolderError for more than one voter."""
+    epoch = max(folder.epoch, folder.quorum_state.leader_epoch)
+    told = image.quorum.get(KRAFT_VERSION)
+    kraft_version = 0 if told is None else int(_read(KRaftVersionRecord, told[1]).k_raft_version)
+    if kraft_version == 0:
+        leader = _leader(folder)
+        return QuorumEpochBegun(epoch, leader, 0, "", 0, folder.directory_id if leader == folder.node_id else bytes(16))
+    record = image.quorum.get(KRAFT_VOTERS)
+    voters: tuple[Any, ...] = () if record is None else _read(VotersRecord, record[1]).voters
+    _check_one_voter(folder, [int(each.voter_id) for each in voters])
+    voter = voters[0]
+    places = {each.name: each for each in voter.endpoints}
+    place = places.get(CONTROLLER_LISTENER)
+    if place is None:
+        raise FolderError(
+            f"{folder.path}: the controller's listener is called {', '.join(places) or 'nothing'}; "
+            f"with kraft.version 1 only {CONTROLLER_LISTENER} can be taken over"
+        )
+    directory_id = voter.voter_directory_id
+    return QuorumEpochBegun(
+        epoch,
+        int(voter.voter_id),
+        kraft_version,
+        place.host,
+        place.port,
+        bytes(16) if directory_id is None else directory_id.bytes,
+    )
+
+
+def _leader(folder: KafkaFolder) -> int:
+    for batch in reversed(folder.batches):
+        if batch.is_control and control_type(batch.records[0][0]) == LEADER_CHANGE:
+            change = _read(LeaderChangeMessage, batch.records[0][1])
+            _check_one_voter(folder, [int(each.voter_id) for each in change.voters])
+            return int(change.leader_id)
+    known = folder.quorum_state.leader_id
+    return known if known >= 0 else folder.node_id
+
+
+def _check_one_voter(folder: KafkaFolder, voters: list[int]) -> None:
+    if len(voters) != 1:
+        raise FolderError(
+            f"{folder.path}: the quorum has the voters {voters}; only a cluster with one controller can be taken over"
+        )
+
+
+def _read(kind: Any, value: bytes) -> Any:
+    return entity_reader(kind)(memoryview(value), 0)[0]
+
+
+# --- what cannot be led on
+
+
+def _check(folder: KafkaFolder, image: MetadataImage, quorum: QuorumEpochBegun) -> None:
+    if image.in_transaction:
+        raise FolderError(
+            f"{folder.path}: the log ends within a transaction of Kafka's controller: start that once, to have it ended"
+        )
+    if image.level < METADATA_VERSION_MIN:
+        raise FolderError(
+            f"{folder.path}: metadata.version is {image.level}, and has to be {METADATA_VERSION_MIN} (3.7) or higher: "
+            "raise it with kafka-features.sh first"
+        )
+    for name, level in _features(image):
+        known = SUPPORTED.get(name)
+        if known is None or not known.lowest <= level <= known.highest:
+            allowed = "is not known" if known is None else f"is supported from {known.lowest} to {known.highest}"
+            raise FolderError(f"{folder.path}: feature {name} has level {level}, and {allowed}")
+    if (quorum.node_id,) in image.kept["RegisterBrokerRecord"]:
+        raise FolderError(
+            f"{folder.path}: node {quorum.node_id} is controller and broker; it has to be a controller alone"
+        )
+
+
+# --- the metadata log
+
+
+def _mark(folder: KafkaFolder, image: MetadataImage) -> MetadataMark:
+    snapshot = _snapshot(folder)
+    since = snapshot[0].end_offset if snapshot is not None else 0
+    return MetadataMark(
+        start=folder.batches[0].base_offset if folder.batches else folder.end_offset,
+        end=folder.end_offset,
+        epochs=_epochs(folder),
+        snapshots=() if snapshot is None else (snapshot[0],),
+        broker_epochs=tuple(sorted((BrokerId(each.broker_id), each.broker_epoch) for each in _brokers(image))),
+        bytes_since_snapshot=sum(len(each.data) for each in folder.batches if each.base_offset >= since),
+        adopted=True,
+    )
+
+
+def _epochs(folder: KafkaFolder) -> tuple[EpochStart, ...]:
+    starts: list[EpochStart] = []
+    for batch in folder.batches:
+        if not starts or batch.leader_epoch != starts[-1].epoch:
+            starts.append(EpochStart(batch.leader_epoch, batch.base_offset))
+    return tuple(starts) or (EpochStart(folder.epoch, folder.end_offset),)
+
+
+def _snapshot(folder: KafkaFolder) -> tuple[SnapshotMark, bytes] | None:
+    """The checkpoint; that of offset 0 only says who votes, which every epoch says anew."""
+    checkpoint = folder.checkpoint
+    if checkpoint is None or checkpoint.end_offset == 0:
+        return None
+    return SnapshotMark(checkpoint.end_offset, checkpoint.epoch, len(checkpoint.data)), checkpoint.data
+
+
+# --- events
+
+
+def _whole(folder: KafkaFolder, image: MetadataImage, quorum: QuorumEpochBegun) -> MetadataAdopted:
+    kept = [encode_record(record) for kind in _KEPT for record in image.kept[kind].values()]
+    kept += [record.value for record in image.unknown]
+    return MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(kept))
+
+
+def _cluster(image: MetadataImage, quorum: QuorumEpochBegun, request_id: RequestId) -> Iterator[Event]:
+    yield quorum
+    yield FeaturesChanged(_features(image), "as they were")
+    numbered = {int(each.broker_id): number for number, each in enumerate(_brokers(image), 1)}
+    for record in _brokers(image):
+        yield from _broker(record, numbered[record.broker_id])
+    for (kind, name), configs in sorted(_configs(image).items()):
+        if kind != TOPICS:
+            yield ResourceConfigsChanged(request_id, kind, name, configs, _BY, None)
+    for record in image.kept["ProducerIdsRecord"].values():
+        end = int(record.next_producer_id)
+        number = numbered.get(record.broker_id, 0)
+        first = max(0, end - _PRODUCER_IDS_PER_BLOCK)
+        yield ProducerIdsAllocated(BrokerId(record.broker_id), number, first, end)
+
+
+def _features(image: MetadataImage) -> tuple[tuple[str, int], ...]:
+    records: Any = image.kept["FeatureLevelRecord"].values()
+    return tuple(sorted((str(each.name), int(each.feature_level)) for each in records))
+
+
+def _brokers(image: MetadataImage) -> list[Any]:
+    """The registered brokers, in the order in which they came."""
+    records: Any = image.kept["RegisterBrokerRecord"].values()
+    return sorted(records, key=lambda each: each.broker_epoch)
+
+
+def _broker(record: Any, epoch: int) -> Iterator[Event]:
+    broker_id = BrokerId(record.broker_id)
+    incarnation = record.incarnation_id
+    yield BrokerRegistered(
+        broker_id,
+        epoch,
+        incarnation.hex() if isinstance(incarnation, bytes) else incarnation.bytes.hex(),
+        record.rack,
+        tuple(Endpoint(each.name, each.host, each.port) for each in record.end_points),
+        BrokerDetails(
+            tuple(each.security_protocol for each in record.end_points),
+            tuple(
+                SupportedFeature(each.name, each.min_supported_version, each.max_supported_version)
+                for each in record.features
+            ),
+            tuple(record.log_dirs),
+        ),
+    )
+    if not record.fenced:
+        yield BrokerUnfenced(broker_id, epoch, "it was")
+        if record.in_controlled_shutdown:
+            yield BrokerLeaving(broker_id, epoch)
+
+
+def _configs(image: MetadataImage) -> dict[tuple[int, str], Configs]:
+    found: dict[tuple[int, str], dict[str, str]] = {}
+    records: Any = image.kept["ConfigRecord"].values()
+    for each in records:
+        found.setdefault((int(each.resource_type), each.resource_name), {})[each.name] = each.value
+    return {key: tuple(sorted(pairs.items())) for key, pairs in found.items()}
+
+
+def _topics(image: MetadataImage, request_id: RequestId) -> Iterator[Event]:
+    configs = _configs(image)
+    live = tuple(
+        sorted(
+            BrokerId(each.broker_id) for each in _brokers(image) if not each.fenced and not each.in_controlled_shutdown
+        )
+    )
+    topics: Any = image.kept["TopicRecord"].values()
+    for topic in topics:
+        partitions = [_partition(one) for _, one in sorted(image.partitions[topic.topic_id].items())]
+        yield TopicCreated(
+            request_id,
+            TopicName(topic.name),
+            TopicId(topic.topic_id),
+            tuple(partitions),
+            len(partitions[0].replicas) if partitions else 0,
+            configs.get((TOPICS, topic.name), ()),
+            None,
+            live,
+            0,
+        )
+
+
+def _partition(record: Any) -> Partition:
+    return Partition(
+        _ids(record.replicas),
+        _ids(record.isr),
+        BrokerId(record.leader),
+        record.leader_epoch,
+        record.partition_epoch,
+        Upkeep(
+            tuple(record.directories),
+            _ids(record.adding_replicas),
+            _ids(record.removing_replicas),
+            _ids(record.eligible_leader_replicas),
+            _ids(record.last_known_elr),
+            bool(record.leader_recovery_state),
+        ),
+    )
+
+
+def _ids(ids: Any) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(each) for each in ids or ())

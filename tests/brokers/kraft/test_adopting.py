@@ -1,0 +1,257 @@
+"""A metadata log that is taken over: what it says, as events and as state; what is refused, with what words."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from controller.brokers.kraft.adopting import adopted
+from controller.brokers.kraft.batches import decode_batches, encode_batch, leader_change
+from controller.brokers.kraft.image import MetadataImage
+from controller.brokers.kraft.kafka_folder import PARTITION, read_folder
+from controller.brokers.kraft.metadata_log import MetadataLog
+from controller.brokers.kraft.metadata_records.access_control_entry_record import AccessControlEntryRecordV0
+from controller.brokers.kraft.metadata_records.begin_transaction_record import BeginTransactionRecordV0
+from controller.brokers.kraft.metadata_records.codec import encode_record
+from controller.brokers.kraft.metadata_records.feature_level_record import FeatureLevelRecordV0
+from controller.brokers.kraft.snapshots import image_of, snapshot_bytes
+from controller.cli import main
+from controller.machine.apply import apply
+from controller.machine.state import DictTopics, Quorum, State
+from events.catalog import MetadataAdopted, TopicDeleted
+from events.log import Commit, Entry, InMemoryLog
+from events.names import RequestId
+from tests.brokers.kraft.logs import Told, adopted_records, differences, folder_of, real_history, told
+
+ACL = AccessControlEntryRecordV0(
+    id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3
+)
+UNKNOWN = bytes((1, 120, 0, 9))
+
+
+def history() -> Told:
+    """The log of a cluster with a topic, under leadership of node 3000."""
+    return told([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
+
+
+def batch_after(log: Told, *values: bytes) -> bytes:
+    """One more batch, which Kafka's controller wrote."""
+    return encode_batch(log.metadata.mark.end, log.metadata.mark.epoch, 5, [(None, value) for value in values])
+
+
+def write(folder: Path, data: bytes, *, start: int = 0, node_id: int = 3000, epoch: int = 1) -> Path:
+    """A metadata folder as a Kafka node keeps it."""
+    partition = folder / PARTITION
+    partition.mkdir(parents=True)
+    (partition / f"{start:020d}.log").write_bytes(data)
+    (partition / "quorum-state").write_text(json.dumps({"leaderId": 3000, "leaderEpoch": epoch, "data_version": 1}))
+    (folder / "meta.properties").write_text(f"#\nversion=1\ncluster.id=cluster\nnode.id={node_id}\n")
+    return folder
+
+
+def test_the_events_say_what_the_log_says() -> None:
+    log = history()
+    state = State(DictTopics())
+    for record in adopted_records():
+        apply(state, record)
+    image = MetadataImage()
+    image.fold(folder_of(log).batches)
+    assert differences(image, state) == []
+    assert state.waiting == {}
+    assert state.cluster.quorum is not None
+
+
+def test_what_no_event_tells_is_kept_as_it_is() -> None:
+    log = history()
+    more = batch_after(log, encode_record(ACL), UNKNOWN)
+    known = folder_of(log)
+    folder = msgspec.structs.replace(known, batches=(*known.batches, *decode_batches(more)))
+    taken = adopted(folder, RequestId("a"))
+    (whole,) = (event for event in taken.events if isinstance(event, MetadataAdopted))
+    assert whole.kept == (encode_record(ACL), UNKNOWN)
+    store = InMemoryLog("cluster")
+    store.write(Commit([Entry(b"event")], dict(taken.state)))
+    metadata = MetadataLog(store)
+    assert b"".join(metadata.batches(0)) == log.data() + more
+    assert metadata.mark.adopted
+    assert [encode_record(one) for one in image_of(metadata).unknown] == [UNKNOWN]
+
+
+def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
+    """A log that does not begin at 0 is given back with the checkpoint of what is before it."""
+    log = history()
+    end, epoch = log.metadata.mark.end, log.metadata.mark.epoch
+    more = batch_after(log, encode_record(ACL))
+    source = write(tmp_path / "kafka", more, start=end, epoch=9)
+    checkpoint = snapshot_bytes(image_of(log.metadata), epoch)
+    name = f"{end:020d}-{epoch:010d}.checkpoint"
+    (source / PARTITION / name).write_bytes(checkpoint)
+    data = str(tmp_path / "data")
+    assert main(["adopt", "--from", str(source), "--data", data]) == 0
+    assert main(["handback", "--to", str(tmp_path / "back"), "--data", data]) == 0
+    back = tmp_path / "back" / PARTITION
+    assert (back / name).read_bytes() == checkpoint
+    assert (back / f"{end:020d}.log").read_bytes() == more
+    taken = adopted(read_folder(source), RequestId("a"))
+    assert taken.quorum.leader_epoch == 9, "the newest epoch that the folder knows of"
+    assert len(taken.image.kept["AccessControlEntryRecord"]) == 1
+    assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 0
+    assert (tmp_path / "kafka.before-handback" / PARTITION / name).is_file()
+
+
+def _nothing(_: Path) -> None:
+    """The folder as it is."""
+
+
+def _no_partition(folder: Path) -> None:
+    (folder / PARTITION).rename(folder / "orders-0")
+
+
+def _no_cluster(folder: Path) -> None:
+    (folder / "meta.properties").write_text("version=1\nnode.id=3000\n")
+
+
+def _of_a_broker(folder: Path) -> None:
+    (folder / "meta.properties").write_text("version=1\ncluster.id=cluster\nnode.id=7\n")
+
+
+def _flip(folder: Path) -> None:
+    path = folder / PARTITION / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(folder: Path) -> None:
+    path = folder / PARTITION / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def _without_its_beginning(folder: Path) -> None:
+    partition = folder / PARTITION
+    (partition / f"{0:020d}.log").write_bytes(b"")
+    (partition / f"{500:020d}.log").write_bytes(encode_batch(500, 1, 5, [(None, encode_record(ACL))]))
+
+
+def _with(*values: bytes) -> Callable[[Path], None]:
+    def plant(folder: Path) -> None:
+        with (folder / PARTITION / f"{0:020d}.log").open("ab") as file:
+            file.write(batch_after(history(), *values))
+
+    return plant
+
+
+def _several_voters(folder: Path) -> None:
+    (_, value) = leader_change(Quorum(1, 3000, 0, "", 0, bytes(16)))[0]
+    key = struct.pack(">hh", 0, 2)
+    voter = value[6:]  # what follows the version and the leader's id: the voters, twice, and the tags
+    half = (len(voter) - 1) // 2
+    one = voter[1:half]
+    both = bytes((3,)) + one + one
+    log = history()
+    with (folder / PARTITION / f"{0:020d}.log").open("ab") as file:
+        file.write(encode_batch(log.metadata.mark.end, 1, 5, [(key, value[:6] + both + both + b"\0")], is_control=True))
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no metadata folder": (_no_partition, "is no metadata folder: name the metadata.log.dir"),
+    "not formatted": (_no_cluster, "has no cluster.id: it is not that of a formatted Kafka node"),
+    "a broker's": (_of_a_broker, "is that of node 7, a broker; the controller is node 3000"),
+    "corrupt": (_flip, "the checksum of the batch at offset"),
+    "cut": (_cut, "no whole batch of format 2"),
+    "gap": (_without_its_beginning, "begins at offset 500, and has no checkpoint of what is before it"),
+    "in a transaction": (_with(encode_record(BeginTransactionRecordV0(name="x"))), "ends within a transaction"),
+    "too old": (
+        _with(encode_record(FeatureLevelRecordV0(name="metadata.version", feature_level=16))),
+        "metadata.version is 16, and has to be 17 (3.7) or higher",
+    ),
+    "too new": (
+        _with(encode_record(FeatureLevelRecordV0(name="metadata.version", feature_level=99))),
+        "feature metadata.version has level 99, and is supported from 17 to 30",
+    ),
+    "unknown feature": (
+        _with(encode_record(FeatureLevelRecordV0(name="new.version", feature_level=1))),
+        "feature new.version has level 1, and is not known",
+    ),
+    "several voters": (_several_voters, "the quorum has the voters [3000, 3000]"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant, told_why = REFUSED[name]
+    source = write(tmp_path / "kafka", history().data())
+    plant(source)
+    assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 2
+    assert told_why in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = history()
+    source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))
+    _cut(source)
+    arguments = ["adopt", "--from", str(source), "--data", str(tmp_path / "data")]
+    assert main(arguments) == 2
+    assert main([*arguments, "--cut-torn-tail"]) == 0
+    assert "bytes at the end of the log were left out" in capsys.readouterr().out
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Locks are of processes: the holder has to be another one."""
+    source = write(tmp_path / "kafka", history().data())
+    code = (
+        "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()"
+    )
+    argv = [sys.executable, "-c", code, str(source / ".lock")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None, "it was asked for"
+        process.stdout.readline()
+        code_given = main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")])
+        process.kill()
+    assert code_given == 2
+    assert "is in use: stop the Kafka node that runs there first" in capsys.readouterr().err
+    assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 0
+
+
+def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "kafka", history().data())
+    data, back = str(tmp_path / "data"), tmp_path / "back"
+    assert main(["adopt", "--from", str(source), "--cluster-id", "other", "--data", data]) == 2
+    assert "is of cluster cluster, not of other" in capsys.readouterr().err
+    assert main(["handback", "--to", str(back), "--data", data]) == 2
+    assert "holds no log" in capsys.readouterr().err
+    assert main(["adopt", "--from", str(source), "--data", data]) == 0
+    assert main(["adopt", "--from", str(source), "--data", data]) == 2
+    assert "name an empty folder" in capsys.readouterr().err
+    other = write(tmp_path / "other", history().data())
+    (other / "meta.properties").write_text("version=1\ncluster.id=elsewhere\nnode.id=3000\n")
+    assert main(["adopt", "--from", str(other), "--data", data]) == 2
+    assert "holds the log of cluster cluster, not of elsewhere" in capsys.readouterr().err
+    assert main(["handback", "--to", str(other), "--data", data]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert main(["handback", "--to", str(other), "--data", data, "--replace"]) == 2
+    assert "is of cluster elsewhere, not of cluster" in capsys.readouterr().err
+    _with(encode_record(ACL))(source)
+    assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 2
+    assert "is ahead, with epoch 1" in capsys.readouterr().err
+
+
+def test_of_several_copies_the_furthest_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = history()
+    behind = write(tmp_path / "one", log.data(), node_id=1)
+    ahead = write(tmp_path / "two", log.data() + batch_after(log, encode_record(ACL)), node_id=2)
+    arguments = ["restore", "--from", str(behind), "--from", str(ahead), "--data", str(tmp_path / "data")]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert f"the metadata log ends at offset {log.metadata.mark.end + 1}, epoch 1" in out
+    assert "--set node.id=3000" in out

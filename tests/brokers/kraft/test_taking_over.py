@@ -1,0 +1,201 @@
+"""A running cluster goes from Kafka's controller to ours and back: kill -9 each time, brokers never restarted."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.support.churn import QUIET, Churn
+from tests.support.kafka_controller import KafkaController
+from tests.support.ports import free_ports
+from tests.support.real_brokers import RealCluster, until
+from tests.support.tools import KAFKA_SERVER
+from tests.support.topicwright import COMMAND
+
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+ANY_ACL = AclBindingFilter(
+    ResourceType.ANY,
+    None,  # type: ignore[arg-type]
+    ResourcePatternType.ANY,
+    None,  # type: ignore[arg-type]
+    None,  # type: ignore[arg-type]
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("version", "kraft_version"), [(KAFKA_SERVER, 1), ("3.9.1", 0)])
+def test_from_kafkas_controller_to_ours_and_back(tmp_path: Path, version: str, kraft_version: int) -> None:
+    with _kafka_cluster(tmp_path, version, kraft_version) as (cluster, theirs):
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+        _create(admin, "churned", partitions=3)
+        _grant(admin, "alice")
+        with Churn(cluster.bootstrap, "churned", 3) as churn:
+            churn.goes_on()
+            _read_some(cluster.bootstrap)
+            known = _dump(admin)
+            assert len(known["acls"]) == 1
+            assert len(known["scram"]) == 1
+
+            theirs.kill()
+            _topicwright("adopt", "--from", theirs.metadata, "--data", cluster.data)
+            cluster.start_controller()
+            cluster.wait_live()
+            _until_same(admin, known)
+            _create(admin, "under-ours", partitions=2)
+            churn.goes_on()
+            cluster.kill_controller()
+
+            if kraft_version == 1:
+                cluster.data.rename(tmp_path / "lost")
+                _topicwright("restore", "--from", cluster.brokers[1].data, "--data", cluster.data)
+                cluster.start_controller()
+                cluster.wait_live()
+                _create(admin, "after-loss", partitions=1)
+                cluster.kill_controller()
+
+            known = _dump(admin)
+            _topicwright("handback", "--data", cluster.data, "--to", theirs.metadata, "--replace")
+            theirs.start()
+            _until_same(admin, known)
+            _create(admin, "under-theirs", partitions=2)
+            _grant(admin, "bob")
+            churn.goes_on()
+            assert {"under-ours", "under-theirs", "churned"} <= _dump(admin)["topics"].keys()
+        assert churn.failed == []
+        assert churn.lost() == {}
+
+
+@contextmanager
+def _kafka_cluster(folder: Path, version: str, kraft_version: int) -> Iterator[tuple[RealCluster, KafkaController]]:
+    """Kafka's own controller with three brokers, all of one version."""
+    (port,) = free_ports(1)
+    theirs = KafkaController(folder, port, version, kraft_version, GUARDED)
+    settings = {"kraft.version": str(kraft_version)}
+    cluster = RealCluster(folder, port, settings, (), {})
+    try:
+        theirs.format()
+        theirs.start()
+        for _ in range(3):
+            cluster.add(version, {**theirs.quorum, **GUARDED})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+        until(lambda: len(_or_none(lambda: admin.list_topics(timeout=5).brokers) or ()) == 3, 120, "three brokers")
+        yield cluster, theirs
+    finally:
+        for process in (theirs.process, cluster.controller, *(each.process for each in cluster.brokers.values())):
+            if process is not None and process.popen.poll() is None:
+                process.kill()
+
+
+def _or_none(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except Exception:
+        return None
+
+
+def _topicwright(*arguments: str | Path) -> None:
+    argv = [str(each) for each in (COMMAND, *arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _create(admin: AdminClient, name: str, *, partitions: int) -> None:
+    def created() -> bool:
+        future = admin.create_topics(
+            [NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})], request_timeout=20
+        )[name]
+        return _or_none(lambda: future.result(30) or True) is True or name in admin.list_topics(timeout=10).topics
+
+    until(created, 120, f"topic {name}")
+
+
+def _grant(admin: AdminClient, user: str) -> None:
+    """An ACL and a SCRAM credential for a user, which only Kafka's own controller takes."""
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        "churned",
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    admin.create_acls([acl])[acl].result(60)
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    upsertion = UserScramCredentialUpsertion(user, credential, b"secret", b"salt")
+    admin.alter_user_scram_credentials([upsertion])[user].result(60)
+
+
+def _read_some(bootstrap: str) -> None:
+    """A group that reads for a while, and leaves its offsets."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest", **QUIET}
+    )
+    consumer.subscribe(["churned"])
+    until(lambda: consumer.poll(0.5) is not None, 90, "a record")
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def _dump(admin: AdminClient) -> dict[str, Any]:
+    """All that a client can see of a cluster and that is not its records."""
+    topics = admin.list_topics(timeout=20).topics
+    configs = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in topics])
+    for broker_id in ("1", "2", "3"):
+        configs |= admin.describe_configs([ConfigResource(ResourceType.BROKER, broker_id)])
+    credentials: Any = admin.describe_user_scram_credentials()
+    offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("readers")])["readers"].result(20)
+    return {
+        "topics": {
+            name: [(n, one.leader, one.replicas, sorted(one.isrs)) for n, one in sorted(topic.partitions.items())]
+            for name, topic in topics.items()
+        },
+        "configs": {
+            str(resource): sorted((each.name, each.value, each.is_default) for each in told.result(20).values())
+            for resource, told in configs.items()
+        },
+        "offsets": sorted((each.topic, each.partition, each.offset) for each in offsets.topic_partitions),
+        "acls": sorted(map(str, admin.describe_acls(ANY_ACL).result(20))),
+        "scram": sorted(
+            (name, str(one.scram_credential_infos[0].mechanism), one.scram_credential_infos[0].iterations)
+            for name, one in credentials.result(20).items()
+        ),
+    }
+
+
+def _until_same(admin: AdminClient, known: dict[str, Any]) -> None:
+    found: dict[str, Any] = {}
+
+    def same() -> bool:
+        found.update(_or_none(lambda: _dump(admin)) or {})
+        return found == known
+
+    try:
+        until(same, 60, "the same dump")
+    except AssertionError:
+        assert found == known
