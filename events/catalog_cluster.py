@@ -105,7 +105,7 @@ class MetadataAdopted(Fact, frozen=True, tag=True):
     end_offset: int
     """The offset after the last record that was taken."""
     kept: tuple[bytes, ...]
-    """Records that no event tells, as Kafka encodes them: ACLs, quotas, SCRAM credentials, those of newer releases."""
+    """Records that no event tells, as Kafka encodes them: delegation tokens, those of newer releases."""
 
 
 class FeaturesChanged(Fact, frozen=True, tag=True):

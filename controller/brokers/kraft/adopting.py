@@ -2,8 +2,9 @@
 
 The batches are kept byte for byte, at their offsets, since brokers have them too; this controller goes on behind them
 in a higher epoch. Beside them stand events that say all that the machine knows of: brokers, features, configs, topics
-with their partitions, epochs and eligible leaders. What it knows nothing of (ACLs, quotas, SCRAM credentials, records
-of newer releases) is in `MetadataAdopted`, and stays in the metadata log, where brokers act on it.
+with their partitions, epochs and eligible leaders, access control entries, SCRAM credentials, quotas. What it knows
+nothing of (delegation tokens, records of newer releases) is in `MetadataAdopted`, and stays in the metadata log, where
+brokers act on it.
 
 It reads no files and writes none: it is given what was read, and gives what is to be written in one commit.
 """
@@ -19,6 +20,7 @@ from kio.schema.leader_change_message.v0.data import LeaderChangeMessage
 from kio.schema.voters_record.v0.data import VotersRecord
 from kio.serial import entity_reader
 
+from controller.brokers.kraft.adopting_access import access_events, acl_id_keys
 from controller.brokers.kraft.batches import (
     CONTROLLER_LISTENER,
     KRAFT_VERSION,
@@ -58,9 +60,6 @@ _BY = "AdoptMetadata"
 _PRODUCER_IDS_PER_BLOCK = 1000
 _KEPT = (
     "RegisterControllerRecord",
-    "ClientQuotaRecord",
-    "AccessControlEntryRecord",
-    "UserScramCredentialRecord",
     "DelegationTokenRecord",
     "ZkMigrationStateRecord",
 )
@@ -84,7 +83,8 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
     events = (_whole(folder, image, quorum), *_cluster(image, quorum, request_id), *_topics(image, request_id))
-    return Adopted(quorum, image, events, adopted_keys(_mark(folder, image), folder.batches, _snapshot(folder)))
+    keys = adopted_keys(_mark(folder, image), folder.batches, _snapshot(folder))
+    return Adopted(quorum, image, events, {**keys, **acl_id_keys(image)})
 
 
 def image_in(folder: KafkaFolder) -> MetadataImage:
@@ -235,6 +235,7 @@ def _cluster(image: MetadataImage, quorum: QuorumEpochBegun, request_id: Request
         number = numbered.get(record.broker_id, 0)
         first = max(0, end - _PRODUCER_IDS_PER_BLOCK)
         yield ProducerIdsAllocated(BrokerId(record.broker_id), number, first, end)
+    yield from access_events(image, request_id, _BY)
 
 
 def _features(image: MetadataImage) -> tuple[tuple[str, int], ...]:

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from controller.brokers.kraft.acl_ids import AclIds
 from controller.brokers.kraft.adopting import adopted
 from controller.brokers.kraft.batches import decode_batches, encode_batch, leader_change
 from controller.brokers.kraft.image import MetadataImage
@@ -19,12 +21,15 @@ from controller.brokers.kraft.kafka_folder import PARTITION, read_folder
 from controller.brokers.kraft.metadata_log import MetadataLog
 from controller.brokers.kraft.metadata_records.access_control_entry_record import AccessControlEntryRecordV0
 from controller.brokers.kraft.metadata_records.begin_transaction_record import BeginTransactionRecordV0
+from controller.brokers.kraft.metadata_records.client_quota_record import ClientQuotaRecordV0, EntityDataV0
 from controller.brokers.kraft.metadata_records.codec import encode_record
 from controller.brokers.kraft.metadata_records.feature_level_record import FeatureLevelRecordV0
+from controller.brokers.kraft.metadata_records.user_scram_credential_record import UserScramCredentialRecordV0
 from controller.brokers.kraft.snapshots import image_of, snapshot_bytes
 from controller.cli import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State
+from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import MetadataAdopted, TopicDeleted
 from events.log import Commit, Entry, InMemoryLog
 from events.names import RequestId
@@ -75,13 +80,46 @@ def test_what_no_event_tells_is_kept_as_it_is() -> None:
     folder = msgspec.structs.replace(known, batches=(*known.batches, *decode_batches(more)))
     taken = adopted(folder, RequestId("a"))
     (whole,) = (event for event in taken.events if isinstance(event, MetadataAdopted))
-    assert whole.kept == (encode_record(ACL), UNKNOWN)
+    assert whole.kept == (UNKNOWN,)
     store = InMemoryLog("cluster")
     store.write(Commit([Entry(b"event")], dict(taken.state)))
     metadata = MetadataLog(store)
     assert b"".join(metadata.batches(0)) == log.data() + more
     assert metadata.mark.adopted
     assert [encode_record(one) for one in image_of(metadata).unknown] == [UNKNOWN]
+
+
+def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
+    """An entry that Kafka's controller made is removed under the id that brokers know it by."""
+    log = history()
+    login = UserScramCredentialRecordV0(
+        name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+    )
+    quota = ClientQuotaRecordV0(
+        entity=(EntityDataV0(entity_type="user", entity_name=None),), key="producer_byte_rate", value=5.0
+    )
+    more = batch_after(log, *map(encode_record, (ACL, login, quota)))
+    known = folder_of(log)
+    folder = msgspec.structs.replace(known, batches=(*known.batches, *decode_batches(more)))
+    taken = adopted(folder, RequestId("a"))
+    events: dict[type, Any] = {type(event): event for event in taken.events}
+    (acl,) = events[AclsCreated].acls
+    assert acl == Acl(
+        ACL.resource_type,
+        ACL.pattern_type,
+        ACL.resource_name,
+        ACL.principal,
+        ACL.host,
+        ACL.operation,
+        ACL.permission_type,
+    )
+    assert events[ScramCredentialSet].stored_key == b"k"
+    assert events[QuotasChanged].entity == (("user", None),)
+    store = InMemoryLog("cluster")
+    store.write(Commit([Entry(b"event")], dict(taken.state)))
+    ids = AclIds(store)
+    ids.reload()
+    assert ids.take(acl) == ACL.id
 
 
 def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
