@@ -31,6 +31,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
+OF_PROCESSES = ("brokers", "cli", "clients", "reference", "replay", "runtime", "security", "stream", "support")
+"""Folders of tests that start whole programs and wait for them on the real clock."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test of whole programs that fails is tried once more, and both are told: what a crowded machine starts too late
+    is no fault, and what is one fails again. Tests of what runs in one process get no second chance."""
+    for item in items:
+        if item.path.relative_to(ROOT / "tests").parts[0] in OF_PROCESSES:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.fixture(scope="session")
 def kafka43(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
     """A real Kafka 4.3 of three nodes with the table's policy; node 3 does not create topics by itself."""
