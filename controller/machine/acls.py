@@ -148,4 +148,6 @@ def _with_length(
     resource_type, _, name = pattern
     of_type = dict(lengths.get(resource_type, {}))
     of_type[len(name)] = of_type.get(len(name), 0) + more
-    return {**lengths, resource_type: {length: number for length, number in of_type.items() if number}}
+    left = {length: number for length, number in of_type.items() if number}
+    others = {each: known for each, known in lengths.items() if each != resource_type}
+    return {**others, resource_type: left} if left else others

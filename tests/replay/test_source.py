@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from events.catalog import Recorded
 from events.codec import decode_event
+from events.hiding import value_without_secrets
 from events.log import Commit, Entry, LogCorrupted, LogFromNewerVersion, LogNotAFolder
 from events.names import shard_key
 from projections.replay.columns import COLUMNS
@@ -55,7 +56,8 @@ def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) 
     assert frame.columns == list(COLUMNS)
     rows = frame.select("offset", "value", "type", "at_ms").orderBy("offset").collect()
     with looked_at(history) as log:
-        assert [(row.offset, bytes(row.value)) for row in rows] == list(log.read())
+        whole = [(offset, value_without_secrets(decode_event(offset, value), value)) for offset, value in log.read()]
+    assert [(row.offset, bytes(row.value)) for row in rows] == whole
     assert [row.type for row in rows] == [type(one.event).__name__ for one in records(history)]
 
 
