@@ -39,14 +39,14 @@ cluster: tools
 	exec $(BIN)/python -m tests.support.cluster
 
 test: tools
-	$(BIN)/python -m pytest
+	$(BIN)/python -m tests.support.side_by_side
 
 check: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m tests.support.side_by_side
 
 bench: tools
 	$(BIN)/python -m benchmarks
