@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import socket
+import ssl
 import struct
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,11 +34,21 @@ class ConnectionClosed(ConnectionError):
 class Wire:
     """One connection. `call` sends and waits; `send` and `receive` pipeline, with answers in the order of requests."""
 
-    def __init__(self, address: str, *, client_id: str | None = "wire", timeout_s: float = 60) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str | None = "wire",
+        timeout_s: float = 60,
+        authority: Path | None = None,
+    ) -> None:
+        """Connect, over TLS if there is an `authority` that signs the server's certificate."""
         host, _, port = address.rpartition(":")
         self.client_id = client_id
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if authority is not None:
+            self._socket = ssl.create_default_context(cafile=authority).wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0
 
     def __enter__(self) -> Self:
