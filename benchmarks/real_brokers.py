@@ -42,6 +42,7 @@ from tests.support.real_brokers import (
 )
 
 PARTITIONS, FACTOR = 3, 3
+HEAP = "1g"
 CREATE, METADATA, LIST_OFFSETS = 7, 9, 7
 TOPICS_PER_REQUEST = 50
 
@@ -137,7 +138,10 @@ def kafkas_own(folder: Path) -> Iterator[list[int]]:
     (place / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     argv = tools.java_command(tools.server_classpath(), "kafka.Kafka", str(place / "server.properties"))
     with Process(argv, cwd=place):
-        brokers = [RealBroker(n, port, folder / f"b{n}", tools.KAFKA_SERVER) for n, port in enumerate(ports, start=1)]
+        brokers = [
+            RealBroker(number, port, folder / f"b{number}", tools.KAFKA_SERVER, heap=HEAP)
+            for number, port in enumerate(ports, start=1)
+        ]
         try:
             for broker in brokers:
                 write_properties(broker, f"127.0.0.1:{controller}")
@@ -155,11 +159,14 @@ def kafkas_own(folder: Path) -> Iterator[list[int]]:
 def run(count: int, partitions: int) -> list[Figure]:
     """Measure both."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
-        with real_cluster(Path(folder) / "ours", settings={"log.level": "warning"}) as cluster:
+        with real_cluster(Path(folder) / "ours", settings={"log.level": "warning"}, heap=HEAP) as cluster:
             time.sleep(5)
             ours = creates([broker.port for broker in cluster.brokers.values()], count)
+        with real_cluster(Path(folder) / "many", settings={"log.level": "warning"}, heap=HEAP) as cluster:
+            time.sleep(5)
             seconds, beside = failover(cluster, partitions)
         with kafkas_own(Path(folder) / "theirs") as ports:
+            time.sleep(5)
             theirs = creates(ports, count)
     note = f"{count} creates, {PARTITIONS} partitions, factor {FACTOR}"
     asked = f"of {count * FACTOR}"

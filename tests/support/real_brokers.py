@@ -23,7 +23,7 @@ from tests.support.topicwright import COMMAND
 
 CLUSTER_ID = "cmVhbC1icm9rZXJzLWlkLg"
 CONTROLLER = 3000
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ class RealBroker:
     version: str
     settings: Mapping[str, str] = field(default_factory=dict)
     process: Process | None = None
+    heap: str = "256m"
 
     @property
     def data(self) -> Path:
@@ -56,6 +57,7 @@ class RealBroker:
         classpath = tools.server_classpath(self.version)
         argv: list[str | Path] = [
             java,
+            f"-Xmx{self.heap}",
             *_JVM,
             level,
             "-cp",
@@ -93,6 +95,7 @@ class RealCluster:
     brokers: dict[int, RealBroker]
     controller: Process | None = None
     http: str = ""
+    heap: str = "256m"
 
     @property
     def bootstrap(self) -> str:
@@ -145,7 +148,7 @@ class RealCluster:
         broker_id = max(self.brokers, default=0) + 1
         (port,) = free_ports(1)
         folder = self.folder / f"broker{broker_id}"
-        broker = self.brokers[broker_id] = RealBroker(broker_id, port, folder, version, settings or {})
+        broker = self.brokers[broker_id] = RealBroker(broker_id, port, folder, version, settings or {}, heap=self.heap)
         write_properties(broker, self.address)
         if start:
             broker.start()
@@ -213,15 +216,16 @@ def real_cluster(
     arguments: Sequence[str] = (),
     broker_settings: Mapping[str, str] | None = None,
     prepare: Callable[[RealCluster], None] | None = None,
+    heap: str = "256m",
 ) -> Iterator[RealCluster]:
     """Topicwright and so many brokers (or one of each of `versions`), all live; all ended with the block.
 
-    `prepare` is called before anything starts.
+    `prepare` is called before anything starts; `heap` is what each broker's Java may have.
     """
     tools.server_classpath()
     folder.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
-    cluster = RealCluster(folder, port, settings or {}, arguments, {})
+    cluster = RealCluster(folder, port, settings or {}, arguments, {}, heap=heap)
     with ExitStack() as ending:
         ending.callback(_end, cluster)
         if prepare is not None:
