@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import os
 import signal
 import sys
@@ -35,6 +34,7 @@ from controller.policy.runner import PolicyRunner
 from controller.release import RELEASE
 from controller.runtime.authorizer import authorizer_of
 from controller.runtime.broker_doors import BrokerDoors
+from controller.runtime.collecting import settle
 from controller.runtime.embedded import Controller
 from controller.runtime.front import Front, new_topic_ids
 from controller.runtime.kraft import kraft_fleet, real_broker_listener, refuse_other_fleets
@@ -165,9 +165,7 @@ class Service:
         self.http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
         sys.setswitchinterval(SWITCH_S)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        settle()
 
     def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
         options = self.options

@@ -6,7 +6,6 @@ Puts the parts together and ends them in order: stop accepting, answer what is d
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -24,6 +23,7 @@ from controller.http.server import HttpServer
 from controller.kafka.listeners import cluster_listener, controller_listener
 from controller.kafka.messages import APIS
 from controller.runtime.authorizer import authorizer_of
+from controller.runtime.collecting import settle
 from controller.runtime.listening import Listening, Speaks, http_logs_in, http_tls, plan, reload_tls
 from controller.runtime.mutation_quotas import MutationQuotas
 from controller.runtime.serve import DRAIN_S, FAILED, PARTITION_BYTES, SWITCH_S, Address, logins_of
@@ -153,9 +153,7 @@ class FrontService:
         self._listening.open(front, dict(settings.api_versions_max), await self._speaks(front))
         # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
         sys.setswitchinterval(SWITCH_S)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        settle()
 
     async def _speaks(self, front: StreamFront) -> Speaks:
         """What is spoken here: where a cluster carries decisions out, also what its brokers answer."""

@@ -28,6 +28,7 @@ from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
 from controller.release import RELEASE
+from controller.runtime.collecting import settle
 from controller.runtime.logs import write_lines
 from controller.runtime.reaching import ReachedCluster, decision_settings, reach_as, security_in, watch_times
 from controller.runtime.reports import Reports
@@ -218,6 +219,7 @@ class Worker:
         self._why_not = None
         if not self._figures.claimed_once:
             self._figures.claimed_once = True
+            settle()
             print(self._ready_line, flush=True)
 
     def _troubled(self, driver: Driver, why: str) -> None:
