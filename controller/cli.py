@@ -15,8 +15,9 @@ from controller.brokers.cluster_wire import ClusterUnreachable
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 from controller.policy.loading import PolicyLoadError
 from controller.release import RELEASE
+from controller.runtime.entrance import Address
 from controller.runtime.logs import configure_logs
-from controller.runtime.serve import Address, ServeOptions, serve
+from controller.runtime.serve import ServeOptions, serve
 from controller.runtime.settings import ServeSettings, SettingsError, load_settings
 from controller.runtime.users_file import UsersFileError
 from events.log import LogError

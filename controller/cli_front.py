@@ -11,9 +11,9 @@ from pathlib import Path
 
 import structlog
 
+from controller.runtime.entrance import Address
 from controller.runtime.logs import configure_logs
 from controller.runtime.reaching import security_in
-from controller.runtime.serve import Address
 from controller.runtime.settings import SettingsError, load_settings
 from controller.runtime.settings_table import BY_KEY
 from controller.runtime.stream.folder import hold_folder

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from controller.policy.loading import PolicyLoadError
+from controller.runtime.entrance import Address
 from controller.runtime.logs import configure_logs
 from controller.runtime.reaching import security_in
-from controller.runtime.serve import Address
 from controller.runtime.settings import SettingsError, load_settings
 from controller.runtime.stream.brokers import PartitionBrokers
 from controller.runtime.stream.foreign_logs import forward_foreign_logs

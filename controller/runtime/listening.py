@@ -221,6 +221,9 @@ def _limits(settings: ServeSettings) -> Limits:
 
 
 def _where(server: KafkaServer) -> Endpoint:
-    """The address by which clients on this machine reach a listener bound to every address."""
-    host = "127.0.0.1" if server.host in {"0.0.0.0", "::", ""} else server.host
-    return Endpoint(server.listener, host, server.port)
+    return Endpoint(server.listener, reachable(server.host), server.port)
+
+
+def reachable(host: str) -> str:
+    """Where others on this machine reach what is bound to a host, or to all of them."""
+    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host

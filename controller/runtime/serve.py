@@ -23,30 +23,25 @@ from controller.brokers.cluster import RECENT_EVENTS, ClusterFleet
 from controller.brokers.fleet import EVENTS_ALONE
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.simulated import SimulatedFleet
-from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.kafka.listeners import HandlerTable, cluster_listener
-from controller.kafka.messages import APIS
 from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
 from controller.release import RELEASE
-from controller.runtime.authorizer import authorizer_of
 from controller.runtime.broker_doors import BrokerDoors
 from controller.runtime.collecting import settle
 from controller.runtime.embedded import Controller
+from controller.runtime.entrance import Address, Entrance
 from controller.runtime.front import Front, new_topic_ids
 from controller.runtime.kraft import kraft_fleet, real_broker_listener, refuse_other_fleets
-from controller.runtime.listening import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.runtime.logs import write_lines
 from controller.runtime.mutation_quotas import MutationQuotas
 from controller.runtime.reaching import ReachedCluster, decision_settings, reach_cluster
 from controller.runtime.reports import Reports
 from controller.runtime.settings import ServeSettings
-from controller.runtime.users import Users
-from controller.runtime.users_file import UsersFileError
-from events.catalog import EVENT_VERSION, Endpoint, Recorded
+from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
 from events.names import ShardKey
 from events.rocksdb_log import RocksDbLog
@@ -61,16 +56,6 @@ SWITCH_S = 0.001
 """How long a thread keeps the interpreter while others want it."""
 PARTITION_BYTES = 1000
 """About what one decoded partition takes in the cache of topics, which keeps two generations."""
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where to listen."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,19 +86,8 @@ class Service:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.metrics = Metrics()
         self._policies = self._load_policies()
-        kafka, settings = options.kafka, options.settings
-        self._listeners = plan(settings, Endpoint("PLAINTEXT", kafka.host, kafka.port))
-        self._http_tls = http_tls(settings)
-        users_file = None if settings.users_file is None else Path(settings.users_file)
-        self.users = Users(lambda: self.controller.store.durable_cluster, users_file)
-        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
-        self._listening = Listening(
-            self._listeners,
-            settings,
-            self.users,
-            on_request=self._requested,
-            on_login=self.metrics.login,
-            clock=time.perf_counter,
+        self._entrance = Entrance(
+            options.settings, options.kafka, self.metrics, lambda: self.controller.store.durable_cluster
         )
         self.log = self._open_log()
 
@@ -159,10 +133,10 @@ class Service:
             self.fleet,
             Query(self.log, lambda: self.controller.store),
             self.metrics,
-            tls=self._http_tls,
-            logins=logins_of(settings, self.users, http_logs_in(settings, self._listeners), self.metrics),
+            tls=self._entrance.http_tls,
+            logins=self._entrance.http_logins(),
         )
-        self.http_port = await self.http.start(options.http.host, options.http.port)
+        self._http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
         sys.setswitchinterval(SWITCH_S)
         settle()
@@ -202,15 +176,15 @@ class Service:
 
     async def _listen(self) -> None:
         settings = self.options.settings
-        await self._listening.start()
-        advertised = self._listening.advertised[0]
-        self.kafka_port = self._listening.servers[0].port
+        entrance, listening = self._entrance, self._entrance.listening
+        await listening.start()
+        advertised = entrance.advertised
         self.front = Front(
             self.controller,
             node_id=settings.node_id,
             advertised=advertised,
             broker_listeners=settings.simulated_broker_listeners or self._cluster is not None,
-            authorizer=authorizer_of(settings, lambda: self.controller.store.durable_cluster.acls),
+            authorizer=entrance.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self._doors: BrokerDoors | None = None
@@ -221,53 +195,50 @@ class Service:
             fleet = self.fleet
             self.front.fleet_trouble = lambda: fleet.trouble
             return
-        self.fleet.default_endpoints = self._listening.advertised
+        self.fleet.default_endpoints = listening.advertised
         if settings.simulated_broker_listeners:
-            make_server = partial(self._listening.make_server, self._listeners[0])
-            self._doors = BrokerDoors(self._listening.servers[0].host, advertised, self.fleet, make_server)
+            make_server = partial(listening.make_server, entrance.listeners[0])
+            self._doors = BrokerDoors(listening.servers[0].host, advertised, self.fleet, make_server)
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
-        versions_max = dict(self.options.settings.api_versions_max)
+        listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
         if isinstance(self.fleet, KraftFleet):
-            self._listening.open(self.front, versions_max, partial(_of_real_brokers, self.fleet))
+            listening.open(self.front, versions_max, partial(_of_real_brokers, self.fleet))
         elif self._cluster is not None:
             spoken, pass_on = self._cluster.spoken, self._cluster.link.pass_on
-            self._listening.open(self.front, versions_max, partial(cluster_listener, brokers=spoken, pass_on=pass_on))
+            listening.open(self.front, versions_max, partial(cluster_listener, brokers=spoken, pass_on=pass_on))
         else:
-            self._listening.open(self.front, versions_max)
+            listening.open(self.front, versions_max)
         if self._doors is not None:
             await self._doors.open(self.front, versions_max)
 
     def reload(self) -> None:
-        """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
-        self._listening.reload()
-        if self._http_tls is not None:
-            reload_tls(self._http_tls, "HTTP")
-        try:
-            self.users.reload()
-        except UsersFileError as error:
-            self._log.error("reload failed", listener="users.file", why=str(error))
+        """Read certificates and users anew (SIGHUP)."""
+        self._entrance.reload()
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        open_now = self._listening.connections + (self._doors.connections if self._doors is not None else 0)
+        open_now = self._entrance.listening.connections + (self._doors.connections if self._doors is not None else 0)
         return [("connections", "Kafka connections that are open.", open_now)]
 
-    def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
-        api = APIS.get(api_key)
-        self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
-
-    def kafka_address(self) -> Address:
+    @property
+    def kafka(self) -> Address:
         """Where the first listener listens."""
-        return Address(self._listeners[0].endpoint.host, self.kafka_port)
+        return self._entrance.address
 
-    def more_listeners(self) -> str:
-        """Where each listener listens, if the settings name them; for the ready line."""
-        return self._listening.told if self.options.settings.listeners else ""
+    @property
+    def http_address(self) -> Address:
+        """Where HTTP is answered."""
+        return Address(self.options.http.host, self._http_port)
+
+    @property
+    def ready_line(self) -> str:
+        """What is printed once requests are taken."""
+        return self._entrance.ready_line(self.http_address)
 
     def abandon(self) -> None:
         """Let go of the log after a start that was not finished: nobody was answered yet."""
-        self.users.close()
+        self._entrance.users.close()
         self.log.close()
         self._flusher.shutdown()
 
@@ -275,8 +246,8 @@ class Service:
         """Stop accepting, answer what is decided, flush, close."""
         if self._doors is not None:
             await self._doors.stop(0)
-        await asyncio.gather(self._listening.stop(DRAIN_S), self.http.stop())
-        self.users.close()
+        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self.http.stop())
+        self._entrance.users.close()
         await self.controller.stop()
         self.log.close()
         self._flusher.shutdown()
@@ -284,11 +255,6 @@ class Service:
 
 def _of_real_brokers(fleet: KraftFleet, front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
     return real_broker_listener(front, fleet, versions_max)
-
-
-def logins_of(settings: ServeSettings, users: Users, is_required: bool, metrics: Metrics) -> Logins:
-    """How clients log in to HTTP."""
-    return Logins(users, is_required, settings.connection_failed_authentication_delay_ms, metrics.login)
 
 
 def _new_cluster_id() -> str:
@@ -316,10 +282,9 @@ async def serve(options: ServeOptions) -> int:
         service.abandon()
         return 0
     await starting
-    kafka, http = service.kafka_address(), Address(options.http.host, service.http_port)
-    print(f"ready kafka={kafka} http={http}{service.more_listeners()}", flush=True)
+    print(service.ready_line, flush=True)
     if options.hints:
-        _say_what_next(kafka, http)
+        _say_what_next(service.kafka, service.http_address)
     failing = loop.create_task(service.controller.failed.wait())
     await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
     code = FAILED if failing.done() else 0

@@ -21,12 +21,11 @@ from controller.brokers.cluster_security import Security
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.kafka.listeners import cluster_listener, controller_listener
-from controller.kafka.messages import APIS
-from controller.runtime.authorizer import authorizer_of
 from controller.runtime.collecting import settle
-from controller.runtime.listening import Listening, Speaks, http_logs_in, http_tls, plan, reload_tls
+from controller.runtime.entrance import Address, Entrance
+from controller.runtime.listening import Speaks, reachable
 from controller.runtime.mutation_quotas import MutationQuotas
-from controller.runtime.serve import DRAIN_S, FAILED, PARTITION_BYTES, SWITCH_S, Address, logins_of
+from controller.runtime.serve import DRAIN_S, FAILED, PARTITION_BYTES, SWITCH_S
 from controller.runtime.settings import ServeSettings
 from controller.runtime.stream.following import Follower
 from controller.runtime.stream.front_brokers import FrontBrokers
@@ -37,9 +36,6 @@ from controller.runtime.stream.front_view import StreamFront
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.producing import CommandProducer
 from controller.runtime.stream.transport import NO_SECURITY, Topics
-from controller.runtime.users import Users
-from controller.runtime.users_file import UsersFileError
-from events.catalog import Endpoint
 
 LOOK_EVERY_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
@@ -82,18 +78,8 @@ class FrontService:
         self._topics = topics
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
-        settings = options.settings
-        self._listeners = plan(settings, Endpoint("PLAINTEXT", options.kafka.host, options.kafka.port))
-        self._http_tls = http_tls(settings)
-        users_file = None if settings.users_file is None else Path(settings.users_file)
-        self.users = Users(lambda: self.node.store.durable_cluster, users_file)
-        self._listening = Listening(
-            self._listeners,
-            settings,
-            self.users,
-            on_request=self._requested,
-            on_login=self.metrics.login,
-            clock=time.perf_counter,
+        self._entrance = Entrance(
+            options.settings, options.kafka, self.metrics, lambda: self.node.store.durable_cluster
         )
         self._partitions = self._open_partitions()
         self._announcing: asyncio.Task[None] | None = None
@@ -124,15 +110,14 @@ class FrontService:
     async def start(self) -> None:
         """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
         had."""
-        options, settings = self.options, self.options.settings
-        await self._listening.start()
-        advertised = self._listening.advertised[0]
-        self._make_node(advertised)
+        options, settings, entrance = self.options, self.options.settings, self._entrance
+        await entrance.listening.start()
+        self._make_node()
         front = StreamFront(
             self.node,
             self.node.members,
-            advertised=advertised,
-            authorizer=authorizer_of(settings, lambda: self.node.store.durable_cluster.acls),
+            advertised=entrance.advertised,
+            authorizer=entrance.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self.http = HttpServer(
@@ -140,17 +125,17 @@ class FrontService:
             FrontBrokers(self.node),
             self.node.query(),
             self.metrics,
-            tls=self._http_tls,
-            logins=logins_of(settings, self.users, http_logs_in(settings, self._listeners), self.metrics),
+            tls=entrance.http_tls,
+            logins=entrance.http_logins(),
         )
-        self.http_port = await self.http.start(options.http.host, options.http.port)
+        self._http_address = Address(options.http.host, await self.http.start(options.http.host, options.http.port))
         self.node.members.own = msgspec.structs.replace(
-            self.node.members.own, http=f"{_reachable(options.http.host)}:{self.http_port}"
+            self.node.members.own, http=f"{reachable(options.http.host)}:{self._http_address.port}"
         )
         self.metrics.watch(self._gauges)
         self._follow()
         await self._caught_up()
-        self._listening.open(front, dict(settings.api_versions_max), await self._speaks(front))
+        entrance.listening.open(front, dict(settings.api_versions_max), await self._speaks(front))
         # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
         sys.setswitchinterval(SWITCH_S)
         settle()
@@ -165,8 +150,8 @@ class FrontService:
         reached = await cluster.reached()
         return partial(cluster_listener, brokers=reached.spoken, pass_on=reached.link.pass_on)
 
-    def _make_node(self, advertised: Endpoint) -> None:
-        settings = self.options.settings
+    def _make_node(self) -> None:
+        settings, advertised = self.options.settings, self._entrance.advertised
         own = Announcement(
             ANNOUNCEMENT_VERSION,
             front_id=_front_id(self.options.data),
@@ -174,7 +159,7 @@ class FrontService:
             host=advertised.host,
             port=advertised.port,
             http="",
-            endpoints=self._listening.advertised,
+            endpoints=self._entrance.listening.advertised,
         )
         session_s = settings.front_session_timeout_ms / 1000
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
@@ -217,44 +202,31 @@ class FrontService:
         node = self.node
         ignored = sum(each.fold.ignored for each in node.partitions)
         return [
-            ("connections", "Kafka connections that are open.", self._listening.connections),
+            ("connections", "Kafka connections that are open.", self._entrance.listening.connections),
             ("fronts_live", "Fronts that live, as this one hears.", len(node.members.live())),
             ("kafka_silent_seconds", "Since this front has heard itself through Kafka.", node.members.silent_s()),
             ("records_ignored", "Records of the events topic that did not count.", ignored),
         ]
 
-    def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
-        api = APIS.get(api_key)
-        self.metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
-
-    def kafka_address(self) -> Address:
-        """Where the first listener listens."""
-        return Address(self._listeners[0].endpoint.host, self._listening.servers[0].port)
-
-    def more_listeners(self) -> str:
-        """Where each listener listens, if the settings name them; for the ready line."""
-        return self._listening.told if self.options.settings.listeners else ""
+    @property
+    def ready_line(self) -> str:
+        """What is printed once requests are taken."""
+        return self._entrance.ready_line(self._http_address)
 
     def reload(self) -> None:
-        """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
-        self._listening.reload()
-        if self._http_tls is not None:
-            reload_tls(self._http_tls, "HTTP")
-        try:
-            self.users.reload()
-        except UsersFileError as error:
-            structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
+        """Read certificates and users anew (SIGHUP)."""
+        self._entrance.reload()
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided in time, say good-bye, close."""
         if self._announcing is None:  # it never came to follow anything
-            await self._listening.stop(0)
-            self.users.close()
+            await self._entrance.listening.stop(0)
+            self._entrance.users.close()
             for each in self._partitions:
                 each.close()
             return
         self.node.stop_asking()
-        await asyncio.gather(self._listening.stop(DRAIN_S), self.http.stop())
+        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self.http.stop())
         if self._cluster is not None:
             await self._cluster.stop()
         self._announcing.cancel()
@@ -265,12 +237,7 @@ class FrontService:
         await self._producer.stop()
         await self._follower.stop()
         self.node.close()
-        self.users.close()
-
-
-def _reachable(host: str) -> str:
-    """The address by which others on this machine reach what is bound to every address."""
-    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
+        self._entrance.users.close()
 
 
 def _front_id(data: Path) -> str:
@@ -303,8 +270,7 @@ async def run_front(options: FrontOptions, topics: Topics, told: asyncio.Event) 
             await starting
         return 0
     if service.node.failure is None:
-        kafka, http = service.kafka_address(), Address(options.http.host, service.http_port)
-        print(f"ready kafka={kafka} http={http}{service.more_listeners()}", flush=True)
+        print(service.ready_line, flush=True)
         failing = loop.create_task(service.node.failed.wait())
         await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
         failing.cancel()

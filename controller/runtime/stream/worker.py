@@ -29,10 +29,11 @@ from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
 from controller.release import RELEASE
 from controller.runtime.collecting import settle
+from controller.runtime.entrance import Address
 from controller.runtime.logs import write_lines
 from controller.runtime.reaching import ReachedCluster, decision_settings, reach_as, security_in, watch_times
 from controller.runtime.reports import Reports
-from controller.runtime.serve import FAILED, Address
+from controller.runtime.serve import FAILED
 from controller.runtime.settings import ServeSettings, SettingsError
 from controller.runtime.stream.carrying_out import PartitionCluster
 from controller.runtime.stream.deciding import Fault
