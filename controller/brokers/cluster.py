@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -235,11 +236,13 @@ class ClusterFleet:
             else:
                 self._out_of_trouble()
             self._nudged.clear()
-            try:
-                async with asyncio.timeout(self._times.topics_ms / 1000):
-                    await self._nudged.wait()
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._nudged.wait(), self._until_next_look_s())
+
+    def _until_next_look_s(self) -> float:
+        """At the full interval of the loop's clock: so those who share a link look together, and share one answer."""
+        every_s = self._times.topics_ms / 1000
+        return every_s - self._loop.time() % every_s
 
     async def _look(self) -> None:
         if self._reconciling:

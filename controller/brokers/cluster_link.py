@@ -36,6 +36,7 @@ from kio.serial import entity_reader, entity_writer
 
 from controller.brokers.cluster_security import Security
 from controller.brokers.cluster_wire import Address, ClusterUnreachable, Connections, M, decoded
+from controller.brokers.sharing import Shared
 from controller.kafka.codec import encode_request
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -121,6 +122,7 @@ class ClusterLink:
         self.connections = Connections(security)
         self._known: tuple[Address, ...] = ()
         self._favourite: Address | None = None
+        self._looks = Shared(self._look_at_all)
         settings: dict[str, str | int | float | bool] = {
             "client.id": "topicwright",
             "socket.timeout.ms": int(REQUEST_S * 1000),
@@ -142,8 +144,11 @@ class ClusterLink:
         return _look_of(await self._ask_somebody(ApiKey.METADATA, METADATA_VERSION, _about(topics), MetadataResponse))
 
     async def look_at_all(self) -> tuple[bytes, Look]:
-        """The brokers and all topics, with the bytes of the answer: the same bytes say the same. Raises
-        ClusterUnreachable."""
+        """The brokers and all topics, with the bytes of the answer: the same bytes say the same. Those who look at the
+        same time, the owners of many partitions above all, share one look. Raises ClusterUnreachable."""
+        return await self._looks.answer()
+
+    async def _look_at_all(self) -> tuple[bytes, Look]:
         payload, answer = await self._payload_of(ApiKey.METADATA, METADATA_VERSION, _about(None), MetadataResponse)
         return payload, _look_of(answer)
 
