@@ -1,225 +1,318 @@
-"""Checks of single partitions: replicas, leaders, in-sync sets, epochs and placeholders. One window after one shuffle.
+"""Checks of single partitions: replicas, leaders, in-sync sets, epochs and placeholders.
 
-Creations and additions are cut into one row a partition, its base; further rows are the changes of its leader, its
-in-sync set and its placeholders. The window goes through each partition in the order of offsets and looks up its base,
-its last leader and epochs, and which placeholders were filled since; so the replicas of the moment are the base with
-brokers in the places that were filled. The brokers of the moment are joined to what is left, without a shuffle.
+`Steps` has one row for each partition that an event creates, its base, and one for each later change of its leader, its
+in-sync set, its replicas and its placeholders; partition by partition, in the order of offsets. For each it looks up
+the last leader and epochs, and the replicas before it: those of the base, with brokers in the places that were filled
+since. The brokers of the moment come from the timeline.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import expr
+from collections.abc import Iterator, Mapping
 
-from projections.replay.checks_rows import ADOPTED
-from projections.replay.checks_timeline import SpanTable
-from projections.replay.checks_told import Check, columns, found, listed, text, violations, words
+import numpy as np
 
-PARTITION_COLUMNS = (
-    "log_partition", "offset", "shard", "topic", "type", "cause_command", "partition", "first", "partitions",
-    "leader", "isr", "leader_epoch", "partition_epoch", "placeholder", "broker_id", "replicas",
-)  # fmt: skip
-"""What is read of every event."""
+from projections.replay.checks_arrays import NONE, NOWHERE, Bools, Groups, Ids, Ints, at, combined, judged, plus
+from projections.replay.checks_share import Share
+from projections.replay.checks_told import Check, Place, Violation, found, listed, others, shown
+from projections.replay.checks_topics import ENDS
 
 _LEADING = ("LeaderElected", "IsrChanged")
-_NEW = "replicas is not null and type != 'TopicDiscovered'"
-"""A partition that was decided here, and begins with epochs 0 and a live leader; one that was found has a past."""
+_FILL = "PlaceholderFilled"
 _STEP = "PartitionChanged"
 """What real brokers' partitions change by: it says only what changes, and may give a partition other replicas."""
-_OF_PARTITIONS = ("TopicCreated", "PartitionsAdded", "TopicDiscovered", *_LEADING, "PlaceholderFilled", _STEP)
+_NO_LEADER = -1
 
-_ONE_A_PARTITION = {
-    "log_partition": "log_partition",
-    "offset": "offset",
-    "shard": "shard",
-    "topic": "topic",
-    "type": "type",
-    "adopted": f"cause_command = '{ADOPTED}'",
-    "reviewed": "cause_command = 'ReviewTopics'",
-    "partition": "case when new is null then partition else coalesce(first, 0) + place end",
-    "replicas": "new.replicas",
-    "moved": "case when new is null then replicas end",
-    "leader": "coalesce(new.leader, leader)",
-    "isr": "coalesce(new.isr, isr)",
-    "leader_epoch": "coalesce(new.leader_epoch, leader_epoch)",
-    "partition_epoch": "coalesce(new.partition_epoch, partition_epoch)",
-    "placeholder": "placeholder",
-    "broker_id": "broker_id",
-}
-"""What goes through the shuffle. Only a base has `replicas`; what a reassignment makes of them is `moved`."""
 
-_OF_ONE = "partition by log_partition, shard, partition order by offset"
-_BEFORE = f"{_OF_ONE} rows between unbounded preceding and 1 preceding"
-_STOOD_BEFORE = {
-    "base": "last_value(case when coalesce(replicas, moved) is not null "
-    "then named_struct('offset', offset, 'replicas', coalesce(replicas, moved)) end, "
-    f"true) over ({_BEFORE})",
-    "synced": f"last_value(isr, true) over ({_BEFORE})",
-    "led": "last_value(case when leader is not null then named_struct('id', leader, 'epoch', leader_epoch) end, true) "
-    f"over ({_BEFORE})",
-    "fills": "collect_list(case when type = 'PlaceholderFilled' then named_struct("
-    f"'offset', offset, 'placeholder', placeholder, 'broker_id', broker_id) end) over ({_BEFORE})",
-    "epoch": f"lag(partition_epoch) over ({_OF_ONE})",
-    "is_last": f"lead(offset) over ({_OF_ONE}) is null",
-}
+class Steps:
+    """The changes of partitions; a row here belongs to the event `event[row]` of the share."""
 
-_BROKER_IN_PLACE = "get(filter(fills, fill -> fill.offset > base.offset and fill.placeholder = replica), 0).broker_id"
-_BASE_FILLED = f"transform(base.replicas, replica -> coalesce({_BROKER_IN_PLACE}, replica))"
-_STOOD = {
-    "stood": "case when coalesce(replicas, moved) is not null then coalesce(replicas, moved) "
-    "when size(fills) = 0 then base.replicas "
-    f"else {_BASE_FILLED} end"
-}
-"""The replicas of a partition: of a base its own, as of what moves it; else those before the event."""
+    def __init__(self, share: Share) -> None:
+        self.share, self.lists = share, share.lists
+        made = share.created
+        changes = np.flatnonzero(share.of(*_LEADING, _FILL, _STEP))
+        event = np.concatenate((made.event, changes))
+        first = np.where(share["first"] == NONE, 0, share["first"])
+        partition = np.concatenate((first[made.event] + made.place, share["partition"][changes]))
+        keys = combined([share.shard[event], partition])
+        order = np.lexsort((event, keys))
 
-_CHANGED = "replicas is null and base is not null"
-_EPOCHS = text("'partition '", "partition", "': epochs '", "leader_epoch", "', '", "partition_epoch")
-_STATE = text(
-    "'partition '",
-    "partition",
-    "': leader '",
-    "leader",
-    "', in sync '",
-    listed("isr"),
-    "', replicas '",
-    listed("stood"),
-)
-_FILL = text(
-    "'partition '", "partition", "': broker '", "broker_id", "' for '", "placeholder", "' of '", listed("stood")
-)
-_IN_ORDER = (
-    "coalesce(size(isr) > 0 and array_min(isr) >= 0 and size(array_distinct(isr)) = size(isr) "
-    "and size(array_except(isr, stood)) = 0 and (leader = -1 or array_contains(isr, leader)), false)"
-)
-_LED = "coalesce(leader, led.id)"
-_SYNCED = "coalesce(isr, synced)"
-_STEP_IN_ORDER = (
-    f"coalesce(({_LED} = -1 or array_contains({_SYNCED}, {_LED})) and size(array_distinct({_SYNCED})) = "
-    f"size({_SYNCED}) and size(array_except({_SYNCED}, stood)) = 0 "
-    f"and (size({_SYNCED}) = 0 or array_min({_SYNCED}) >= 0), false)"
-)
-"""With eligible leader replicas nobody may be in sync; then nobody leads (KIP-966)."""
-_EPOCHS_FOLLOW = (
-    "partition_epoch <=> epoch + 1 and (type = 'PlaceholderFilled' "
-    f"or (type = '{_STEP}' and leader_epoch <=> led.epoch + int(leader is not null)) "
-    f"or (type != '{_STEP}' and leader_epoch <=> led.epoch + int(leader != led.id)))"
-)
+        def column(of_created: Ints, of_events: Ints) -> Ints:
+            return np.concatenate((of_created, of_events[changes]))[order]
+
+        nothing = np.full(len(made.event), NOWHERE)
+        self.event, self.partition = event[order], partition[order]
+        self.new = order < len(made.event)
+        """Whether a row is a base."""
+        self.replicas = column(made.replicas, np.full(len(share), NOWHERE))
+        self.moved = column(nothing, share.replicas)
+        """What a reassignment makes of the replicas."""
+        self.isr = column(made.isr, share.isr)
+        self.leader = column(made.leader, share["leader"])
+        self.leader_epoch = column(made.leader_epoch, share["leader_epoch"])
+        self.partition_epoch = column(made.partition_epoch, share["partition_epoch"])
+        self.live = share.live[self.event]
+        self._groups = Groups(keys[order])
+        self._look_back()
+
+    def _look_back(self) -> None:
+        groups = self._groups
+        self.is_last = groups.is_last
+        led = groups.last(self.leader != NONE)
+        self.led_by, self.led_epoch = at(self.leader, led), at(self.leader_epoch, led)
+        self.epoch = at(self.partition_epoch, groups.before())
+        self.synced = np.where(self.isr != NOWHERE, self.isr, at(self.isr, groups.last(self.isr != NOWHERE), NOWHERE))
+        """The in-sync set after an event."""
+        self.leading = np.where(self.leader != NONE, self.leader, self.led_by)
+        """The leader after an event."""
+        given = np.where(self.replicas != NOWHERE, self.replicas, self.moved)
+        fills = self.of(_FILL)
+        before = groups.last((given != NOWHERE) | fills)
+        after = self._after(given, fills, before)
+        self.stood = np.where(given != NOWHERE, given, at(after, before, NOWHERE))
+        """The replicas of a partition: of a base its own, as of what moves it; else those before the event."""
+        self.stands = np.where(fills, after, self.stood)
+        """The replicas after the event."""
+        base = np.where(self.new, np.arange(len(self.event)), groups.last(given != NOWHERE))
+        self.since = at(self.share["offset"][self.event], base)
+        """The offset of the base."""
+
+    def _after(self, given: Ints, fills: Bools, before: Ints) -> Ints:
+        """The replicas after each row that gives or fills some. One fill after another, as each finds what the last one
+        left; there are at most as many as placeholders."""
+        after = given.copy()
+        for row in np.flatnonzero(fills).tolist():
+            stood = self.lists[NOWHERE if before[row] == NOWHERE else int(after[before[row]])]
+            if stood is not None:
+                place, broker = int(self["placeholder"][row]), int(self["broker_id"][row])
+                after[row] = self.lists.code(tuple(broker if one == place else one for one in stood))
+        return after
+
+    def __getitem__(self, name: str) -> Ints:
+        return self.share[name][self.event]
+
+    def of(self, *types: str) -> Bools:
+        """Whether an event is of one of the types."""
+        return self.share.of(*types)[self.event]
+
+    @property
+    def decided(self) -> Bools:
+        """Whether a row is a partition that begins here; one that was found has a past."""
+        return self.new & ~self.of("TopicDiscovered")
+
+    @property
+    def adopted(self) -> Bools:
+        """Whether a row stands for what was there when a cluster was taken over."""
+        return self.share.adopted[self.event]
+
+    @property
+    def changed(self) -> Bools:
+        """Whether a row changes a partition that was there."""
+        return ~self.new & (self.stood != NOWHERE)
+
+    @property
+    def placed(self) -> Ints:
+        """What an event says that the replicas are."""
+        return np.where(self.new, self.replicas, self.moved)
+
+    def told(self, row: int, said: str) -> str:
+        """What is told of a row's partition."""
+        return f"partition {shown(self.partition[row])}: {said}"
+
+    def list(self, code: Ints | np.int64) -> str:
+        """A list for people."""
+        return listed(self.lists[int(code)])
+
+    def not_live(self, rows: Bools, leader: Ints) -> Bools:
+        """Whether the leader is none of the live brokers."""
+        return judged(rows, lambda leader, live: leader not in self.lists.ids(live), leader, self.live)
+
+    def place(self, row: int) -> Place:
+        """Where an event stands."""
+        return self.share.place(int(self.event[row]))
+
+
+def _not_distinct(steps: Steps) -> Bools:
+    def repeats(code: int) -> bool:
+        ids = steps.lists.ids(code)
+        return not ids or len(set(ids)) != len(ids)
+
+    return judged(steps.placed != NOWHERE, repeats, steps.placed)
+
+
+def _filled_by_a_replica(steps: Steps) -> Bools:
+    fills = steps.of(_FILL) & steps.changed
+    return judged(fills, lambda broker, stood: broker in steps.lists.ids(stood), steps["broker_id"], steps.stood)
+
+
+def _is_sound(leader: int, isr: Ids, replicas: Ids) -> bool:
+    """Whether an in-sync set is one of replicas, without placeholders, with the leader if there is one."""
+    of_replicas = all(one >= 0 and one in replicas for one in isr)
+    return of_replicas and len(set(isr)) == len(isr) and (leader == _NO_LEADER or leader in isr)
+
+
+def _out_of_order(steps: Steps) -> Bools:
+    def is_unsound(leader: int, isr: int, stood: int) -> bool:
+        return not (steps.lists.ids(isr) and _is_sound(leader, steps.lists.ids(isr), steps.lists.ids(stood)))
+
+    rows = (steps.new & ~steps.adopted) | (steps.of(*_LEADING) & steps.changed)
+    return judged(rows, is_unsound, steps.leader, steps.isr, steps.stood)
+
+
+def _step_out_of_order(steps: Steps) -> Bools:
+    """With eligible leader replicas nobody may be in sync; then nobody leads (KIP-966)."""
+
+    def is_unsound(leader: int, synced: int, stood: int) -> bool:
+        return synced == NOWHERE or not _is_sound(leader, steps.lists.ids(synced), steps.lists.ids(stood))
+
+    return judged(steps.of(_STEP) & steps.changed, is_unsound, steps.leading, steps.synced, steps.stood)
+
+
+def _epochs_do_not_follow(steps: Steps) -> Bools:
+    led_anew = np.where(steps.of(_STEP), steps.leader != NONE, steps.leader != steps.led_by)
+    leader_follows = steps.leader_epoch == plus(steps.led_epoch, led_anew)
+    follows = (steps.partition_epoch == plus(steps.epoch, 1)) & (steps.of(_FILL) | leader_follows)
+    return steps.changed & ~follows
+
+
+def _expected_epochs(steps: Steps, row: int) -> str:
+    led_anew = int(steps.leader[row] not in (NONE, steps.led_by[row]))
+    leader_epoch, partition_epoch = plus(steps.led_epoch[[row]], led_anew)[0], plus(steps.epoch[[row]], 1)[0]
+    return f"epochs {shown(leader_epoch)}, {shown(partition_epoch)}"
+
+
+def _begins_late(steps: Steps) -> Bools:
+    return steps.decided & ~steps.adopted & ~((steps.leader_epoch == 0) & (steps.partition_epoch == 0))
+
+
+def _led_by_others(steps: Steps) -> Bools:
+    elected = steps.of(*_LEADING) & ~((steps.leader == _NO_LEADER) & ~steps.decided)
+    rows = (steps.decided & ~steps.adopted) | elected
+    return steps.not_live(rows | (steps.of(_STEP) & (steps.leader >= 0)), steps.leader)
+
+
+def _wrongly_filled(steps: Steps) -> Bools:
+    def is_wrong(place: int, broker: int, stood: int, live: int) -> bool:
+        return place >= 0 or place not in steps.lists.ids(stood) or broker not in steps.lists.ids(live)
+
+    fills = steps.of(_FILL) & steps.changed
+    return judged(fills, is_wrong, steps["placeholder"], steps["broker_id"], steps.stood, steps.live)
+
+
+def _could_be_filled(steps: Steps, rows: Bools, replicas: Ints, brokers: Ints) -> Bools:
+    """Whether there is a placeholder and one of the brokers is no replica yet."""
+
+    def is_left(replicas: int, brokers: int) -> bool:
+        ids = steps.lists.ids(replicas)
+        return min(ids, default=0) < 0 and bool(others(steps.lists.ids(brokers), ids))
+
+    return judged(rows, is_left, replicas, brokers)
+
+
+def _reviewed_and_left(steps: Steps) -> Bools:
+    rows = steps.share.reviewed[steps.event] & steps.of(*_LEADING) & steps.changed
+    return _could_be_filled(steps, rows, steps.stood, steps.live)
+
+
+def _fill(steps: Steps, row: int) -> str:
+    place, broker = shown(steps["placeholder"][row]), shown(steps["broker_id"][row])
+    return steps.told(row, f"broker {broker} for {place} of {steps.list(steps.stood[row])}")
+
+
+def _epochs(steps: Steps, row: int) -> str:
+    return steps.told(row, f"epochs {shown(steps.leader_epoch[row])}, {shown(steps.partition_epoch[row])}")
+
+
+def _live_others(steps: Steps, row: int) -> str:
+    return listed(others(steps.lists.ids(int(steps.live[row])), steps.lists.ids(int(steps.stood[row]))))
+
+
+_SOUND = "a leader of the in-sync set, which is of the replicas, without placeholders"
 
 PARTITION_CHECKS = (
-    Check(
+    Check[Steps](
         "replicas-distinct",
-        "replicas is not null and (size(array_distinct(replicas)) != size(replicas) or size(replicas) = 0)",
-        text("'partition '", "partition", "': replicas '", listed("replicas")),
-        "'distinct replicas'",
+        _not_distinct,
+        lambda steps, row: steps.told(row, f"replicas {steps.list(steps.placed[row])}"),
+        lambda steps, row: "distinct replicas",
     ),
-    Check(
-        "replicas-distinct",
-        "moved is not null and (size(array_distinct(moved)) != size(moved) or size(moved) = 0)",
-        text("'partition '", "partition", "': replicas '", listed("moved")),
-        "'distinct replicas'",
+    Check[Steps](
+        "replicas-distinct", _filled_by_a_replica, _fill, lambda steps, row: "a broker that is no replica yet"
     ),
-    Check(
-        "replicas-distinct",
-        f"type = 'PlaceholderFilled' and {_CHANGED} and array_contains(stood, broker_id)",
-        _FILL,
-        "'a broker that is no replica yet'",
-    ),
-    Check(
+    Check[Steps](
         "leader-in-isr",
-        f"((replicas is not null and not adopted) or (type in ({words(_LEADING)}) and base is not null)) "
-        f"and not {_IN_ORDER}",
-        _STATE,
-        "'a leader of the in-sync set, which is of the replicas, without placeholders'",
-    ),
-    Check(
-        "leader-in-isr",
-        f"type = '{_STEP}' and base is not null and not {_STEP_IN_ORDER}",
-        text(
-            "'partition '", "partition", "': leader '", _LED, "', in sync '", listed(_SYNCED), "' of '", listed("stood")
+        _out_of_order,
+        lambda steps, row: steps.told(
+            row,
+            f"leader {shown(steps.leader[row])}, in sync {steps.list(steps.isr[row])}, "
+            f"replicas {steps.list(steps.stood[row])}",
         ),
-        "'a leader of the in-sync set, which is of the replicas, without placeholders'",
+        lambda steps, row: _SOUND,
     ),
-    Check(
-        "epochs-never-go-back",
-        f"{_NEW} and not adopted and not (leader_epoch <=> 0 and partition_epoch <=> 0)",
-        _EPOCHS,
-        "'epochs 0, 0 when it is new'",
+    Check[Steps](
+        "leader-in-isr",
+        _step_out_of_order,
+        lambda steps, row: steps.told(
+            row,
+            f"leader {shown(steps.leading[row])}, in sync {steps.list(steps.synced[row])} "
+            f"of {steps.list(steps.stood[row])}",
+        ),
+        lambda steps, row: _SOUND,
     ),
-    Check(
-        "epochs-never-go-back",
-        f"{_CHANGED} and not ({_EPOCHS_FOLLOW})",
-        _EPOCHS,
-        text("'epochs '", "led.epoch + coalesce(int(leader != led.id), 0)", "', '", "epoch + 1"),
-    ),
-    Check(
+    Check[Steps]("epochs-never-go-back", _begins_late, _epochs, lambda steps, row: "epochs 0, 0 when it is new"),
+    Check[Steps]("epochs-never-go-back", _epochs_do_not_follow, _epochs, _expected_epochs),
+    Check[Steps](
         "leaders-unfenced",
-        f"((replicas is not null and not adopted) or type in ({words(_LEADING)})) "
-        f"and not coalesce(array_contains(live, leader) or (leader = -1 and not ({_NEW})) "
-        "or type = 'TopicDiscovered', false)",
-        text("'partition '", "partition", "': leader '", "leader"),
-        text("'one of the live brokers '", listed("live")),
+        _led_by_others,
+        lambda steps, row: steps.told(row, f"leader {shown(steps.leader[row])}"),
+        lambda steps, row: f"one of the live brokers {steps.list(steps.live[row])}",
     ),
-    Check(
-        "leaders-unfenced",
-        f"type = '{_STEP}' and leader >= 0 and not coalesce(array_contains(live, leader), false)",
-        text("'partition '", "partition", "': leader '", "leader"),
-        text("'one of the live brokers '", listed("live")),
-    ),
-    Check(
+    Check[Steps](
         "placeholders-filled",
-        f"type = 'PlaceholderFilled' and {_CHANGED} and not coalesce("
-        "placeholder < 0 and array_contains(stood, placeholder) and array_contains(live, broker_id), false)",
-        _FILL,
-        text("'one of its placeholders filled by one of the live brokers '", listed("live")),
+        _wrongly_filled,
+        _fill,
+        lambda steps, row: f"one of its placeholders filled by one of the live brokers {steps.list(steps.live[row])}",
     ),
-    Check(
+    Check[Steps](
         "placeholders-filled",
-        f"reviewed and type in ({words(_LEADING)}) and {_CHANGED} and array_min(stood) < 0 "
-        "and size(array_except(live, stood)) > 0",
-        text("'partition '", "partition", "': '", listed("stood"), "' after a review'"),
-        text("'filled by one of '", listed("array_except(live, stood)")),
+        _reviewed_and_left,
+        lambda steps, row: steps.told(row, f"{steps.list(steps.stood[row])} after a review"),
+        lambda steps, row: f"filled by one of {_live_others(steps, row)}",
     ),
 )
 """What follows from how a partition stood before an event, and from the brokers of that moment."""
 
-_STANDS = (
-    "case when type = 'PlaceholderFilled' "
-    "then transform(stood, replica -> case when replica = placeholder then broker_id else replica end) else stood end"
-)
-_UNFILLED = (
-    Check(
+
+def _unfilled(could: Ints) -> Check[Steps]:
+    """Placeholders that are left at the end, in topics that are not deleted, where brokers that `could` have."""
+
+    def broken(steps: Steps) -> Bools:
+        share = steps.share
+        deleted = np.full(int(share.shard.max(initial=0)) + 1, NOWHERE)
+        ends = share.of(*ENDS)
+        np.maximum.at(deleted, share.shard[ends], share["offset"][ends])
+        alive = steps.is_last & (deleted[share.shard[steps.event]] <= steps.since)
+        return _could_be_filled(steps, alive, steps.stands, could[steps.event])
+
+    def brokers(steps: Steps, row: int) -> str:
+        able, stands = steps.lists.ids(int(could[steps.event[row]])), steps.lists.ids(int(steps.stands[row]))
+        return listed(others(able, stands))
+
+    return Check(
         "placeholders-filled",
-        "true",
-        text("'partition '", "partition", "': '", listed("stands"), "' at the end of the log'"),
-        text("'filled by one of '", listed("array_except(could, stands)")),
-    ),
-)
-
-
-def _stood(events: DataFrame) -> DataFrame:
-    """One row for each partition of each event that concerns one, with how the partition stood before it."""
-    concerned = events.where(f"type in ({words(_OF_PARTITIONS)})").select(*PARTITION_COLUMNS)
-    cut = concerned.selectExpr("*", "posexplode_outer(partitions) as (place, new)")
-    rows = cut.selectExpr(*columns(_ONE_A_PARTITION))
-    return rows.selectExpr("*", *columns(_STOOD_BEFORE)).selectExpr("*", *columns(_STOOD))
-
-
-def partition_violations(events: DataFrame, spans: SpanTable) -> DataFrame:
-    """All that is wrong with single partitions at the time of an event."""
-    known = spans.joined(_stood(events), "true")
-    return violations(known.selectExpr("*", f"{found(PARTITION_CHECKS)} as broken"), "broken")
-
-
-def unfilled_violations(events: DataFrame, could: str) -> DataFrame:
-    """Placeholders that are left at the end of a log in topics that are not deleted, though brokers could have filled
-    them; `could` is SQL for the array of those brokers."""
-    left = _stood(events).where("is_last").selectExpr("*", f"{_STANDS} as stands", f"{could} as could")
-    left = left.where("array_min(stands) < 0 and size(array_except(could, stands)) > 0")
-    since = left.selectExpr("*", "case when replicas is not null then offset else base.offset end as since")
-    ends = "'TopicDeleted', 'TopicVanished', 'CreationRefused'"
-    deleted = events.where(f"type in ({ends})").selectExpr(
-        "log_partition as deleted_in", "shard as deleted", "offset as deleted_at"
+        broken,
+        lambda steps, row: steps.told(row, f"{steps.list(steps.stands[row])} at the end of the log"),
+        lambda steps, row: f"filled by one of {brokers(steps, row)}",
     )
-    same = "log_partition = deleted_in and shard = deleted and deleted_at > since"
-    alive = since.join(deleted, expr(same), "left_anti")
-    return violations(alive.selectExpr("*", f"{found(_UNFILLED)} as broken"), "broken")
+
+
+def partition_violations(share: Share, could: Mapping[int, Ids]) -> Iterator[Violation]:
+    """All that is wrong with single partitions at the time of an event, and with the placeholders that are left at the
+    end of the log; `could` has the brokers that could fill those, by log partition."""
+    steps = Steps(share)
+    yield from found(PARTITION_CHECKS, steps)
+    if could:
+        codes = np.full(len(share), NOWHERE)
+        for partition, ids in could.items():
+            codes[share["log_partition"] == partition] = share.lists.code(ids)
+        yield from found((_unfilled(codes),), steps)

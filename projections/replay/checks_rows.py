@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from projections.replay.checks_told import Check, text, words
+from typing import Any
 
-OWN = "own"
-"""Marks commands whose request id is that of the events they cause."""
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from projections.replay.checks_arrays import NONE, Bools, Ints, coded, numbers
+from projections.replay.checks_told import Check, Place
 
 _LOOKED_AT = ("ReviewTopics", "ReportLeader")
 _DISCOVERED = ("DiscoverTopic", "DiscoverDeletion")
@@ -69,27 +73,109 @@ CAUSES: dict[str, tuple[str, ...]] = {
 }
 """The commands that can lead to each event. A test keeps this in step with the catalog and with what logs hold."""
 
-_OF_ITS_OWN = ("CreateTopic", "ExpireRequest")
-_PAIRS = [f"{event}<{command}" for event, commands in CAUSES.items() for command in commands]
+TYPES = tuple(CAUSES)
+"""Every type of event; columns have the place in this."""
+_COMMANDS = tuple(sorted({command for commands in CAUSES.values() for command in commands}))
+_LEADS_TO = np.array([[command in commands for command in (*_COMMANDS, "")] for commands in CAUSES.values()])
+"""Whether a command leads to an event, by their places; the last column is of commands that are not known."""
+
+ROW_COLUMNS = (
+    "log_partition", "offset", "shard", "topic", "type", "cause_command", "cause_id", "request_id", "error_code", "rule"
+)  # fmt: skip
+"""What is read of every event."""
+
+_BY_CREATE = ("CreateTopic", "ExpireRequest")
+_OF_A_CREATE = ("CreateRequested", "CreateRejected", "CreateAnswered")
+_BY_ITSELF = ("CreateTopic", *_CHANGES)
+_OF_AN_ASK = ("TopicCreated", "PartitionsAdded", "TopicDeleted", "TopicConfigsChanged", "ChangeRejected")
+
+
+def places_in(array: pa.Array, names: tuple[str, ...]) -> Ints:
+    """A column of names as their places in a list, -1 for others and for null."""
+    codes, found = coded(array)
+    known = {name: place for place, name in enumerate(names)}
+    return np.array([*(known.get(one, -1) for one in found), -1], np.int64)[codes]
+
+
+def is_one_of(places: Ints, names: tuple[str, ...], wanted: tuple[str, ...]) -> Bools:
+    """Whether the name at each place is one of those that are wanted."""
+    return np.array([*(name in wanted for name in names), False])[places]
+
+
+class Rows:
+    """Events as they come, each to be looked at by itself; `batch` has ROW_COLUMNS."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self.type = places_in(batch["type"], TYPES)
+        self.command = places_in(batch["cause_command"], _COMMANDS)
+
+    def place(self, row: int) -> Place:
+        """Where an event stands."""
+        told = (self.said(name, row) for name in ("log_partition", "shard", "offset", "topic"))
+        log_partition, shard, offset, topic = told
+        return log_partition, shard, offset, topic
+
+    def said(self, name: str, row: int) -> Any:
+        """What one event says."""
+        return self._batch[name][row].as_py()
+
+    def text(self, name: str, row: int) -> str:
+        """The same for people."""
+        said = self.said(name, row)
+        return "none" if said is None else str(said)
+
+    def number(self, name: str, otherwise: int = NONE) -> Ints:
+        """A column of numbers."""
+        return numbers(self._batch[name], otherwise)
+
+    def of(self, *types: str) -> Bools:
+        """Whether an event is of one of the types."""
+        return is_one_of(self.type, TYPES, types)
+
+    def by(self, *commands: str) -> Bools:
+        """Whether an event's cause is one of the commands."""
+        return is_one_of(self.command, _COMMANDS, commands)
+
+    def empty(self, name: str) -> Bools:
+        """Whether a text is empty or missing."""
+        found: Bools = pc.equal(self._batch[name], "").fill_null(True).to_numpy(zero_copy_only=False)
+        return found
+
+    def of_another_request(self) -> Bools:
+        """Whether the cause's request is not the one that the event names."""
+        differ = pc.not_equal(self._batch["cause_id"], self._batch["request_id"])
+        found: Bools = differ.fill_null(False).to_numpy(zero_copy_only=False)
+        return found
+
+
+def _without_cause(rows: Rows) -> Bools:
+    led = _LEADS_TO[rows.type, rows.command] & (rows.type >= 0)
+    its_own = (rows.by(*_BY_CREATE) & rows.of(*_OF_A_CREATE)) | (rows.by(*_BY_ITSELF) & rows.of(*_OF_AN_ASK))
+    its_own |= rows.of("ChangeCarriedOut")
+    return rows.empty("cause_id") | ~led | (its_own & rows.of_another_request())
+
 
 ROW_CHECKS = (
-    Check("settings-first", "offset = 0 and type != 'SettingsChanged'", "type", "'SettingsChanged'"),
-    Check(
-        "rejected-with-rule",
-        "type in ('CreateRejected', 'ChangeRejected') and (coalesce(rule, '') = '' or coalesce(error_code, 0) = 0)",
-        text("'error '", "error_code", "', rule '", "rule"),
-        "'an error code, and the rule that decided'",
+    Check[Rows](
+        "settings-first",
+        lambda rows: (rows.number("offset") == 0) & ~rows.of("SettingsChanged"),
+        lambda rows, row: rows.text("type", row),
+        lambda rows, row: "SettingsChanged",
     ),
-    Check(
+    Check[Rows](
+        "rejected-with-rule",
+        lambda rows: (
+            rows.of("CreateRejected", "ChangeRejected") & (rows.empty("rule") | (rows.number("error_code", 0) == 0))
+        ),
+        lambda rows, row: f"error {rows.text('error_code', row)}, rule {rows.text('rule', row)}",
+        lambda rows, row: "an error code, and the rule that decided",
+    ),
+    Check[Rows](
         "cause-exists",
-        "coalesce(cause_id, '') = '' or cause_command is null "
-        f"or concat(type, '<', cause_command) not in ({words(_PAIRS)}) or "
-        f"(cause_command in ({words(_OF_ITS_OWN)}) and type like 'Create%' and cause_id != request_id) or "
-        f"(cause_command in ({words(('CreateTopic', *_CHANGES))}) and "
-        "type in ('TopicCreated', 'PartitionsAdded', 'TopicDeleted', 'TopicConfigsChanged', 'ChangeRejected') "
-        "and cause_id != request_id) or (type = 'ChangeCarriedOut' and cause_id != request_id)",
-        text("type", "' by '", "cause_command", "' '", "cause_id"),
-        "'a command that leads to this event, of the same request'",
+        _without_cause,
+        lambda rows, row: f"{rows.text('type', row)} by {rows.text('cause_command', row)} {rows.text('cause_id', row)}",
+        lambda rows, row: "a command that leads to this event, of the same request",
     ),
 )
 """What every event is checked for by itself."""

@@ -1,30 +1,38 @@
-"""The brokers and settings of every moment, as a table that events are joined to by their offset.
+"""The brokers and settings of every moment, which checks look up by the offsets of events.
 
 Broker and settings events are few, and concern every topic. They are read to the driver and folded here, in plain
-Python that shares nothing with the machine, to spans of offsets in which nothing changes. A join on "offset between"
-would compare every event with every span; so offsets are cut into chunks of equal size, each span stands once in every
-chunk that it touches, and the join is one on equal chunks, broadcast, with the bounds compared within the chunk.
+Python that shares nothing with the machine, to spans of offsets in which nothing changes. The spans go with the checks
+to the workers, where a binary search finds that of each event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast, expr
+import numpy as np
 
-CLUSTER_COLUMNS = ("log_partition", "offset", "at_ms", "type", "broker_id", "settings")
-"""What is read of cluster events."""
+from projections.replay.checks_arrays import NOWHERE, Bools, Ints, Lists
 
-CHUNKS = 4096
-"""About how many chunks a log is cut into."""
-CHUNK_EVENTS_MIN = 1024
+CLUSTER_TYPES = (
+    "BrokerRegistered", "BrokerFenced", "BrokerLeaving", "BrokerUnfenced", "BrokerUnregistered", "SettingsChanged"
+)  # fmt: skip
+"""The events that make the timeline."""
 
 _FOREVER = (1 << 63) - 1
 _UNDER_REPLICATED = "enable.under.replicated.topic.creation"
 _MIN_ISR = "min.insync.replicas"
+
+
+class ClusterEvent(NamedTuple):
+    """An event of one of CLUSTER_TYPES; what it does not say is None."""
+
+    log_partition: int
+    offset: int
+    at_ms: int
+    type: str
+    broker_id: int | None
+    settings: tuple[tuple[str, str], ...] | None
 
 
 class Span(NamedTuple):
@@ -78,20 +86,24 @@ class Brokers:
             _count(self.settings.get(_MIN_ISR, "1")),
         )
 
-    def see(self, row: Any) -> None:
+    def see(self, event: ClusterEvent) -> None:
         """Take in one cluster event."""
-        self.since = row.offset
-        match row.type:
+        self.since = event.offset
+        if event.type == "SettingsChanged":
+            self.settings = dict(event.settings or ())
+        elif event.broker_id is not None:
+            self._see_broker(event, event.broker_id)
+
+    def _see_broker(self, event: ClusterEvent, broker_id: int) -> None:
+        match event.type:
             case "BrokerRegistered" | "BrokerFenced" | "BrokerLeaving":
-                self.fenced[row.broker_id] = True
+                self.fenced[broker_id] = True
             case "BrokerUnfenced":
-                if self.fenced.get(row.broker_id, True):
-                    self.since_ms[row.broker_id] = row.at_ms
-                self.fenced[row.broker_id] = False
+                if self.fenced.get(broker_id, True):
+                    self.since_ms[broker_id] = event.at_ms
+                self.fenced[broker_id] = False
             case "BrokerUnregistered":
-                self.fenced.pop(row.broker_id, None)
-            case "SettingsChanged":
-                self.settings = dict(row.settings or {})
+                self.fenced.pop(broker_id, None)
 
     def live(self) -> tuple[LiveBroker, ...]:
         """The brokers that are live now."""
@@ -103,14 +115,14 @@ def _count(value: str) -> int:
     return int(value) if value.isascii() and value.isdecimal() else 1
 
 
-def timeline(rows: Iterable[Any]) -> Timeline:
+def timeline(events: Iterable[ClusterEvent]) -> Timeline:
     """The timeline of cluster events, each partition's in the order of their offsets."""
     spans: list[Span] = []
     folds: dict[int, Brokers] = {}
-    for row in rows:
-        fold = folds.setdefault(row.log_partition, Brokers(row.log_partition))
-        spans.append(fold.span(row.offset))
-        fold.see(row)
+    for event in events:
+        fold = folds.setdefault(event.log_partition, Brokers(event.log_partition))
+        spans.append(fold.span(event.offset))
+        fold.see(event)
     spans += [fold.span(_FOREVER) for fold in folds.values()]
     return Timeline(
         tuple(spans),
@@ -119,40 +131,45 @@ def timeline(rows: Iterable[Any]) -> Timeline:
     )
 
 
-def read_timeline(events: DataFrame) -> Timeline:
-    """The timeline of a log's events."""
-    cluster = events.where("shard = ''").select(*CLUSTER_COLUMNS)
-    return timeline(sorted(cluster.collect(), key=lambda row: (row.log_partition, row.offset)))
+class Moments:
+    """The brokers and settings of the moments of events, found by log partition and offset."""
+
+    def __init__(self, spans: Sequence[Span], lists: Lists) -> None:
+        self._lists = lists
+        ordered = [_BEFORE_ALL, *sorted(spans, key=lambda span: (span.log_partition, span.since))]
+        self._since = np.array([span.since for span in ordered], np.int64)
+        self._partition = np.array([span.log_partition for span in ordered], np.int64)
+        self._live = np.array([lists.code(span.live) for span in ordered], np.int64)
+        self._registered = np.array([lists.code(span.registered) for span in ordered], np.int64)
+        self._enabled = np.array([span.enabled for span in ordered], bool)
+        self._min_isr = np.array([span.min_isr for span in ordered], np.int64)
+
+    def find(self, log_partitions: Ints, offsets: Ints) -> Ints:
+        """The moment of each event: a place for the methods below."""
+        found = np.zeros(len(offsets), np.int64)
+        for partition in np.unique(log_partitions).tolist():
+            spans = np.flatnonzero(self._partition == partition)
+            if len(spans):
+                rows = log_partitions == partition
+                found[rows] = spans[np.searchsorted(self._since[spans], offsets[rows]) - 1]
+        return found
+
+    def live(self, moments: Ints) -> Ints:
+        """The live brokers, sorted, as a list of `lists`."""
+        return self._live[moments]
+
+    def registered(self, moments: Ints) -> Ints:
+        """The registered brokers."""
+        return self._registered[moments]
+
+    def enabled(self, moments: Ints) -> Bools:
+        """Whether topics might be created with fewer brokers than their factor."""
+        return self._enabled[moments]
+
+    def min_isr(self, moments: Ints) -> Ints:
+        """The cluster's `min.insync.replicas`."""
+        return self._min_isr[moments]
 
 
-class SpanTable:
-    """Spans on the workers: joined to frames that have the columns `log_partition` and `offset`."""
-
-    def __init__(self, session: SparkSession, spans: Sequence[Span], end_offset: int) -> None:
-        self._chunk_events = max(CHUNK_EVENTS_MIN, end_offset // CHUNKS)
-        pieces = [(span, chunk) for span in spans for chunk in self._chunks(span, end_offset)]
-        columns = {
-            "span_partition": pa.array([span.log_partition for span, _ in pieces], pa.int32()),
-            "span_chunk": pa.array([chunk for _, chunk in pieces], pa.int64()),
-            "since": pa.array([span.since for span, _ in pieces], pa.int64()),
-            "until": pa.array([span.until for span, _ in pieces], pa.int64()),
-            "live": pa.array([span.live for span, _ in pieces], pa.list_(pa.int32())),
-            "registered": pa.array([span.registered for span, _ in pieces], pa.list_(pa.int32())),
-            "enabled": pa.array([span.enabled for span, _ in pieces], pa.bool_()),
-            "min_isr": pa.array([span.min_isr for span, _ in pieces], pa.int32()),
-        }
-        self._frame = session.createDataFrame(pa.table(columns))
-
-    def _chunks(self, span: Span, end_offset: int) -> Iterator[int]:
-        first = (span.since + 1) // self._chunk_events
-        last = min(span.until, end_offset) // self._chunk_events
-        return iter(range(first, last + 1))
-
-    def joined(self, frame: DataFrame, where: str) -> DataFrame:
-        """The frame with `live`, `registered`, `enabled` and `min_isr` beside the rows of which `where` is true; null
-        beside the others, and before the first cluster event."""
-        chunk = expr(f"case when {where} then offset div {self._chunk_events} end")
-        keyed = frame.withColumn("chunk", chunk)
-        on = "log_partition = span_partition and chunk = span_chunk and offset > since and offset < until"
-        joined = keyed.join(broadcast(self._frame), expr(on), "left")
-        return joined.drop("chunk", "span_partition", "span_chunk", "since", "until")
+_BEFORE_ALL = Span(NOWHERE, -1, 0, (), (), enabled=False, min_isr=1)
+"""What holds in a log without any cluster event."""

@@ -1,30 +1,20 @@
-"""Checks of a topic's life and of the requests that made it: two windows after one shuffle by shard.
+"""Checks of a topic's life and of the requests that made it.
 
-The first window goes through each shard in the order of offsets and looks up, for each event, how the topic stood
-before it: its life (the creation or deletion last seen), its partition count, its `min.insync.replicas`. The second
-goes through the events of each create request for each topic, and looks up what was recorded of it so far. A topic's
-TopicReady and TopicDeleted name no request; the first window tells whose topic it was.
-
-Only what the windows need is shuffled. Nothing is kept of a shard but the rows themselves, which Spark spills.
+`Lives` looks up, for each event of a shard, how the topic stood before it: its life (the creation or deletion last
+seen), its partition count, its `min.insync.replicas`. `Asks` has the events of each create request for each topic, and
+looks up what was recorded of it so far. A topic's TopicReady and TopicDeleted name no request; its life tells whose
+topic it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from pyspark.sql import DataFrame
+import numpy as np
 
-from projections.replay.checks_offsets import Extent
-from projections.replay.checks_rows import ROW_CHECKS
-from projections.replay.checks_timeline import SpanTable
-from projections.replay.checks_told import Check, by_partition, columns, found, listed, text, violations, words
-
-TOPIC_COLUMNS = (
-    "log_partition", "offset", "at_ms", "shard", "topic", "type", "cause_command", "cause_id", "request_id",
-    "error_code", "rule", "deadline_ms", "timeout_ms", "partition", "first", "partitions", "brokers",
-    "configs", "assignments",
-)  # fmt: skip
-"""What is read of every event."""
+from projections.replay.checks_arrays import NONE, NOWHERE, Bools, Groups, Ints, at, combined, judged
+from projections.replay.checks_share import Share
+from projections.replay.checks_told import Check, Place, Violation, found, listed, others, shown
 
 _OF_A_TOPIC = (
     "PartitionsAdded", "TopicDeleted", "TopicConfigsChanged", "LeaderElected", "IsrChanged", "PlaceholderFilled",
@@ -35,226 +25,361 @@ _OF_A_REQUEST = (
     "CreateRequested", "CreateRejected", "TopicCreated", "TopicReady", "TopicDeleted", "CreateAnswered",
     "TopicVanished", "CreationRefused",
 )  # fmt: skip
-_ENDS = ("TopicDeleted", "TopicVanished", "CreationRefused")
-_BIT = {event: 1 << place for place, event in enumerate(_OF_A_REQUEST)}
+ENDS = ("TopicDeleted", "TopicVanished", "CreationRefused")
+"""What ends a topic's life."""
+_TIMED_OUT = 7
 
-_NARROW = {
-    "log_partition": "log_partition",
-    "offset": "offset",
-    "at_ms": "at_ms",
-    "shard": "shard",
-    "topic": "topic",
-    "type": "type",
-    "request_id": "request_id",
-    "error_code": "error_code",
-    "deadline_ms": "deadline_ms",
-    "timeout_ms": "timeout_ms",
-    "partition": "partition",
-    "first": "first",
-    "brokers": "case when partitions is not null then brokers end",
-    "manual": "assignments is not null",
-    "added": "case when partitions is not null then size(partitions) end",
-    "factor": "case when partitions is not null then size(get(partitions, 0).replicas) end",
-    "placed": "case when partitions is not null and type != 'TopicDiscovered' "
-    "then array_distinct(flatten(partitions.replicas)) end",
-    "own_min_isr": "case when type in ('TopicCreated', 'TopicConfigsChanged', 'TopicDiscovered') then "
-    "named_struct('value', try_cast(configs['min.insync.replicas'] as int)) end",
-    "broken_row": found(ROW_CHECKS),
-}
-"""What goes through the shuffle. `placed` are all brokers and placeholders of the partitions of an event."""
 
-_IN_A_SHARD = "partition by log_partition, shard order by offset rows between unbounded preceding and 1 preceding"
-_STOOD_BEFORE = {
-    "life": "last_value(case when type = 'TopicCreated' then named_struct('topic', topic, 'request_id', request_id) "
-    f"when type in ({words(_ENDS)}) then "
-    "named_struct('topic', cast(null as string), 'request_id', cast(null as string)) "
-    f"end, true) over ({_IN_A_SHARD})",
-    "found_there": "last_value(case when type = 'TopicDiscovered' then named_struct('topic', topic) "
-    f"when type in ({words(_ENDS)}) then named_struct('topic', cast(null as string)) end, true) over ({_IN_A_SHARD})",
-    "count": "last_value(case when type in ('TopicCreated', 'TopicDiscovered') then added "
-    "when type = 'PartitionsAdded' then first + added "
-    f"end, true) over ({_IN_A_SHARD})",
-    "set_min_isr": f"last_value(own_min_isr, true) over ({_IN_A_SHARD})",
-}
+class Lives:
+    """How the topic of each event's shard stood before it."""
 
-_STANDING = "coalesce(life.topic, found_there.topic)"
-"""The topic that stands under a shard key: created here, or found in the cluster that carries decisions out."""
-_LIVES = f"{_STANDING} is not null"
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        created, discovered, ends = share.of("TopicCreated"), share.of("TopicDiscovered"), share.of(*ENDS)
+        in_shard = share.in_shard
+        birth = in_shard.last(created | ends)
+        self.born = np.where(np.append(created, False)[birth], birth, NOWHERE)
+        """The row of the creation of the topic that lives; NOWHERE where none does that was created here."""
+        seen = in_shard.last(discovered | ends)
+        seen = np.where(np.append(discovered, False)[seen], seen, NOWHERE)
+        self.standing = at(share.topic, np.where(self.born != NOWHERE, self.born, seen), NOWHERE)
+        """The topic that stands under the shard key: created here, or found in the cluster that carries decisions
+        out."""
+        counted = np.where(share.of("PartitionsAdded"), share["first"] + share["added"], share["added"])
+        self.count = at(counted, in_shard.last(created | discovered | share.of("PartitionsAdded")))
+        configured = created | discovered | share.of("TopicConfigsChanged")
+        self.min_isr = at(share["own_min_isr"], in_shard.last(configured))
+
+    @property
+    def lives(self) -> Bools:
+        """Whether a topic stands there."""
+        return self.standing != NOWHERE
+
+    @property
+    def its_own(self) -> Bools:
+        """Whether it is the topic of the event."""
+        return self.standing == self.share.topic
+
+    def stands(self, row: int) -> str:
+        """The topic that stands there, for people."""
+        return self.share.name(int(self.standing[row]))
+
+    def kind(self, row: int) -> str:
+        """The type of an event."""
+        return self.share.type_name(row)
+
+    def place(self, row: int) -> Place:
+        """Where an event stands."""
+        return self.share.place(row)
+
+
+def _not_there(lives: Lives) -> Bools:
+    partition = lives.share["partition"]
+    there = (partition >= 0) & (partition < lives.count)
+    return lives.share.of(*_OF_A_PARTITION) & lives.its_own & ~there
+
+
+def _wrongly_added(lives: Lives) -> Bools:
+    follows = lives.share["first"] == lives.count
+    return lives.share.of("PartitionsAdded") & lives.its_own & (~follows | (lives.share["added"] == 0))
+
+
 LIFE_CHECKS = (
-    Check(
+    Check[Lives](
         "one-creation-per-life",
-        f"type = 'TopicCreated' and {_LIVES}",
-        text("'created while '", _STANDING, "' exists'"),
-        "'no topic under this shard key'",
+        lambda lives: lives.share.of("TopicCreated") & lives.lives,
+        lambda lives, row: f"created while {lives.stands(row)} exists",
+        lambda lives, row: "no topic under this shard key",
     ),
-    Check(
+    Check[Lives](
         "one-creation-per-life",
-        f"type = 'TopicDiscovered' and {_LIVES} and {_STANDING} != topic",
-        text("'discovered while '", _STANDING, "' exists'"),
-        "'no other topic under this shard key'",
+        lambda lives: lives.share.of("TopicDiscovered") & lives.lives & ~lives.its_own,
+        lambda lives, row: f"discovered while {lives.stands(row)} exists",
+        lambda lives, row: "no other topic under this shard key",
     ),
-    Check(
+    Check[Lives](
         "topic-exists",
-        f"type in ({words(_OF_A_TOPIC)}) and not coalesce({_STANDING} = topic, false)",
-        text("type", "' while there is '", _STANDING),
-        "'the topic'",
+        lambda lives: lives.share.of(*_OF_A_TOPIC) & ~lives.its_own,
+        lambda lives, row: f"{lives.kind(row)} while there is {lives.stands(row)}",
+        lambda lives, row: "the topic",
     ),
-    Check(
+    Check[Lives](
         "topic-exists",
-        f"type in ({words(_OF_A_PARTITION)}) and {_STANDING} = topic "
-        "and not coalesce(partition between 0 and count - 1, false)",
-        text("type", "' of partition '", "partition"),
-        text("'a partition below '", "count"),
+        _not_there,
+        lambda lives, row: f"{lives.kind(row)} of partition {shown(lives.share['partition'][row])}",
+        lambda lives, row: f"a partition below {shown(lives.count[row])}",
     ),
-    Check(
+    Check[Lives](
         "partitions-never-fall",
-        f"type = 'PartitionsAdded' and {_STANDING} = topic and (not (first <=> count) or added = 0)",
-        text("added", "' partitions added from '", "first"),
-        text("'some, from '", "count"),
+        _wrongly_added,
+        lambda lives, row: (
+            f"{shown(lives.share['added'][row])} partitions added from {shown(lives.share['first'][row])}"
+        ),
+        lambda lives, row: f"some, from {shown(lives.count[row])}",
     ),
 )
 """What follows from how a topic stood before an event."""
 
-_OF_ONE_ASK = "partition by log_partition, shard, topic, ask order by offset"
-_SO_FAR = f"{_OF_ONE_ASK} rows between unbounded preceding and 1 preceding"
-_TOLD_BEFORE = {
-    "asked": "first_value(case when type = 'CreateRequested' then named_struct("
-    "'offset', offset, 'deadline_ms', deadline_ms, 'timeout_ms', timeout_ms, 'manual', manual) end, true) "
-    f"over ({_SO_FAR})",
-    "rejected_with": f"last_value(case when type = 'CreateRejected' then error_code end, true) over ({_SO_FAR})",
-    "so_far": f"coalesce(bit_or(bit) over ({_SO_FAR}), 0)",
-    "is_last": f"lead(offset) over ({_OF_ONE_ASK}) is null",
-}
+
+class Asks:
+    """The events of create requests, request by request; a row here is the event `event[row]` of the share."""
+
+    def __init__(self, lives: Lives, ends: Mapping[int, int]) -> None:
+        share = self.share = lives.share
+        self.lives, self._ends = lives, ends
+        named_by_life = share.of("TopicReady", *ENDS) & (lives.born != NOWHERE) & lives.its_own
+        request = np.where(named_by_life, at(share.request, lives.born, NOWHERE), share.request)
+        event = np.flatnonzero(share.of(*_OF_A_REQUEST, "PartitionsAdded") & (request != NOWHERE))
+        keys = combined([share.shard[event], share.topic[event], request[event]])
+        order = np.argsort(keys, kind="stable")
+        self.event = event[order]
+        self._groups = Groups(keys[order])
+        asked = self._groups.first(self.of("CreateRequested"))
+        self.asked: Ints = at(self.event, asked, NOWHERE)
+        """The ask before each event; NOWHERE where there is none."""
+        self.manual = at(share["manual"], self.asked, 0) == 1
+        placed = share.created
+        self._lowest = np.zeros(len(share), np.int64)
+        np.minimum.at(self._lowest, placed.event, share.lists.lowest(placed.replicas))
+        firsts = placed.place == 0
+        self._factor = np.zeros(len(share), np.int64)
+        self._factor[placed.event[firsts]] = share.lists.sizes(placed.replicas[firsts])
+
+    def __getitem__(self, name: str) -> Ints:
+        return self.share[name][self.event]
+
+    def of(self, *types: str) -> Bools:
+        """Whether an event is of one of the types."""
+        return self.share.of(*types)[self.event]
+
+    def had(self, event: str) -> Bools:
+        """Whether such an event was recorded of the request before."""
+        return self._groups.had(self.of(event))
+
+    def has(self, event: str) -> Bools:
+        """The same, or now."""
+        return self.had(event) | self.of(event)
+
+    @property
+    def never_answered(self) -> Bools:
+        """Whether an event is the last of an ask that has no answer and does not wait either. The events of a decision
+        stand together: one that the end of the log may cut is not judged."""
+        own_timeout = np.where(self.of("CreateRequested"), self["timeout_ms"], NONE)
+        timeout = np.where(self.asked == NOWHERE, own_timeout, self.of_ask("timeout_ms"))
+        waits = self.has("TopicCreated") & ~self.has("TopicReady") & (timeout > 0)
+        for end in ENDS:
+            waits &= ~self.has(end)
+        whole = np.zeros(len(self.event), bool)
+        for partition, end_offset in self._ends.items():
+            whole |= (self["log_partition"] == partition) & (self["offset"] < end_offset)
+        answered = self.has("CreateAnswered")
+        return self._groups.is_last & self.has("CreateRequested") & whole & ~answered & ~waits
+
+    def of_ask(self, name: str) -> Ints:
+        """What the ask before each event says."""
+        return at(self.share[name], self.asked)
+
+    @property
+    def placed(self) -> Bools:
+        """Whether an event places partitions that were decided on here."""
+        return self.of("TopicCreated", "PartitionsAdded")
+
+    @property
+    def by_hand(self) -> Bools:
+        """Whether the replicas were asked for by hand."""
+        return (self["manual"] == 1) | self.manual
+
+    def unknown(self, known: Ints) -> Bools:
+        """Whether an event places a replica on a broker that is not in its list of `known` ones."""
+        share, placed = self.share, self.share.created
+
+        def is_outside(replicas: int, broker_list: int) -> bool:
+            return max(others(share.lists.ids(replicas), share.lists.ids(broker_list)), default=-1) >= 0
+
+        every = np.ones(len(placed.event), bool)
+        outside = judged(every, is_outside, placed.replicas, known[placed.event])
+        events = np.zeros(len(share), bool)
+        events[placed.event[outside]] = True
+        return events[self.event]
+
+    def placed_outside(self, row: int, known: Ints) -> str:
+        """What an event places replicas on that is not in its list of `known` ones, for people."""
+        share, event = self.share, int(self.event[row])
+        rows = np.flatnonzero(share.created.event == event)
+        every = [one for code in share.created.replicas[rows].tolist() for one in share.lists.ids(code)]
+        return listed(others(tuple(dict.fromkeys(every)), share.lists.ids(int(known[event]))))
+
+    @property
+    def registered(self) -> Ints:
+        """The registered brokers at each event of the share."""
+        return self.share.moments.registered(self.share.moment)
+
+    @property
+    def lowest(self) -> Ints:
+        """The lowest id among the replicas that an event places; below 0 it is a placeholder."""
+        return self._lowest[self.event]
+
+    @property
+    def factor(self) -> Ints:
+        """How many replicas the partitions of an event have."""
+        return self._factor[self.event]
+
+    @property
+    def needed(self) -> Ints:
+        """How many live brokers it takes to place with placeholders: min(`min.insync.replicas`, factor), the topic's
+        own setting before the cluster's."""
+        share = self.share
+        own = np.where(share.of("TopicCreated"), share["own_min_isr"], self.lives.min_isr)
+        floor = np.where(own == NONE, share.moments.min_isr(share.moment), own)
+        return np.minimum(floor[self.event], self.factor)
+
+    @property
+    def enabled(self) -> Bools:
+        """Whether placeholders were allowed."""
+        return self.share.moments.enabled(self.share.moment)[self.event]
+
+    @property
+    def live_count(self) -> Ints:
+        """How many brokers were live."""
+        return self.share.lists.sizes(self.share.live)[self.event]
+
+    def live(self, row: int) -> str:
+        """The live brokers at one event, for people."""
+        return listed(self.share.lists[int(self.share.live[self.event[row]])])
+
+    def request(self, row: int) -> str:
+        """The request that one event names."""
+        code = int(self.share.request[self.event[row]])
+        return "none" if code == NOWHERE else self.share.requests[code]
+
+    def place(self, row: int) -> Place:
+        """Where an event stands."""
+        return self.share.place(int(self.event[row]))
 
 
-def _had(event: str) -> str:
-    return f"so_far & {_BIT[event]} != 0"
+def _asked_again(asks: Asks) -> Bools:
+    return asks.of("CreateRequested") & (asks.asked != NOWHERE)
 
 
-def _has(event: str) -> str:
-    return f"(so_far | bit) & {_BIT[event]} != 0"
+def _success(asks: Asks) -> Bools:
+    """Events that answer an ask with NONE, though it is neither ready nor did it not want to wait."""
+    at_once = asks.had("TopicCreated") & (asks.of_ask("timeout_ms") <= 0)
+    answers = asks.of("CreateAnswered") & (asks["error_code"] == 0) & (asks.asked != NOWHERE)
+    return answers & ~asks.had("TopicReady") & ~at_once
+
+
+def _both(asks: Asks) -> Bools:
+    created, rejected = asks.of("TopicCreated"), asks.of("CreateRejected")
+    return (created & asks.had("CreateRejected")) | (rejected & asks.had("TopicCreated"))
+
+
+def _too_early(asks: Asks) -> Bools:
+    times_out = asks.of("CreateAnswered") & (asks["error_code"] == _TIMED_OUT) & (asks.asked != NOWHERE)
+    return times_out & (asks["at_ms"] < asks.of_ask("deadline_ms"))
+
+
+def _without_ask(asks: Asks) -> Bools:
+    """Creations that nobody asked for; where a cluster was taken over there is no deadline, and nobody asked here."""
+    return asks.of("TopicCreated") & (asks.asked == NOWHERE) & (asks["deadline_ms"] != 0)
+
+
+def _placed_on_others(asks: Asks) -> Bools:
+    created = asks.of("TopicCreated") & (asks["deadline_ms"] != 0) & ~asks.manual
+    added = asks.of("PartitionsAdded") & (asks["manual"] == 0)
+    return (created | added) & asks.unknown(asks.share.live)
+
+
+def _saw_others(asks: Asks) -> Bools:
+    lists = asks.share.lists
+
+    def differ(seen: int, live: int) -> bool:
+        return seen == NOWHERE or tuple(sorted(lists.ids(seen))) != lists.ids(live)
+
+    return judged(asks.placed, differ, asks.share.brokers[asks.event], asks.share.live[asks.event])
+
+
+def _not_allowed(asks: Asks) -> Bools:
+    allowed = asks.enabled & (asks.live_count >= asks.needed) & (asks.live_count - asks.lowest == asks.factor)
+    return asks.placed & (asks.lowest < 0) & (asks["deadline_ms"] != 0) & ~allowed
 
 
 ASK_CHECKS = (
-    Check("one-answer", "type = 'CreateRequested' and asked is not null", "'asked again'", "'one ask'"),
-    Check(
+    Check[Asks]("one-answer", _asked_again, lambda asks, row: "asked again", lambda asks, row: "one ask"),
+    Check[Asks](
         "one-answer",
-        f"type = 'CreateAnswered' and {_had('CreateAnswered')}",
-        "'answered again'",
-        "'one answer'",
+        lambda asks: asks.of("CreateAnswered") & asks.had("CreateAnswered"),
+        lambda asks, row: "answered again",
+        lambda asks, row: "one answer",
     ),
-    Check(
+    Check[Asks](
+        "one-answer",
+        lambda asks: asks.never_answered,
+        lambda asks, row: "never answered",
+        lambda asks, row: "one answer, or a topic that is waited for",
+    ),
+    Check[Asks](
         "cause-exists",
-        "type in ('CreateRejected', 'CreateAnswered') and asked is null",
-        text("type", "' of request '", "request_id"),
-        "'a CreateRequested of that request before it'",
+        lambda asks: asks.of("CreateRejected", "CreateAnswered") & (asks.asked == NOWHERE),
+        lambda asks, row: f"{asks.share.type_name(asks.event[row])} of request {asks.request(row)}",
+        lambda asks, row: "a CreateRequested of that request before it",
     ),
-    Check(
+    Check[Asks](
         "created-as-asked",
-        "type = 'TopicCreated' and asked is null and deadline_ms != 0",
-        text("'request '", "request_id", "' is in the log without an ask'"),
-        "'a recorded ask (a dry run leaves none)'",
+        _without_ask,
+        lambda asks, row: f"request {asks.request(row)} is in the log without an ask",
+        lambda asks, row: "a recorded ask (a dry run leaves none)",
     ),
-    Check(
+    Check[Asks](
         "created-as-asked",
-        f"(type = 'TopicCreated' and {_had('CreateRejected')}) or (type = 'CreateRejected' and {_had('TopicCreated')})",
-        text("'created and rejected by request '", "request_id"),
-        "'one of both'",
+        _both,
+        lambda asks, row: f"created and rejected by request {asks.request(row)}",
+        lambda asks, row: "one of both",
     ),
-    Check(
+    Check[Asks](
         "none-after-ready",
-        "type = 'CreateAnswered' and error_code = 0 and asked is not null "
-        f"and not ({_had('TopicReady')} or ({_had('TopicCreated')} and asked.timeout_ms <= 0))",
-        f"case when {_had('TopicCreated')} then 'NONE before TopicReady' else 'NONE, but not created' end",
-        "'TopicReady before the answer'",
+        _success,
+        lambda asks, row: "NONE before TopicReady" if asks.had("TopicCreated")[row] else "NONE, but not created",
+        lambda asks, row: "TopicReady before the answer",
     ),
-    Check(
+    Check[Asks](
         "timeout-when-due",
-        "type = 'CreateAnswered' and error_code = 7 and at_ms < asked.deadline_ms",
-        text("'timed out at '", "at_ms"),
-        text("'at or after '", "asked.deadline_ms"),
+        _too_early,
+        lambda asks, row: f"timed out at {shown(asks['at_ms'][row])}",
+        lambda asks, row: f"at or after {shown(asks.of_ask('deadline_ms')[row])}",
     ),
-    Check(
+    Check[Asks](
         "replicas-live",
-        "type = 'TopicCreated' and deadline_ms != 0 and not coalesce(asked.manual, false) and "
-        "array_max(array_except(placed, coalesce(live, array()))) >= 0",
-        text("'placed on '", listed("array_except(placed, coalesce(live, array()))")),
-        text("'live brokers: '", listed("live")),
+        _placed_on_others,
+        lambda asks, row: f"placed on {asks.placed_outside(row, asks.share.live)}",
+        lambda asks, row: f"live brokers: {asks.live(row)}",
     ),
-    Check(
+    Check[Asks](
         "replicas-live",
-        "type = 'PartitionsAdded' and not manual and "
-        "array_max(array_except(placed, coalesce(live, array()))) >= 0",
-        text("'placed on '", listed("array_except(placed, coalesce(live, array()))")),
-        text("'live brokers: '", listed("live")),
+        lambda asks: asks.placed & asks.by_hand & asks.unknown(asks.registered),
+        lambda asks, row: f"assigned by hand to {asks.placed_outside(row, asks.registered)}",
+        lambda asks, row: f"registered brokers: {listed(asks.share.lists[int(asks.registered[asks.event[row]])])}",
     ),
-    Check(
+    Check[Asks](
         "replicas-live",
-        "placed is not null and (manual or coalesce(asked.manual, false)) and "
-        "array_max(array_except(placed, coalesce(registered, array()))) >= 0",
-        text("'assigned by hand to '", listed("array_except(placed, coalesce(registered, array()))")),
-        text("'registered brokers: '", listed("registered")),
+        _saw_others,
+        lambda asks, row: f"placement saw {listed(asks.share.lists[int(asks.share.brokers[asks.event[row]])])}",
+        lambda asks, row: f"live brokers: {asks.live(row)}",
     ),
-    Check(
-        "replicas-live",
-        "placed is not null and not (array_sort(brokers) <=> coalesce(live, array()))",
-        text("'placement saw '", listed("brokers")),
-        text("'live brokers: '", listed("live")),
-    ),
-    Check(
+    Check[Asks](
         "placeholders-allowed",
-        "array_min(placed) < 0 and coalesce(deadline_ms, 1) != 0 and not (coalesce(enabled, false) and "
-        "size(live) >= least(floor, factor) and size(live) - array_min(placed) = factor)",
-        text(
-            "-array_min(placed)", "' of '", "factor", "' wait, '", "size(live)", "' brokers live, allowed: '", "enabled"
+        _not_allowed,
+        lambda asks, row: (
+            f"{-asks.lowest[row]} of {asks.factor[row]} wait, {asks.live_count[row]} brokers live, "
+            f"allowed: {str(asks.enabled[row]).lower()}"
         ),
-        text("'allowed, at least '", "least(floor, factor)", "' live, and each of them used'"),
+        lambda asks, row: f"allowed, at least {asks.needed[row]} live, and each of them used",
     ),
-)  # fmt: skip
+)
 """What follows from what was recorded of a request before an event, and from the brokers of that moment."""
 
 
-def _never_answered(extents: Mapping[int, Extent]) -> Check:
-    """An ask without an answer that does not wait either. The events of a decision stand together: not judged of one
-    that the end of the log may cut."""
-    ends = by_partition({log_partition: str(one.end_offset) for log_partition, one in extents.items()})
-    waits = f"{_has('TopicCreated')} and not {_has('TopicReady')} and not {_has('TopicDeleted')} and timeout_asked > 0"
-    waits += f" and not {_has('TopicVanished')} and not {_has('CreationRefused')}"
-    return Check(
-        "one-answer",
-        f"is_last and {_has('CreateRequested')} and offset < {ends} and not {_has('CreateAnswered')} and not ({waits})",
-        "'never answered'",
-        "'one answer, or a topic that is waited for'",
-    )
-
-
-_OF_THE_ASK = {
-    "timeout_asked": "coalesce(asked.timeout_ms, case when type = 'CreateRequested' then timeout_ms end)",
-    "floor": "coalesce(case when type = 'TopicCreated' then own_min_isr.value else set_min_isr.value end, min_isr, 1)",
-}
-
-
-_ASK = (
-    f"case when type in ('TopicReady', {words(_ENDS)}) and life.topic = topic then life.request_id else request_id end"
-)
-"""Whose request an event belongs to."""
-
-
-def topic_violations(events: DataFrame, spans: SpanTable, extents: Mapping[int, Extent]) -> DataFrame:
-    """All that is wrong with single events, topics' lives and create requests."""
-    narrow = events.selectExpr(*columns(_NARROW))
-    stood = narrow.selectExpr("*", *columns(_STOOD_BEFORE)).selectExpr("*", f"{found(LIFE_CHECKS)} as broken_life")
-    bits = " ".join(f"when '{event}' then {bit}" for event, bit in _BIT.items())
-    concerned = (
-        f"type in ({words((*_OF_A_REQUEST, 'PartitionsAdded'))}) or broken_row is not null or broken_life is not null"
-    )
-    told = (
-        stood.where(concerned)
-        .selectExpr("*", f"{_ASK} as ask", f"case type {bits} else 0 end as bit")
-        .selectExpr("*", *columns(_TOLD_BEFORE))
-    )
-    placed = spans.joined(told, "placed is not null").selectExpr("*", *columns(_OF_THE_ASK))
-    checks = (*ASK_CHECKS, _never_answered(extents))
-    return violations(
-        placed.selectExpr("*", f"{found(checks)} as broken_ask"), "broken_row", "broken_life", "broken_ask"
-    )
+def topic_violations(share: Share, ends: Mapping[int, int]) -> Iterator[Violation]:
+    """All that is wrong with topics' lives and create requests; `ends` are the last offsets of log partitions."""
+    lives = Lives(share)
+    yield from found(LIFE_CHECKS, lives)
+    yield from found(ASK_CHECKS, Asks(lives, ends))

@@ -120,19 +120,21 @@ def export(
 
 def exported(session: SparkSession, folder: Path) -> DataFrame:
     """The events of an export, as the data source gives them. Raises ReplayError."""
-    partitions = sorted(folder.glob(f"{PARTITION}*"))
-    if partitions:
-        notes = [(each, noted(each)) for each in partitions]
-        files = [file for each, note in notes if note is not None for file in _files(each, note)]
-        return session.read.schema(SCHEMA).parquet(*files)
-    note = noted(folder)
-    if note is None:
+    return session.read.schema(SCHEMA).parquet(*map(str, _segment_folders(folder)))
+
+
+def exported_files(folder: Path) -> list[str]:
+    """The Parquet files of an export. Raises ReplayError."""
+    return [str(file) for segment in _segment_folders(folder) for file in sorted(segment.glob("*.parquet"))]
+
+
+def _segment_folders(folder: Path) -> list[Path]:
+    """Where an export has its events: of one log, or of each of its partitions. Raises ReplayError."""
+    notes = [(each, noted(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
+    found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
+    if not found:
         raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --output {folder}`")
-    return session.read.schema(SCHEMA).parquet(*_files(folder, note))
-
-
-def _files(folder: Path, note: Note) -> list[str]:
-    return [str(folder / f"{SEGMENT}={segment}") for segment in note.segments]
+    return found
 
 
 class _Told(NamedTuple):

@@ -1,15 +1,17 @@
 """What every log must be like, checked without the machine.
 
-What it is for: a second witness. The machine's `decide` and `apply` could share a mistake; these checks are told in SQL
-on the columns of the events, share no code with the machine, and so cannot hide it. Each has a name (CHECKS) and its
+What it is for: a second witness. The machine's `decide` and `apply` could share a mistake; these checks are told on
+the columns of the events, share no code with the machine, and so cannot hide it. Each has a name (CHECKS) and its
 exact meaning in docs/invariants.md. What breaks one is a row: shard, offset, topic, check, what was seen and what was
 expected.
 
-Method. Four parts, one pass over the columns that each needs:
-- `checks_offsets`: contiguity, without a shuffle, and how far the log goes;
-- `checks_timeline`: the brokers and settings of every moment, folded on the driver and broadcast;
-- `checks_rows` and `checks_topics`: single events, topics' lives and create requests, after one shuffle by shard;
-- `checks_partitions`: replicas, leaders, epochs and placeholders, after one shuffle of the events of partitions.
+Method. Two passes over the columns that each needs:
+1. `checks_offsets` and `checks_timeline`: whether offsets are contiguous, how far the log goes, and the brokers and
+   settings of every moment. Workers tell what there is, the driver puts it together.
+2. `checks_packs` brings the columns of each share of the shards to one worker, and checks single events on the way
+   (`checks_rows`). There `checks_topics` (topics' lives and create requests) and `checks_partitions` (replicas,
+   leaders, epochs and placeholders) go through the events of all its shards at once, as arrays (`checks_arrays`,
+   `checks_share`).
 
 What it does not do: it does not say whether a decision was the right one (`redecide` does), nor whether the live state
 is what the log says (`compare` does). It judges logs from their first event on.
@@ -17,21 +19,38 @@ is what the log says (`compare` does). It judges logs from their first event on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from projections.replay.checks_offsets import OFFSET_COLUMNS, Extent, extents, offset_violations
-from projections.replay.checks_partitions import PARTITION_COLUMNS, partition_violations, unfilled_violations
-from projections.replay.checks_timeline import CLUSTER_COLUMNS, SpanTable, Timeline, read_timeline
-from projections.replay.checks_told import VIOLATION_COLUMNS, begins, by_partition
-from projections.replay.checks_topics import TOPIC_COLUMNS, topic_violations
-from projections.replay.export import export_all, exported
+from projections.replay.checks_arrays import Ids
+from projections.replay.checks_offsets import Extent, broken, offset_violations
+from projections.replay.checks_packs import (
+    LOOK_COLUMNS,
+    PACK_COLUMNS,
+    Batches,
+    Events,
+    ExportEvents,
+    FrameEvents,
+    Stretch,
+    packs,
+    stretches,
+    unpacked,
+)
+from projections.replay.checks_partitions import partition_violations
+from projections.replay.checks_share import Share
+from projections.replay.checks_timeline import Span, Timeline, timeline
+from projections.replay.checks_told import VIOLATION_COLUMNS, VIOLATIONS, Violation
+from projections.replay.checks_topics import topic_violations
+from projections.replay.columns import ddl
+from projections.replay.export import export_all, exported_files
+from projections.replay.folding import as_batches, map_in_arrow
 from projections.replay.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome
 from projections.replay.source import events_frame
@@ -59,10 +78,12 @@ CHECKS: Mapping[str, str] = {
 }
 """Every check by name, with what it demands."""
 
+SHARE_EVENTS = 250_000
+"""About how many events a task checks at once."""
 SETTLE_MS = 1000
 """How long a sweep through the topics may leave no event and still be under way."""
 
-COLUMNS = tuple(dict.fromkeys((*OFFSET_COLUMNS, *CLUSTER_COLUMNS, *TOPIC_COLUMNS, *PARTITION_COLUMNS)))
+COLUMNS = tuple(dict.fromkeys((*LOOK_COLUMNS, *PACK_COLUMNS)))
 """The columns of events that the checks read."""
 
 
@@ -81,16 +102,15 @@ def run_invariants(session: SparkSession, ref: Ref, options: Options) -> Outcome
 
 
 @contextmanager
-def _events(session: SparkSession, ref: Ref, options: Options) -> Iterator[DataFrame]:
+def _events(session: SparkSession, ref: Ref, options: Options) -> Iterator[Events]:
     """The events to check: of an export, or read from the log once and kept by Spark meanwhile."""
     if options.output is not None:
         export_all(session, ref, Path(options.output), options.at)
-        ends = by_partition({partition: str(end) for partition, end in ends_of(ref, options.at).items()})
-        yield exported(session, Path(options.output)).where(f"offset < {ends}")
+        yield ExportEvents(session, exported_files(Path(options.output)), ends_of(ref, options.at))
         return
     kept = events_frame(session, ref, options.at, COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        yield kept
+        yield FrameEvents(kept)
     finally:
         kept.unpersist()
 
@@ -154,38 +174,84 @@ def violation_line(row: Mapping[str, Any], several: bool = False) -> str:
 class Log(NamedTuple):
     """A log with what every part needs to know of all of it."""
 
-    events: DataFrame
+    events: Events
     extents: Mapping[int, Extent]
     timeline: Timeline
 
 
-def look(events: DataFrame) -> Log:
+def look(events: DataFrame | Events) -> Log:
     """Read what every part needs to know: how far the log goes, and its brokers and settings."""
-    return Log(events, extents(events), read_timeline(events))
+    read = FrameEvents(events) if isinstance(events, DataFrame) else events
+    told = stretches(read)
+    return Log(read, extents(told), timeline_of(told))
+
+
+def timeline_of(told: Iterable[Stretch]) -> Timeline:
+    """The brokers and settings of every moment."""
+    return timeline(sorted(event for one in told for event in one.cluster))
+
+
+def extents(told: Iterable[Stretch], starts: Mapping[int, int] = MappingProxyType({})) -> dict[int, Extent]:
+    """How far each log partition goes, and whether its offsets are contiguous from `starts` on (by log partition, else
+    0)."""
+    by_partition: dict[int, list[Stretch]] = {}
+    for one in told:
+        by_partition.setdefault(one.log_partition, []).append(one)
+    return {partition: _extent(some, starts.get(partition, 0)) for partition, some in sorted(by_partition.items())}
+
+
+def _extent(told: Sequence[Stretch], start: int) -> Extent:
+    runs = [run for one in told for run in one.runs]
+    return Extent(
+        sum(one.events for one in told),
+        max(last for _, last in runs),
+        max(one.end_ms for one in told),
+        max((one.reviewed_ms for one in told if one.reviewed_ms is not None), default=None),
+        tuple(broken((run for run in runs if run[1] >= start), start)),
+    )
 
 
 def violations(
-    session: SparkSession, log: Log, settle_ms: int | None = SETTLE_MS, starts: Mapping[int, int] | None = None
+    session: SparkSession, log: Log, settle_ms: int | None = SETTLE_MS, shares: int | None = None
 ) -> DataFrame:
-    """All violations of a log, one row each; nothing is computed until it is asked for.
+    """All violations of a log, one row each; nothing more is read until they are asked for.
 
-    `settle_ms` says when a log's end is judged for placeholders that nobody filled, None never. With `starts`, by log
-    partition, the events before those offsets are an excerpt: offsets are checked from there on.
+    `settle_ms` says when a log's end is judged for placeholders that nobody filled, None never; `shares` into how many
+    parts the shards are divided, if not by the number of events.
     """
-    end_offset = max((one.end_offset for one in log.extents.values()), default=0)
-    spans = SpanTable(session, log.timeline.spans, end_offset)
-    parts = [topic_violations(log.events, spans, log.extents), partition_violations(log.events, spans)]
-    if not all(one.contiguous for one in log.extents.values()):
-        parts.append(offset_violations(log.events.where(f"offset >= {begins(starts)}"), starts))
+    ends = {partition: one.end_offset for partition, one in log.extents.items()}
     could = _could_fill(log, settle_ms) if settle_ms is not None else {}
-    if could:
-        parts.append(unfilled_violations(log.events, by_partition(could)))
-    return reduce(DataFrame.unionByName, parts)
+    spans = log.timeline.spans
+
+    def checked(batches: Batches) -> Batches:
+        return as_batches(_of_share(batches, spans, ends, could), VIOLATIONS)
+
+    events = sum(one.events for one in log.extents.values())
+    found = map_in_arrow(packs(log.events, shares or events // SHARE_EVENTS + 1), checked, ddl(VIOLATIONS))
+    disorder = offset_violations(log.extents)
+    if not disorder:
+        return found
+    rows = pa.Table.from_pylist([dict(zip(VIOLATION_COLUMNS, row, strict=True)) for row in disorder], schema=VIOLATIONS)
+    return found.unionByName(session.createDataFrame(rows))
 
 
-def _could_fill(log: Log, settle_ms: int) -> dict[int, str]:
-    """SQL for the brokers that have been live for long enough at the end to fill what placeholders are left, by log
-    partition; none where placeholders were never allowed.
+def _of_share(
+    batches: Batches, spans: Sequence[Span], ends: Mapping[int, int], could: Mapping[int, Ids]
+) -> Iterator[Violation]:
+    """What is wrong with the events of one share of the shards."""
+    told = list(unpacked(batches))
+    if not told:
+        return
+    for pack in told:
+        yield from pack.told
+    share = Share(told, spans)
+    yield from topic_violations(share, ends)
+    yield from partition_violations(share, could)
+
+
+def _could_fill(log: Log, settle_ms: int) -> dict[int, Ids]:
+    """The brokers that have been live for long enough at the end to fill what placeholders are left, by log partition;
+    none where placeholders were never allowed.
 
     A sweep through the topics follows each broker event, in slices. It is over when no review has left an event for
     `settle_ms`.
@@ -194,7 +260,7 @@ def _could_fill(log: Log, settle_ms: int) -> dict[int, str]:
     for log_partition, extent in log.extents.items():
         reviewed_ms = extent.reviewed_ms or 0
         live = log.timeline.live_at_end.get(log_partition, ())
-        ids = [one.broker_id for one in live if extent.end_ms - max(one.since_ms, reviewed_ms) >= settle_ms]
+        ids = tuple(one.broker_id for one in live if extent.end_ms - max(one.since_ms, reviewed_ms) >= settle_ms)
         if ids and log_partition in log.timeline.ever_enabled:
-            could[log_partition] = f"array({', '.join(map(str, ids))})"
+            could[log_partition] = ids
     return could

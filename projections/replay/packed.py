@@ -2,8 +2,9 @@
 
 What it is for: rebuilding, where every event goes through the workers once. As rows, events cost more on their way
 through Java (to rows, shuffled, sorted, back) than in the fold itself. So the task that reads a range of offsets cuts
-its events by share of the shards, and hands on one row a share: a pack, which Java moves without looking into it. A
-share's packs come in the order of offsets, so all its shards are folded at once, in the order in which things happened.
+its events by share of the shards, and hands on rows of some thousand of a share: packs, which Java moves without
+looking into them. A share's packs come in the order of offsets, so all its shards are folded at once, in the order in
+which things happened.
 
 Memory: the states of one share's shards, and a pack; not the events, however many one shard has.
 
@@ -29,19 +30,26 @@ from projections.replay.folding import Row, as_batches, map_in_arrow
 from projections.replay.kafka_ref import KafkaTopic
 from projections.replay.log_ref import End, KafkaRef, LogRef, Ref, in_partitions
 from projections.replay.ranges import Range, kafka_ranges, planned, planned_text, ranges, stored_events
-from projections.replay.source import RANGE_EVENTS, asked_log, kafka_options, number_option
+from projections.replay.source import asked_log, kafka_options, number_option
 
 FORMAT = "topicwright-packs"
 _SCHEMA = pa.schema(
     [("log_partition", pa.int32()), ("share", pa.int32()), ("start", pa.int64()), ("events", pa.binary())]
 )
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[tuple[str, int, bytes]]).decode
 
-Packed = tuple[int, str, int, bytes]
-"""An event: the partition of its log, its shard key, its offset and its canonical bytes."""
-StateFold = Callable[[Iterator[Packed]], Iterable[Row]]
-"""What a share of the shards comes to: gets the events, those of each log partition in the order of their offsets."""
+RANGE_EVENTS = 200_000
+"""Events that one task reads. Each opens the log anew, which takes as long as some ten thousand events."""
+PACK_EVENTS = 2_000
+"""Events in one pack: below half a megabyte, or Java keeps it apart from its other objects."""
+
+Packed = tuple[str, int, bytes]
+"""An event: its shard key, its offset and its canonical bytes."""
+Pack = tuple[int, Sequence[Packed]]
+"""Events of a log partition, in order."""
+StateFold = Callable[[Iterator[Pack]], Iterable[Row]]
+"""What a share of the shards comes to: gets its packs, those of each log partition in the order of their offsets."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Packed]).decode
 
 
 def packs_frame(spark: SparkSession, ref: Ref, end: End, shares: int) -> DataFrame:
@@ -97,20 +105,29 @@ class PackReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
         gc.disable()
-        packs: list[list[tuple[str, int, bytes]]] = [[] for _ in range(self._shares)]
+        packs: list[list[Packed]] = [[] for _ in range(self._shares)]
         for offset, value in stored_events(self._log, partition):
             topic: str | None = getattr(decode_event(offset, value).event, "topic", None)
             if topic is not None:
                 shard = shard_key(topic)
-                packs[crc32(shard.encode("utf-8", "surrogatepass")) % self._shares].append((shard, offset, value))
+                share = crc32(shard.encode("utf-8", "surrogatepass")) % self._shares
+                pack = packs[share]
+                pack.append((shard, offset, value))
+                if len(pack) == PACK_EVENTS:
+                    yield _batch(partition.partition, share, pack)
+                    packs[share] = []
         for share, pack in enumerate(packs):
             if pack:
-                row = {"log_partition": partition.partition, "share": share, "start": partition.start}
-                yield pa.RecordBatch.from_pylist([{**row, "events": _encode(pack)}], schema=_SCHEMA)
+                yield _batch(partition.partition, share, pack)
 
 
-def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Packed]:
+def _batch(log_partition: int, share: int, pack: Sequence[Packed]) -> pa.RecordBatch:
+    _, start, _ = pack[0]
+    row = {"log_partition": log_partition, "share": share, "start": start, "events": _encode(pack)}
+    return pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Pack]:
     for batch in batches:
-        for log_partition, pack in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            for shard, offset, value in _decode(pack):
-                yield log_partition, shard, offset, value
+        for log_partition, pack in zip(batch["log_partition"].to_pylist(), batch["events"], strict=True):
+            yield log_partition, _decode(pack.as_buffer())

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
-from projections.replay.packed import Packed, fold_packs, packs_frame
+from projections.replay.packed import Pack, fold_packs, packs_frame
 from projections.requests import RequestTopicRow, fold_request_topic
 from projections.wording import many
 
@@ -233,21 +235,21 @@ _LINES = {"topics": _topic_line, "requests": _request_line, "brokers": _broker_l
 # --- the folds, which run in the workers
 
 
-def topics_of_share(events: Iterator[Packed]) -> Iterator[Row]:
+def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
     """The topics that the events of some shards come to, as rows of TOPICS."""
-    topics: dict[tuple[int, str], Topic | None] = {}
-    newest: dict[tuple[int, str], int] = {}
-    for log_partition, shard, offset, value in events:
-        key = (log_partition, shard)
-        topics[key] = apply_topic(topics.get(key), decode_event(offset, value))
-        newest[key] = offset
-    for key, topic in topics.items():
-        if topic is not None:
-            yield _topic_row(key, topic, newest[key])
+    for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
+        topics: dict[str, Topic | None] = {}
+        newest: dict[str, int] = {}
+        for _, pack in of_partition:
+            for shard, offset, value in pack:
+                topics[shard] = apply_topic(topics.get(shard), decode_event(offset, value))
+                newest[shard] = offset
+        for shard, topic in topics.items():
+            if topic is not None:
+                yield _topic_row(log_partition, shard, topic, newest[shard])
 
 
-def _topic_row(key: tuple[int, str], topic: Topic, last_offset: int) -> Row:
-    log_partition, shard = key
+def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -> Row:
     return (
         log_partition,
         topic.name,

@@ -3,9 +3,9 @@
 What it is for: to hear of a fault of the controller, or of its disk, when it happens. Alerts go to stdout, one line
 each; `--http` serves the newest of them at `/alerts` and counts for Prometheus at `/metrics`.
 
-Method. `readStream` follows the log in micro-batches, from its first event on. The checks are those of `invariants`,
-the same SQL: each batch is checked together with the earlier events of the topics that it concerns, which the log's
-own index finds, and with all broker and settings events. What was told once is not told again.
+Method. `readStream` follows the log in micro-batches, from its first event on. The checks are those of `invariants`:
+each batch is checked together with the earlier events of the topics that it concerns, which the log's own index finds,
+and with all broker and settings events. What was told once is not told again.
 
 What it does not do: judge what can only be told of a log that has ended (placeholders of topics that no event
 concerns); `invariants` does. It does not scale with the history of a single topic: that is read again with each batch
@@ -30,12 +30,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from events.codec import decode_event
 from events.names import CLUSTER_SHARD, ShardKey
-from projections.replay.checks_offsets import Extent, extents
-from projections.replay.checks_timeline import read_timeline
+from projections.replay.checks_offsets import Extent
+from projections.replay.checks_packs import FrameEvents, stretches
 from projections.replay.columns import Columns
 from projections.replay.earlier import EarlierEvents, earlier_events
 from projections.replay.errors import ReplayError, told
-from projections.replay.invariants import CHECKS, COLUMNS, Log, first_violations, violation_line, violations
+from projections.replay.invariants import (
+    CHECKS,
+    COLUMNS,
+    Log,
+    extents,
+    first_violations,
+    timeline_of,
+    violation_line,
+    violations,
+)
 from projections.replay.log_ref import KafkaRef, Ref, has_partitions
 from projections.replay.outcome import Options, Outcome
 from projections.replay.session import is_connect
@@ -121,7 +130,7 @@ class Watching:
         """One micro-batch."""
         events = batch.persist()
         try:
-            reached = extents(events, self._ends)
+            reached = extents(stretches(FrameEvents(events)), self._ends)
             if reached:
                 earlier.keep(events)
                 self._check_events(events.select(*COLUMNS), reached, earlier)
@@ -134,8 +143,8 @@ class Watching:
     def _check_events(self, events: DataFrame, reached: Mapping[int, Extent], earlier: EarlierEvents) -> None:
         starts = {partition: self._ends.get(partition, 0) for partition in reached}
         known = events.unionByName(self._earlier(events, starts, earlier)) if any(starts.values()) else events
-        log = Log(known, reached, read_timeline(known))
-        broken = violations(self._session, log, settle_ms=None, starts=starts)
+        log = Log(FrameEvents(known), reached, timeline_of(stretches(FrameEvents(known))))
+        broken = violations(self._session, log, settle_ms=None)
         several = has_partitions(self._ref)
         for found in first_violations(broken, None):
             for row in found.violations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from events.catalog import Recorded
 from events.codec import encode_event
+from projections.replay.checks_packs import ExportEvents
 from projections.replay.columns import COLUMNS, Columns
 from projections.replay.invariants import CHECKS, look, violations
 from tests.events import golden
@@ -34,14 +36,19 @@ def frame(spark: SparkSession, logs: Sequence[Sequence[Recorded]]) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[int, list[Row]]:
-    """All violations of the clean log (0) and of the faults after it."""
+def planted(spark: SparkSession) -> DataFrame:
+    """The clean log (0), and the faults after it."""
     logs = [clean(), *(plant(clean()) for _, plant in FAULTS), golden.history("real")]
     logs += [plant(golden.history("real")) for _, plant in REAL_FAULTS]
     logs.append(golden.history(golden.ADOPTED))
-    rows = violations(spark, look(frame(spark, logs)), settle_ms=0).collect()
-    by_log: dict[int, list[Row]] = {number: [] for number in range(len(logs))}
-    for row in rows:
+    return frame(spark, logs)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, planted: DataFrame) -> dict[int, list[Row]]:
+    """All violations of each log."""
+    by_log: dict[int, list[Row]] = {number: [] for number in range(len(FAULTS) + len(REAL_FAULTS) + 3)}
+    for row in violations(spark, look(planted), settle_ms=0).collect():
         by_log[row.log_partition].append(row)
     return by_log
 
@@ -72,6 +79,30 @@ def test_a_fault_planted_among_real_brokers_is_caught(found: dict[int, list[Row]
 )
 def test_a_planted_fault_is_caught(found: dict[int, list[Row]], number: int, check: str) -> None:
     assert {row["check"] for row in found[number]} == {check}, found[number]
+
+
+def test_an_export_tells_the_same(
+    spark: SparkSession, planted: DataFrame, found: dict[int, list[Row]], tmp_path: Path
+) -> None:
+    planted.write.parquet(str(tmp_path / "events"))
+    files = [str(file) for file in (tmp_path / "events").glob("*.parquet")]
+    rows = violations(spark, look(ExportEvents(spark, files)), settle_ms=0).collect()
+    assert sorted(map(str, rows)) == sorted(str(row) for some in found.values() for row in some)
+
+
+def test_an_export_is_checked_up_to_a_moment(spark: SparkSession, planted: DataFrame, tmp_path: Path) -> None:
+    planted.write.parquet(str(tmp_path / "events"))
+    files = [str(file) for file in (tmp_path / "events").glob("*.parquet")]
+    log = look(ExportEvents(spark, files, {0: 40, 1: 3}))
+    assert {partition: one.events for partition, one in log.extents.items()} == {0: 40, 1: 3}
+    assert violations(spark, log, settle_ms=None).count() == 0
+
+
+def test_the_number_of_shares_changes_nothing(
+    spark: SparkSession, planted: DataFrame, found: dict[int, list[Row]]
+) -> None:
+    rows = violations(spark, look(planted), settle_ms=0, shares=3).collect()
+    assert sorted(map(str, rows)) == sorted(str(row) for some in found.values() for row in some)
 
 
 def test_every_check_has_a_fault() -> None:

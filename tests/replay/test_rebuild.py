@@ -68,8 +68,8 @@ def hashes(records: list[Recorded]) -> dict[str, str]:
 
 def test_after_every_event_topics_are_what_the_machine_had(history: LogRef, records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
-        events = [(0, key, *one) for key, stored in by_shard(history, end).items() for one in stored]
-        rows = topics_of_share(iter(events))
+        packs = [(0, [(key, *one) for one in stored]) for key, stored in by_shard(history, end).items()]
+        rows = topics_of_share(iter(packs))
         told = [dict(zip(TOPICS.names, row, strict=True)) for row in rows]
         assert {row["shard"]: row["state_hash"] for row in told} == hashes(records[:end]), f"before offset {end}"
 
