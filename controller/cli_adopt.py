@@ -12,12 +12,12 @@ from typing import NoReturn
 
 from controller.brokers.kraft.adopting import COMMAND, Adopted, adopted
 from controller.brokers.kraft.batches import BrokenBatch
-from controller.brokers.kraft.handing_back import REPLACED, write_folder
+from controller.brokers.kraft.handing_back import HAND_BACK, REPLACED, write_folder
 from controller.brokers.kraft.kafka_folder import FolderError, KafkaFolder, read_folder, refuse_if_in_use
 from controller.brokers.kraft.metadata_log import MetadataLog
 from controller.machine.apply import apply
 from controller.runtime.settings import load_settings
-from events.catalog import EVENT_VERSION, Cause, Event, Recorded, SettingsChanged
+from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, Recorded, SettingsChanged
 from events.codec import encode_event
 from events.log import Commit, Entry, EventLog, LogError
 from events.names import Offset, RequestId
@@ -114,16 +114,38 @@ def _handback(options: argparse.Namespace) -> int:
             metadata = MetadataLog(log)
             if quorum is None or not metadata.is_led:
                 raise FolderError(f"{options.data} is not that of real brokers: there is nothing to give back")
-            write_folder(options.to, metadata, log.cluster_id, quorum, replace=options.replace)
+            write_folder(
+                options.to,
+                metadata,
+                log.cluster_id,
+                quorum,
+                replace=options.replace,
+                before=lambda: _note_handback(log, options.to.absolute(), metadata),
+            )
         finally:
             log.close()
         print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {metadata.mark.end}")
         print(
             f"Start Kafka's controller as node {quorum.node_id} on the address that brokers know, with log.dirs="
-            f"{options.to.absolute()}. Do not serve {options.data} again: to come back, adopt into a new folder."
+            f"{options.to.absolute()}. {options.data} is not served any more: to come back, adopt into a new folder."
         )
 
     return _told(run)
+
+
+def _note_handback(log: EventLog, folder: Path, metadata: MetadataLog) -> None:
+    """Have the log say who leads from here on, so that it is not served: two would lead the same brokers.
+
+    It is durable before the folder is there; what breaks off in between is done again by the same command.
+    """
+    event = MetadataHandedBack(str(folder), metadata.mark.epoch, metadata.mark.end)
+    at_ms = time.time_ns() // 1_000_000
+    cause = Cause(HAND_BACK, _request_id("handback"))
+    store = TopicStore(log)
+    state = store.state()
+    key = apply(state, Recorded(Offset(log.next_offset), at_ms, cause, event))
+    log.write(Commit([Entry(encode_event(at_ms, cause, event), key)], store.changes(state)))
+    log.flush()
 
 
 def _told(run: Callable[[], None]) -> int:
@@ -165,7 +187,7 @@ def write_adopted(log: EventLog, events: Sequence[Event], taken: Adopted) -> Non
     at_ms = time.time_ns() // 1_000_000
     store = TopicStore(log)
     state = store.state()
-    cause = Cause(COMMAND, _request_id("adopt"))
+    cause = Cause(COMMAND, taken.request_id)
     entries = []
     for offset, event in enumerate(events):
         key = apply(state, Recorded(Offset(offset), at_ms, cause, event))

@@ -31,6 +31,7 @@ from events.catalog_cluster import (
     FeaturesChanged,
     LogDirsChanged,
     MetadataAdopted,
+    MetadataHandedBack,
     ProducerIdsAllocated,
     QuorumEpochBegun,
     ResourceConfigsChanged,
@@ -61,7 +62,8 @@ __all__ = [
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
     "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "IsrChanged",
-    "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataPropagated", "Observation", "Outcome", "Partition",
+    "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
+    "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
     "QuorumEpochBegun", "Recorded", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
     "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished", "Upkeep",
@@ -338,6 +340,7 @@ Event = (
     | LogDirsChanged
     | QuorumEpochBegun
     | MetadataAdopted
+    | MetadataHandedBack
     | FeaturesChanged
     | SettingsChanged
     | ScramCredentialSet

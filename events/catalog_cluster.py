@@ -108,6 +108,17 @@ class MetadataAdopted(Fact, frozen=True, tag=True):
     """Records that no event tells, as Kafka encodes them: delegation tokens, those of newer releases."""
 
 
+class MetadataHandedBack(Fact, frozen=True, tag=True):
+    """The metadata log was written for Kafka's own controller, which leads on: this one is not to lead again."""
+
+    folder: str
+    """Where it was written to, on the machine where that was asked for."""
+    leader_epoch: int
+    """The last epoch led here."""
+    end_offset: int
+    """The offset after the last record that was written."""
+
+
 class FeaturesChanged(Fact, frozen=True, tag=True):
     """The finalized features of the cluster with their levels are these from here on, by name (KIP-584)."""
 

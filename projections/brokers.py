@@ -25,6 +25,7 @@ from events.catalog import (
     FeaturesChanged,
     LogDirsChanged,
     MetadataAdopted,
+    MetadataHandedBack,
     ProducerIdsAllocated,
     QuorumEpochBegun,
     Recorded,
@@ -102,7 +103,9 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
             )
         case FeaturesChanged() as event:
             return replace(row, features=event.features)
-        case QuorumEpochBegun() | MetadataAdopted() | ResourceConfigsChanged() | ProducerIdsAllocated():
+        case QuorumEpochBegun() | MetadataAdopted() | MetadataHandedBack():
+            return row
+        case ResourceConfigsChanged() | ProducerIdsAllocated():
             return row
         case BrokerUnregistered() as event:
             _known(row, record, event.broker_id)

@@ -36,6 +36,7 @@ from events.catalog import (
     LeaderElected,
     LogDirsChanged,
     MetadataAdopted,
+    MetadataHandedBack,
     MetadataPropagated,
     Partition,
     PartitionChanged,
@@ -258,9 +259,6 @@ def _cluster(event: Event) -> str:
             return f"broker {e.broker_id} has {many(len(e.log_dirs), 'log directory', 'log directories')} online"
         case QuorumEpochBegun() as e:
             return f"controller {e.node_id} leads in epoch {e.leader_epoch}"
-        case MetadataAdopted() as e:
-            kept = f", with {many(len(e.kept), 'record')} that no event tells" if e.kept else ""
-            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{kept}"
         case FeaturesChanged() as e:
             levels = ", ".join(f"{name} {level}" for name, level in e.features)
             return f"the cluster's features are {levels} ({e.reason})"
@@ -268,6 +266,8 @@ def _cluster(event: Event) -> str:
             return _of_real_brokers(event)
         case SettingsChanged() as e:
             return f"{many(len(e.settings), 'setting')} of release {e.release} decide from here on"
+        case MetadataAdopted() | MetadataHandedBack():
+            return _of_another_controller(event)
         case _:
             return _access(event)
 
@@ -302,6 +302,13 @@ def _of_real_brokers(e: ResourceConfigsChanged | ProducerIdsAllocated) -> str:
     what = f"{kind} {e.name}" if e.name else "all brokers"
     configs = ", ".join(f"{name}={value}" for name, value in e.configs) or "none"
     return f"{_who(e.principal, e.client_id)} changes the configs of {what}; set are now: {configs}"
+
+
+def _of_another_controller(e: MetadataAdopted | MetadataHandedBack) -> str:
+    if isinstance(e, MetadataHandedBack):
+        return f"the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
+    kept = f", with {many(len(e.kept), 'record')} that no event tells" if e.kept else ""
+    return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{kept}"
 
 
 def _who(principal: str, client_id: str | None) -> str:

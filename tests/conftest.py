@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
+from pyspark.sql import SparkSession
 
+from projections.replay.session import spark_session
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.tools import ROOT
@@ -31,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
+SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+
 OF_PROCESSES = ("brokers", "cli", "clients", "reference", "replay", "runtime", "security", "stream", "support")
 """Folders of tests that start whole programs and wait for them on the real clock."""
 
@@ -41,6 +45,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(ROOT / "tests").parts[0] in OF_PROCESSES:
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark on two cores of this machine, as `topicwright replay` makes it."""
+    session = spark_session("local[2]", settings=SPARK_SETTINGS)
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ from events.catalog import (
     LeaderElected,
     LogDirsChanged,
     MetadataAdopted,
+    MetadataHandedBack,
     MetadataPropagated,
     Partition,
     PartitionChanged,
@@ -109,9 +110,8 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             if isinstance(e, ScramCredentialRemoved) and (e.user, e.mechanism) not in cluster.scram:
                 raise CannotApply(record, f"user {e.user!r} has no credential for {e.mechanism}")
             return apply_credential(cluster, e)
-        case QuorumEpochBegun() as e:
-            place = Quorum(e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id)
-            return replace(cluster, quorum=place)
+        case QuorumEpochBegun() | MetadataHandedBack():
+            return replace(cluster, quorum=_quorum(cluster, record))
         case MetadataAdopted():
             return cluster
         case FeaturesChanged() as e:
@@ -126,6 +126,16 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             )
         case _:
             raise CannotApply(record, "it is no cluster event")
+
+
+def _quorum(cluster: Cluster, record: Recorded) -> Quorum:
+    event: Any = record.event
+    if isinstance(event, QuorumEpochBegun):
+        names = ("leader_epoch", "node_id", "kraft_version", "host", "port", "directory_id")
+        return Quorum(*(getattr(event, name) for name in names))
+    if cluster.quorum is None:
+        raise CannotApply(record, "nobody leads real brokers here")
+    return replace(cluster.quorum, handed_back_to=event.folder)
 
 
 def _apply_access(cluster: Cluster, record: Recorded) -> Cluster:

@@ -83,6 +83,8 @@ class Quorum(msgspec.Struct, frozen=True, array_like=True, gc=False):
     host: str
     port: int
     directory_id: bytes
+    handed_back_to: str = ""
+    """Where Kafka's own controller leads on from; empty as long as this one leads."""
 
 
 class Settings(msgspec.Struct, frozen=True):

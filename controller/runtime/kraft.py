@@ -37,9 +37,11 @@ _DIRECTORIES = uuid.UUID(int=1)
 
 
 def kraft_fleet(log: EventLog, settings: ServeSettings, metadata_version: int | None) -> KraftFleet:
-    """Real brokers, led by this process. Raises SettingsError for levels below those that the cluster has."""
+    """Real brokers, led by this process. Raises SettingsError for a cluster that was handed back, and for levels below
+    those that the cluster has."""
     cluster = TopicStore(log).durable_cluster
     had = cluster.quorum.kraft_version if cluster.quorum is not None else 0
+    _refuse_if_handed_back(cluster.quorum)
     if settings.kraft_version < had:
         raise SettingsError(f"kraft.version={settings.kraft_version}: the cluster has {had}, which cannot be lowered")
     level = cluster.feature(METADATA_VERSION)
@@ -55,6 +57,15 @@ def kraft_fleet(log: EventLog, settings: ServeSettings, metadata_version: int | 
         leaders_balanced_every_s=_balanced_every_s(settings),
     )
     return KraftFleet(log, options, time.monotonic)
+
+
+def _refuse_if_handed_back(quorum: Quorum | None) -> None:
+    if quorum is not None and quorum.handed_back_to:
+        raise SettingsError(
+            f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: two would lead the "
+            "same brokers. To lead again, stop that controller, `topicwright adopt --from` its folder `--data` a new "
+            "one, and serve the new one"
+        )
 
 
 def _directory_id(cluster_id: str, quorum: Quorum | None) -> bytes:

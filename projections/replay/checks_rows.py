@@ -60,6 +60,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "LogDirsChanged": ("ChangeLogDirs",),
     "QuorumEpochBegun": ("BeginQuorumEpoch", ADOPTED),
     "MetadataAdopted": (ADOPTED,),
+    "MetadataHandedBack": ("HandMetadataBack",),
     "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures", ADOPTED),
     "ResourceConfigsChanged": ("AlterResourceConfigs", "BeginQuorumEpoch", "ChangeFeatures", ADOPTED),
     "ProducerIdsAllocated": ("AllocateProducerIds", ADOPTED),
@@ -80,7 +81,8 @@ _LEADS_TO = np.array([[command in commands for command in (*_COMMANDS, "")] for 
 """Whether a command leads to an event, by their places; the last column is of commands that are not known."""
 
 ROW_COLUMNS = (
-    "log_partition", "offset", "shard", "topic", "type", "cause_command", "cause_id", "request_id", "error_code", "rule"
+    "log_partition", "offset", "shard", "topic", "type", "cause_command", "cause_id", "request_id", "error_code",
+    "rule", "deadline_ms",
 )  # fmt: skip
 """What is read of every event."""
 
@@ -170,6 +172,14 @@ ROW_CHECKS = (
         ),
         lambda rows, row: f"error {rows.text('error_code', row)}, rule {rows.text('rule', row)}",
         lambda rows, row: "an error code, and the rule that decided",
+    ),
+    Check[Rows](
+        "created-as-asked",
+        lambda rows: rows.of("TopicCreated") & ((rows.number("deadline_ms") == 0) != rows.by(ADOPTED)),
+        lambda rows, row: (
+            f"created by {rows.text('cause_command', row)} with the deadline {rows.text('deadline_ms', row)}"
+        ),
+        lambda rows, row: "no deadline for a topic that was taken over, and for no other",
     ),
     Check[Rows](
         "cause-exists",

@@ -47,6 +47,7 @@ from events.catalog import (
     LeaderElected,
     LogDirsChanged,
     MetadataAdopted,
+    MetadataHandedBack,
     MetadataPropagated,
     PartitionChanged,
     PartitionsAdded,
@@ -270,6 +271,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     LogDirsChanged: _same("broker_id", "broker_epoch"),
     QuorumEpochBegun: _same("leader_epoch"),
     MetadataAdopted: _same("leader_epoch"),
+    MetadataHandedBack: _same("leader_epoch"),
     FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     ResourceConfigsChanged: _same("request_id", "configs", "principal", "client_id"),
     ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
@@ -297,6 +299,7 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     LogDirsChanged: ("log_dirs",),
     QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id"),
     MetadataAdopted: ("source", "end_offset", "kept"),
+    MetadataHandedBack: ("folder", "end_offset"),
     ResourceConfigsChanged: ("kind", "name"),
     ProducerIdsAllocated: ("first", "next_producer_id"),
 }

@@ -33,6 +33,7 @@ from events.catalog import (
     CreateAnswered,
     PartitionsAdded,
     TopicConfigsChanged,
+    TopicCreated,
     TopicDeleted,
     TopicDiscovered,
 )
@@ -293,8 +294,8 @@ def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
             continue
         key = (request_id, event.topic)
         known = waiting.get(key)
-        if known is None and isinstance(event, ChangeCarriedOut):
-            continue  # decided before the cluster was seen to have the topic, and told then
+        if known is None and (isinstance(event, ChangeCarriedOut) or _was_there(event)):
+            continue  # decided before the cluster was seen to have the topic, and told then; or asked by nobody
         told = fold_request_topic(None if known is None else known.told, record)
         if known is None:
             api = event.api if hasattr(event, "api") else event.asked.api
@@ -304,6 +305,11 @@ def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
             yield _request_row(request_id, waiting.pop(key))
     for (request_id, _topic), open_one in waiting.items():
         yield _request_row(request_id, open_one)
+
+
+def _was_there(event: Any) -> bool:
+    """Whether a topic was not asked for here, but taken over with the cluster that has it."""
+    return isinstance(event, TopicCreated) and event.deadline_ms == 0
 
 
 def _request_row(request_id: str, asked: _Asked) -> Row:

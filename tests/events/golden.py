@@ -144,7 +144,7 @@ HISTORIES = {
     "real": ("fewer", REAL),
 }
 ADOPTED = "adopted"
-"""What is recorded of a cluster that is taken over; no story of the machine's."""
+"""What is recorded of a cluster that is taken over and handed back; no story of the machine's."""
 OLDER = ("life", "refusals", "brokers")
 """Histories that are also there as 0.1 wrote them, before some events got more fields: NAME-0.1.log."""
 

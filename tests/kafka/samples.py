@@ -54,7 +54,9 @@ def _scalars(field: Field) -> st.SearchStrategy[Any]:
         return st.sampled_from([OPERATIONS_OMITTED, 0, 0b1111111111000])
     if field.name == "log_append_time_ms":
         return st.sampled_from([-1]) | st.integers(0, 4_000_000_000_000)
-    if field.name == "session_lifetime_ms":
+    if field.name.endswith("timestamp_ms"):
+        return st.integers(0, 4_000_000_000_000)
+    if field.name.endswith(("lifetime_ms", "period_ms")):
         # kio has a timedelta, which cannot be any number of milliseconds.
         return st.integers(-86_399_999_999_999, 86_399_999_999_999)
     match field.kind:
@@ -123,7 +125,8 @@ def _arguments(type_: Any) -> list[Any]:
 KAFKA_PYTHON_LACKS = frozenset({
     ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.FETCH_SNAPSHOT,
     ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER, ApiKey.ALLOCATE_PRODUCER_IDS,
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM, ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
 """APIs that only kio's classes are a witness of: among those that kafka-python is asked for it has none of them."""
 

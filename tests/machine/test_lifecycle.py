@@ -59,6 +59,7 @@ def test_what_has_no_life_cycle() -> None:
         "ChangeRejected",
         "FeaturesChanged",
         "MetadataAdopted",
+        "MetadataHandedBack",
         "ProducerIdsAllocated",
         "QuorumEpochBegun",
         "ResourceConfigsChanged",

@@ -30,6 +30,7 @@ from events.catalog import (
     LeaderElected,
     LogDirsChanged,
     MetadataAdopted,
+    MetadataHandedBack,
     MetadataPropagated,
     Partition,
     PartitionChanged,
@@ -110,6 +111,8 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id})"
         case MetadataAdopted():
             return f"adopted from {event.source} to {event.end_offset}"
+        case MetadataHandedBack():
+            return f"handed back up to {event.end_offset}"
         case ResourceConfigsChanged():
             configs = " ".join(f"{name}={value}" for name, value in event.configs)
             return f"configs({event.kind}:{event.name} {configs})"

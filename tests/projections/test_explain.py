@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from hypothesis import given as drawn
 
-from events.catalog import Event, MetadataAdopted
+from events.catalog import Event, MetadataAdopted, MetadataHandedBack
 from projections import explain as module
 from projections.explain import Explanation, explain
 from projections.query import NotThere
@@ -145,7 +145,7 @@ def test_every_type_of_event_has_words() -> None:
         *story(f"fewer\n{REAL.strip()}").log,
         *story(LIFE).log,
         *history("cluster"),
-        *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted)),
+        *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),
     ]
     told = {type(record.event): in_words(record.event) for record in log}
     assert told.keys() == {kind for kind in get_args(Event) if kind.__module__ != "events.access"}

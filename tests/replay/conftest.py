@@ -1,30 +1,17 @@
-"""One Spark session for all tests of the replay, and one log that they share."""
+"""One log for all tests of the replay, of a service and in Kafka."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from projections.replay.kafka_ref import kafka_topic
 from projections.replay.log_ref import KafkaRef, LogRef, open_folder, scanned
-from projections.replay.session import spark_session
 from tests.replay.history import write_history
 from tests.replay.kafka_history import as_records, in_partitions, make_topic
 from tests.replay.written import records_of
 from tests.support.reference_kafka import ReferenceKafka
-
-SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Spark on two cores of this machine, as the command makes it."""
-    session = spark_session("local[2]", settings=SPARK_SETTINGS)
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="session")

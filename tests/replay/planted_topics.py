@@ -153,6 +153,11 @@ def created_by_a_dry_run(log: Log) -> Log:
     return then(log, "CreateTopic", "dry", replace(created, topic="tried", request_id="dry"))
 
 
+@caught_by("created-as-asked")
+def created_as_if_it_had_been_there(log: Log) -> Log:
+    return changed(log, at(log, TopicCreated, topic="waits"), deadline_ms=0)
+
+
 @caught_by("rejected-with-rule")
 def rejected_without_a_rule(log: Log) -> Log:
     return changed(log, at(log, CreateRejected), rule="")

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.machine.state import DictTopics, State
-from events.catalog import Recorded
-from events.codec import decode_event
+from events.catalog import Recorded, TopicCreated
+from events.codec import decode_event, encode_event
 from events.names import shard_key
 from projections.names import topic_id_text
 from projections.query import Query
@@ -35,6 +35,7 @@ from projections.replay.rebuild import (
 )
 from projections.requests import request_row
 from projections.store import TOPIC, TopicStore
+from tests.events import golden
 from tests.machine.rig import fold
 from tests.replay.history import BORN_MS
 
@@ -213,3 +214,10 @@ def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: 
         rows = fold_shards(shards_frame(spark, history, end), offsets, schema, shares).collect()
         assert len(rows) == len(expected)
         assert {row.shard: row.offsets for row in rows} == expected
+
+
+def test_topics_that_were_taken_over_with_their_cluster_were_asked_for_by_nobody() -> None:
+    taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
+    stored = [(one.offset, encode_event(one.at_ms, one.cause, one.event)) for one in taken]
+    assert stored, "a topic was taken over"
+    assert list(requests_of_shard("t", iter(stored))) == []

@@ -37,6 +37,10 @@ class AclIds:
         self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
         self._changed = {}
 
+    def __contains__(self, acl: Acl) -> bool:
+        """Whether brokers were told of an entry."""
+        return acl in self._ids
+
     def give(self, acl: Acl, offset: int) -> bytes:
         """The id of a new entry that the record at this offset of the metadata log tells of."""
         acl_id = uuid.uuid5(self._cluster, str(offset)).bytes

@@ -75,6 +75,8 @@ class Adopted(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
     state: Mapping[bytes, bytes]
     """The keys of the metadata log."""
+    request_id: RequestId
+    """Of whoever asked for it."""
 
 
 def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
@@ -84,7 +86,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     _check(folder, image, quorum)
     events = (_whole(folder, image, quorum), *_cluster(image, quorum, request_id), *_topics(image, request_id))
     keys = adopted_keys(_mark(folder, image), folder.batches, _snapshot(folder))
-    return Adopted(quorum, image, events, {**keys, **acl_id_keys(image)})
+    return Adopted(quorum, image, events, {**keys, **acl_id_keys(image)}, request_id)
 
 
 def image_in(folder: KafkaFolder) -> MetadataImage:

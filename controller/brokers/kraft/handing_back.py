@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -24,15 +24,26 @@ from controller.brokers.kraft.metadata_log import MetadataLog
 from controller.machine.state import Quorum
 
 SEGMENT_BYTES: Final = 256 << 20
+HAND_BACK: Final = "HandMetadataBack"
+"""The command that is the cause of MetadataHandedBack."""
 REPLACED: Final = ".before-handback"
 """What is appended to the name of a folder that is replaced."""
 
 
-def write_folder(folder: Path, log: MetadataLog, cluster_id: str, quorum: Quorum, *, replace: bool = False) -> None:
+def write_folder(
+    folder: Path,
+    log: MetadataLog,
+    cluster_id: str,
+    quorum: Quorum,
+    *,
+    replace: bool = False,
+    before: Callable[[], None] = lambda: None,
+) -> None:
     """Write a metadata folder, whole or not at all, so that the node `quorum.node_id` leads on from it.
 
     The folder must be empty or not be there. With `replace` it may be one of the same cluster, which is renamed first:
-    its log must not be ahead of this one. Raises FolderError, and OSError where the disk does.
+    its log must not be ahead of this one. `before` is called when all is written, just before the folder is there.
+    Raises FolderError, and OSError where the disk does.
     """
     folder = folder.absolute()
     aside = folder.with_name(folder.name + REPLACED)
@@ -48,6 +59,7 @@ def write_folder(folder: Path, log: MetadataLog, cluster_id: str, quorum: Quorum
     _write_properties(made / META_PROPERTIES, cluster_id, quorum)
     _sync(partition)
     _sync(made)
+    before()
     if is_there:
         folder.rename(aside)
     made.rename(folder)

@@ -76,6 +76,8 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     bytes_since_snapshot: int = 0
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
+    tells_access: bool = False
+    """Brokers are told of entries, logins and quotas: not those of logs that were begun before it was so."""
 
     @property
     def epoch(self) -> int:
@@ -181,6 +183,20 @@ class MetadataLog:
         start = EpochStart(quorum.leader_epoch, self._staged.end)
         self._staged = msgspec.structs.replace(self._staged, epochs=(*self._staged.epochs, start))
         self._append(at_ms, leader_change(quorum) + voters(quorum), is_control=True)
+        if not self._staged.tells_access:
+            self._staged = msgspec.structs.replace(self._staged, tells_access=True)
+            self._take(at_ms, self._untold_access(state.cluster))
+
+    def _untold_access(self, cluster: Cluster) -> list[MetadataRecord]:
+        """What a log has never told brokers: entries without an id, and all logins and quotas; being told the same of
+        those once more changes nothing."""
+        if not cluster.features:
+            return []  # of the first features comes all that there is
+        records = credential_and_quota_records(Cluster(), cluster)
+        untold = [acl for acl in sorted(cluster.acls) if acl not in self._acl_ids]
+        for offset, acl in enumerate(untold, self._staged.end + len(records)):
+            records.append(acl_record(acl, self._acl_ids.give(acl, offset)))
+        return records
 
     def _take(self, at_ms: int, records: list[MetadataRecord]) -> None:
         if not records:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from controller.kafka.messages import (
+    add_raft_voter,
     allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
@@ -25,6 +26,7 @@ from controller.kafka.messages import (
     broker_heartbeat,
     broker_registration,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -38,6 +40,7 @@ from controller.kafka.messages import (
     describe_user_scram_credentials,
     elect_leaders,
     envelope,
+    expire_delegation_token,
     fetch,
     fetch_snapshot,
     incremental_alter_configs,
@@ -45,6 +48,8 @@ from controller.kafka.messages import (
     list_partition_reassignments,
     metadata,
     produce,
+    remove_raft_voter,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     unregister_broker,
@@ -73,6 +78,9 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
@@ -93,6 +101,8 @@ class ApiKey(enum.IntEnum):
     ALLOCATE_PRODUCER_IDS = 67
     ASSIGN_REPLICAS_TO_DIRS = 73
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
 
 
 class Api(msgspec.Struct, frozen=True):
@@ -129,6 +139,11 @@ _OF_REAL_BROKERS = (
     _api(ApiKey.UNREGISTER_BROKER, unregister_broker, 0, 0),
     _api(ApiKey.ALLOCATE_PRODUCER_IDS, allocate_producer_ids, 0, 0),
     _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, assign_replicas_to_dirs, 0, 0),
+    _api(ApiKey.CREATE_DELEGATION_TOKEN, create_delegation_token, 1, 3),
+    _api(ApiKey.RENEW_DELEGATION_TOKEN, renew_delegation_token, 1, 2),
+    _api(ApiKey.EXPIRE_DELEGATION_TOKEN, expire_delegation_token, 1, 2),
+    _api(ApiKey.ADD_RAFT_VOTER, add_raft_voter, 0, 1),
+    _api(ApiKey.REMOVE_RAFT_VOTER, remove_raft_voter, 0, 0),
 )
 """What real brokers and their controller say to each other, or pass on for clients."""
 

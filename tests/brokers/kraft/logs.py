@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.adopting import COMMAND, adopted
 from controller.brokers.kraft.batches import decode_batches
+from controller.brokers.kraft.handing_back import HAND_BACK
 from controller.brokers.kraft.image import MetadataImage
 from controller.brokers.kraft.kafka_folder import KafkaFolder, QuorumState
 from controller.brokers.kraft.metadata_log import MetadataLog
@@ -25,7 +26,7 @@ from events.access import (
     ScramCredentialRemoved,
     ScramCredentialSet,
 )
-from events.catalog import BrokerRegistered, Cause, Recorded, SettingsChanged, TopicDeleted
+from events.catalog import BrokerRegistered, Cause, MetadataHandedBack, Recorded, SettingsChanged, TopicDeleted
 from events.codec import encode_event
 from events.log import Commit, Entry, InMemoryLog
 from events.names import Offset, RequestId
@@ -206,9 +207,12 @@ def folder_of(log: Told, path: Path = Path("kafka-metadata")) -> KafkaFolder:
 
 
 def adopted_records() -> list[Recorded]:
-    """What is recorded when the cluster of the real history is taken over before its topic is deleted."""
+    """What is recorded when the cluster of the real history is taken over before its topic is deleted, and when it is
+    handed back."""
     log = told([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
     events = adopted(folder_of(log), RequestId("adopt-1")).events
     settings = SettingsChanged((("num.partitions", "1"),), "0.1.0")
     cause = Cause(COMMAND, RequestId("adopt-1"))
-    return [Recorded(Offset(n), 1000, cause, event) for n, event in enumerate((settings, *events))]
+    records = [Recorded(Offset(n), 1000, cause, event) for n, event in enumerate((settings, *events))]
+    back = MetadataHandedBack("/var/kafka/controller", 1, log.metadata.mark.end)
+    return [*records, Recorded(Offset(len(records)), 2000, Cause(HAND_BACK, RequestId("handback-1")), back)]

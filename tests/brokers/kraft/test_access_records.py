@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.brokers.kraft.batches import decode_batches
 from controller.brokers.kraft.image import MetadataImage
-from controller.brokers.kraft.metadata_log import MetadataLog
+from controller.brokers.kraft.metadata_log import META, MetadataLog
 from controller.brokers.kraft.metadata_records.access_control_entry_record import AccessControlEntryRecordV0
 from controller.brokers.kraft.metadata_records.codec import decode_record
 from controller.brokers.kraft.metadata_records.feature_level_record import FeatureLevelRecordV0
@@ -17,10 +18,12 @@ from controller.brokers.kraft.metadata_records.remove_access_control_entry_recor
     RemoveAccessControlEntryRecordV0,
 )
 from controller.brokers.kraft.snapshots import image_of, make_snapshot, snapshot_bytes
+from controller.machine.apply import apply
 from controller.release import RELEASE
 from controller.runtime.settings import load_settings
 from controller.runtime.users_offline import offline_users
-from events.catalog import EVENT_VERSION, Recorded
+from events.access import AclsDeleted
+from events.catalog import EVENT_VERSION, QuorumEpochBegun, Recorded
 from events.codec import encode_event
 from events.log import Commit, Entry
 from events.names import Offset
@@ -109,6 +112,44 @@ def test_what_there_was_before_the_metadata_log_is_told_after_the_first_features
     assert isinstance(records[0], FeatureLevelRecordV0)
     assert records[0].name == "metadata.version"
     assert any(isinstance(record, AccessControlEntryRecordV0) for record in records)
+
+
+def _begun_untold() -> Told:
+    """A log as a release wrote it that kept entries, logins and quotas, and told brokers nothing of them."""
+    log = told(HISTORY[:BEGIN])
+    old = msgspec.structs.astuple(log.metadata.mark)[:-1]
+    entries = []
+    for record in HISTORY[BEGIN:-1]:
+        apply(log.state, record)
+        entries.append(Entry(encode_event(record.at_ms, record.cause, record.event)))
+    log.log.write(Commit(entries, {META: msgspec.msgpack.encode(old)}))
+    log.log.flush()
+    return Told(log.log, log.state)
+
+
+def _epoch(number: int) -> Recorded:
+    """The controller starts once more."""
+    begun = next(record for record in HISTORY if isinstance(record.event, QuorumEpochBegun))
+    return msgspec.structs.replace(begun, event=msgspec.structs.replace(begun.event, leader_epoch=number))
+
+
+def test_what_brokers_were_never_told_they_are_told_at_the_next_start_and_once() -> None:
+    log = _begun_untold()
+    assert {told.split(":")[0] for told in differences(image_of(log.metadata), log.state)} == {
+        "acls",
+        "logins",
+        "quotas",
+    }
+    log.tell([_epoch(2)])
+    assert differences(image_of(log.metadata), log.state) == []
+    at = log.metadata.mark.end
+    again = Told(log.log, log.state)
+    again.tell([_epoch(3)])
+    assert again.metadata.mark.end == at + 1, "nothing but who leads"
+    gone = tuple(again.state.cluster.acls)
+    record = next(record for record in HISTORY if isinstance(record.event, AclsDeleted))
+    again.tell([msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, acls=gone))])
+    assert differences(image_of(again.metadata), again.state) == []
 
 
 def _rest(record: Recorded) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,14 @@ from controller.brokers.kraft.snapshots import image_of, snapshot_bytes
 from controller.cli import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State
+from controller.runtime.kraft import kraft_fleet
+from controller.runtime.settings import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
-from events.catalog import MetadataAdopted, TopicDeleted
+from events.catalog import EVENT_VERSION, MetadataAdopted, TopicDeleted
 from events.log import Commit, Entry, InMemoryLog
 from events.names import RequestId
+from events.rocksdb_log import RocksDbLog
+from projections.store import TopicStore
 from tests.brokers.kraft.logs import Told, adopted_records, differences, folder_of, real_history, told
 
 ACL = AccessControlEntryRecordV0(
@@ -282,6 +287,40 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
     _with(encode_record(ACL))(source)
     assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 2
     assert "is ahead, with epoch 1" in capsys.readouterr().err
+
+
+def test_a_folder_that_was_handed_back_is_not_served_but_may_be_handed_back_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "kafka", history().data())
+    data, back = str(tmp_path / "data"), tmp_path / "back"
+    assert main(["adopt", "--from", str(source), "--data", data]) == 0
+    (tmp_path / "full").write_text("a file")
+    assert main(["handback", "--to", str(tmp_path / "full"), "--data", data]) == 2
+    assert _handed_back_to(data) == "", "what came to nothing leaves the folder as it was"
+    assert main(["handback", "--to", str(back), "--data", data]) == 0
+    assert _handed_back_to(data) == str(back)
+    assert main(["events", "--data", data]) == 0
+    assert f"handed back to Kafka's controller up to offset 29, in {back}" in capsys.readouterr().out
+    assert main(["handback", "--to", str(tmp_path / "again"), "--data", data]) == 0
+    assert main(["adopt", "--from", str(back), "--data", str(tmp_path / "new")]) == 0
+    assert _handed_back_to(tmp_path / "new") == "", "that one may be served"
+
+
+def _handed_back_to(data: str | Path) -> str:
+    """Where a folder says that it was handed back to; a folder that says so must not be served."""
+    log = RocksDbLog.open(Path(data), cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    try:
+        quorum = TopicStore(log).durable_cluster.quorum
+        assert quorum is not None, "it was adopted"
+        refused = (
+            pytest.raises(SettingsError, match="two would lead the same brokers") if quorum.handed_back_to else None
+        )
+        with refused or nullcontext():
+            kraft_fleet(log, load_settings(overrides=["node.id=3000"]), None)
+    finally:
+        log.close()
+    return quorum.handed_back_to
 
 
 def test_of_several_copies_the_furthest_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,11 @@ from controller.kafka import codec
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import alter_client_quotas as alter
 from controller.kafka.messages import describe_client_quotas as describe
+from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest
+from controller.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
+from controller.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
 from controller.release import RELEASE
 from controller.runtime.settings import load_settings
 from controller.runtime.users_offline import offline_users
@@ -36,6 +41,9 @@ from tests.support.wire import Wire
 PASSWORD = "alice-PLANTED"
 BROKERS_PASSWORD = "broker-PLANTED"
 BROKER_LOGIN = f'username="broker" password="{BROKERS_PASSWORD}"'
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+ANN, ANNS_PASSWORD = "ann", "ann-PLANTED"
+"""Known to the broker alone."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -55,7 +63,8 @@ class Secured:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
                 "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
                 "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{jaas} {BROKER_LOGIN};",
-                "listener.name.sasl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.sasl.sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
+                "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_{ANN}="{ANNS_PASSWORD}";',
                 "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{jaas};",
                 "authorizer.class.name": AUTHORIZER,
                 "super.users": "User:ANONYMOUS",
@@ -220,11 +229,35 @@ def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(
     _without_secrets_and_faults(secured)
 
 
+@pytest.mark.parametrize(
+    ("key", "version", "asked", "code"),
+    [
+        (ApiKey.CREATE_DELEGATION_TOKEN, 3, CreateDelegationTokenRequest(max_lifetime_ms=-1), 61),
+        (ApiKey.RENEW_DELEGATION_TOKEN, 2, RenewDelegationTokenRequest(hmac=b"no token"), 61),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, 2, ExpireDelegationTokenRequest(hmac=b"no token"), 61),
+        (ApiKey.ADD_RAFT_VOTER, 1, AddRaftVoterRequest(voter_id=7), 31),
+        (ApiKey.REMOVE_RAFT_VOTER, 0, RemoveRaftVoterRequest(voter_id=3000), 31),
+    ],
+    ids=["token", "renewal", "expiry", "voter", "voter-gone"],
+)
+def test_what_is_not_done_is_refused_through_a_broker(
+    secured: Secured, key: ApiKey, version: int, asked: Message, code: int
+) -> None:
+    """The broker passes it on; its client gets the controller's answer, and keeps its connection."""
+    with Wire(secured.sasl) as wire:
+        wire.log_in(ANN, ANNS_PASSWORD)
+        for number in range(2):
+            wire.send_bytes(codec.encode_request(key, version, number, "test", asked))
+            correlation_id, answer = codec.decode_response(key, version, wire.receive_frame())
+            assert correlation_id == number
+            assert getattr(answer, "error_code", None) == code, answer
+
+
 def _without_secrets_and_faults(secured: Secured) -> None:
     controller, broker = secured.cluster.controller, secured.broker.process
     assert controller is not None
     assert broker is not None
-    for password in (PASSWORD, BROKERS_PASSWORD):
+    for password in (PASSWORD, BROKERS_PASSWORD, ANNS_PASSWORD):
         assert password not in controller.output
     assert "Error publishing" not in broker.output
     assert "already exists" not in broker.output.replace("TopicExistsException", "")

@@ -13,13 +13,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from pyspark.sql import SparkSession
 
 from controller.brokers.kraft.batches import decode_batches
 from controller.brokers.kraft.metadata_log import MetadataLog
 from controller.brokers.kraft.snapshots import image_of
 from controller.kafka import codec
 from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from controller.kafka.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -28,6 +43,7 @@ from controller.kafka.messages.broker_registration import (
     Listener,
 )
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from controller.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from controller.machine.apply import apply
@@ -37,11 +53,14 @@ from events.codec import decode_event
 from events.rocksdb_log import RocksDbLog
 from projections.store import TopicStore
 from tests.brokers.kraft.logs import differences
+from tests.brokers.kraft.test_raft_fetch import partition_of
+from tests.brokers.kraft.test_raft_fetch import request as fetch_of
 from tests.machine.auditor import audit
 from tests.machine.real_auditor import RealAuditor
 from tests.support.churn import QUIET, Churn
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
-from tests.support.wire import Wire
+from tests.support.replayed import assert_proved
+from tests.support.wire import ConnectionClosed, Wire
 
 PARTITIONS = 6
 TIMEOUT_MS = "3000"
@@ -49,10 +68,11 @@ TIMEOUT_MS = "3000"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[RealCluster]:
     settings = {"broker.session.timeout.ms": TIMEOUT_MS, "enable.under.replicated.topic.creation": "true"}
     with real_cluster(tmp_path_factory.mktemp("real"), settings=settings) as cluster:
         yield cluster
+        assert_proved(spark, cluster.data)
         for broker in cluster.brokers.values():
             broker.kill()
         assert cluster.controller is not None
@@ -188,6 +208,36 @@ def test_a_create_is_answered_when_every_broker_knows_the_topic_and_every_leader
                 assert answer.topics[0].partitions[0].error_code == 0, (number, answer)
 
 
+def test_topics_are_changed_and_moved_and_created_again(cluster: RealCluster) -> None:
+    admin = _admin(cluster)
+    _create(cluster, "moved", 3)
+    admin.create_partitions([NewPartitions("moved", 4)], request_timeout=20)["moved"].result(30)
+    entry = ConfigEntry("retention.ms", "600000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "moved", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource], request_timeout=20)[resource].result(30)
+    plan = tuple(ReassignablePartition(partition_index=n, replicas=(2, 1)) for n in range(2))
+    with Wire(cluster.address) as wire:
+        topics = (ReassignableTopic(name="moved", partitions=plan),)
+        moving: Any = _ask(
+            wire, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, AlterPartitionReassignmentsRequest(topics=topics)
+        )
+        assert [each.error_code for each in moving.responses[0].partitions] == [0, 0]
+        until(lambda: _replicas(cluster, "moved")[:2] == [[2, 1], [2, 1]], 60, "the partitions are moved")
+        one = TopicPartitions(topic="moved", partitions=(0, 1))
+        elected: Any = _ask(wire, ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(topic_partitions=(one,)))
+        codes = [each.error_code for each in elected.replica_election_results[0].partition_result]
+        assert set(codes) <= {0, 84}, "the preferred replicas lead, or did already"
+    admin.delete_topics(["moved"], request_timeout=20)["moved"].result(30)
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+        admin.delete_topics(["moved"], request_timeout=20)["moved"].result(30)
+    _create(cluster, "moved", 1)
+
+
+def _replicas(cluster: RealCluster, name: str) -> list[list[int]]:
+    partitions = _admin(cluster).list_topics(name, timeout=10).topics[name].partitions
+    return [partition.replicas for _, partition in sorted(partitions.items())]
+
+
 def test_a_brokers_own_copy_of_the_metadata_log_has_the_same_bytes(cluster: RealCluster) -> None:
     with Wire(cluster.address) as wire:
         fetched = _fetch_all(wire)
@@ -199,11 +249,9 @@ def test_a_brokers_own_copy_of_the_metadata_log_has_the_same_bytes(cluster: Real
 
 
 def _fetch_all(wire: Wire) -> bytes:
-    from tests.brokers.kraft.test_raft_fetch import partition_of, request
-
     data, offset, last_epoch, epoch = b"", 0, 0, 1
     while True:
-        answer = _ask(wire, ApiKey.FETCH, 17, request(offset, epoch, last_epoch, replica=-1))
+        answer = _ask(wire, ApiKey.FETCH, 17, fetch_of(offset, epoch, last_epoch, replica=-1))
         partition = partition_of(answer)  # type: ignore[arg-type]
         if partition.error_code:
             epoch = partition.current_leader.leader_epoch
@@ -255,3 +303,27 @@ def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: Re
     assert cluster.controller is not None
     assert "it belongs to cluster another" in cluster.controller.output
     assert cluster.live() == {1, 2, 3}
+
+
+def test_a_fetch_that_is_stale_diverges_or_cannot_be_read_costs_the_others_nothing(cluster: RealCluster) -> None:
+    with Wire(cluster.address) as wire:
+
+        def fetched(**fields: Any) -> Any:
+            return _ask(wire, ApiKey.FETCH, 17, fetch_of(replica=9, **fields))
+
+        epoch = partition_of(fetched(epoch=0)).current_leader.leader_epoch
+        assert epoch >= 1
+        codes = [partition_of(fetched(epoch=each)).error_code for each in (0, epoch + 5, epoch)]
+        assert codes == [74, 75, 0], "an old epoch, one that is not known, the present one"
+        assert fetched(epoch=epoch, cluster_id="another").error_code == 104
+        diverging = partition_of(fetched(epoch=epoch, offset=3, last_epoch=99))
+        assert (diverging.error_code, diverging.diverging_epoch.epoch) == (0, epoch)
+        frame = codec.encode_request(ApiKey.FETCH, 17, 1, "test", fetch_of(epoch=epoch))
+        wire.send_bytes(frame[:-12] + b"\xff" * 12)
+        with pytest.raises(ConnectionClosed):
+            wire.receive_frame()
+    assert cluster.controller is not None
+    for told in ('"code":104', "metadata log of a broker diverges", "Fetch v17 request: "):
+        cluster.controller.wait_for_line(told, within_s=10)
+    assert cluster.live() == {1, 2, 3}
+    _create(cluster, "after-bad-fetches", 1)

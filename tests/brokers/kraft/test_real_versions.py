@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from controller.kafka import codec
+from controller.kafka.messages import ApiKey, Message, create_acls, describe_acls
+from controller.kafka.messages import alter_client_quotas as alter_quotas
+from controller.kafka.messages import alter_user_scram_credentials as alter_scram
+from controller.kafka.messages import describe_client_quotas as describe_quotas
+from controller.kafka.messages import describe_user_scram_credentials as describe_scram
 from tests.support.churn import QUIET
 from tests.support.real_brokers import RealCluster, real_cluster, until
 from tests.support.tools import KAFKA_SERVER
+from tests.support.wire import Wire
 
 OLDEST, OLD, NEWER = "3.7.2", "3.9.1", "4.1.1"
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
 
 
@@ -26,12 +38,14 @@ def test_brokers_of_several_versions_work_together(
     tmp_path: Path, versions: tuple[str, ...], kraft_version: int, level: int
 ) -> None:
     own = {"controller.quorum.bootstrap.servers": "CONTROLLER"} if kraft_version else {}
-    settings = {"kraft.version": str(kraft_version), **FEW_BYTES}
-    with real_cluster(tmp_path, versions=versions, settings=settings, broker_settings=own) as cluster:
+    settings = {"kraft.version": str(kraft_version), **FEW_BYTES, **GUARDED}
+    with real_cluster(tmp_path, versions=versions, settings=settings, broker_settings={**own, **GUARDED}) as cluster:
         _use(cluster)
+        _guard(cluster)
         _settle(cluster, level)
-        joined = cluster.add(versions[-1], dict.fromkeys(own, cluster.address))
+        joined = cluster.add(versions[-1], {**dict.fromkeys(own, cluster.address), **GUARDED})
         cluster.wait_live()
+        until(lambda: _guarded(joined.port), 30, "entries, logins and quotas, of a snapshot")
         checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 30, "a snapshot on the new broker")
         assert checkpoints[-1].stat().st_size > 1000, "it fetched one"
         assert not (joined.metadata / f"{0:020d}.log").exists(), "it did not need the log from its beginning"
@@ -65,6 +79,58 @@ def _use(cluster: RealCluster) -> None:
         names = [f"more-{batch}-{number}" for number in range(5)]
         for future in admin.create_topics([NewTopic(name, 3, 3) for name in names], request_timeout=30).values():
             future.result(40)
+
+
+def _guard(cluster: RealCluster) -> None:
+    """An entry, a login and a quota, told to one broker: all know them, of whichever version."""
+    acl = create_acls.AclCreation(
+        resource_type=2, resource_name="mixed", principal="User:ann", host="*", operation=3, permission_type=3
+    )
+    login = alter_scram.ScramCredentialUpsertion(
+        name="ann", mechanism=2, iterations=4096, salt=b"salt", salted_password=b"p" * 64
+    )
+    quota = alter_quotas.EntryData(
+        entity=(alter_quotas.EntityData(entity_type="user", entity_name="ann"),),
+        ops=(alter_quotas.OpData(key="producer_byte_rate", value=5e6),),
+    )
+    first = cluster.brokers[1].port
+    granted = _ask(first, ApiKey.CREATE_ACLS, 1, create_acls.CreateAclsRequest(creations=(acl,)))
+    wanted = alter_scram.AlterUserScramCredentialsRequest(upsertions=(login,))
+    known = _ask(first, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
+    bounded = _ask(first, ApiKey.ALTER_CLIENT_QUOTAS, 1, alter_quotas.AlterClientQuotasRequest(entries=(quota,)))
+    assert [each.error_code for each in (*granted.results, *known.results, *bounded.entries)] == [0, 0, 0]
+    for broker in cluster.brokers.values():
+        until(lambda: _guarded(broker.port), 30, f"broker {broker.broker_id} knows them")  # noqa: B023
+
+
+def _guarded(port: int) -> bool:
+    """Whether a broker answers, and knows the entry, the login and the quota."""
+    try:
+        return _told(port) == ([("mixed", ["User:ann"])], [("ann", [2])], [[("producer_byte_rate", 5e6)]])
+    except ConnectionError:
+        return False  # it is live before it opens its doors
+
+
+def _told(port: int) -> tuple[list[Any], list[Any], list[Any]]:
+    """What a broker tells of entries, logins and quotas."""
+    every = describe_acls.DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+    )
+    acls = _ask(port, ApiKey.DESCRIBE_ACLS, 1, every).resources
+    logins = _ask(port, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, describe_scram.DescribeUserScramCredentialsRequest())
+    strictly = describe_quotas.DescribeClientQuotasRequest(components=(), strict=False)
+    quotas = _ask(port, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, strictly).entries
+    return (
+        [(each.resource_name, [acl.principal for acl in each.acls]) for each in acls],
+        [(each.user, [one.mechanism for one in each.credential_infos]) for each in logins.results],
+        [[(value.key, value.value) for value in each.values] for each in quotas],
+    )
+
+
+def _ask(port: int, key: ApiKey, version: int, message: Message) -> Any:
+    with Wire(f"127.0.0.1:{port}") as wire:
+        wire.send_bytes(codec.encode_request(key, version, 1, "test", message))
+        return codec.decode_response(key, version, wire.receive_frame())[1]
 
 
 def _settle(cluster: RealCluster, level: int) -> None:

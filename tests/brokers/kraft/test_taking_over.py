@@ -24,11 +24,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from pyspark.sql import SparkSession
 
 from tests.support.churn import QUIET, Churn
 from tests.support.kafka_controller import KafkaController
 from tests.support.ports import free_ports
 from tests.support.real_brokers import RealCluster, until
+from tests.support.replayed import assert_proved
 from tests.support.tools import KAFKA_SERVER
 from tests.support.topicwright import COMMAND
 
@@ -49,7 +51,9 @@ ANY_ACL = AclBindingFilter(
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("version", "kraft_version"), [(KAFKA_SERVER, 1), ("3.9.1", 0)])
-def test_from_kafkas_controller_to_ours_and_back(tmp_path: Path, version: str, kraft_version: int) -> None:
+def test_from_kafkas_controller_to_ours_and_back(
+    tmp_path: Path, version: str, kraft_version: int, spark: SparkSession
+) -> None:
     with _kafka_cluster(tmp_path, version, kraft_version) as (cluster, theirs):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         _create(admin, "churned", partitions=3)
@@ -77,6 +81,7 @@ def test_from_kafkas_controller_to_ours_and_back(tmp_path: Path, version: str, k
                 cluster.wait_live()
                 _create(admin, "after-loss", partitions=1)
                 cluster.kill_controller()
+                assert_proved(spark, tmp_path / "lost")
 
             known = _dump(admin)
             _topicwright("handback", "--data", cluster.data, "--to", theirs.metadata, "--replace")

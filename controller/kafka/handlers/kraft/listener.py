@@ -21,11 +21,14 @@ from controller.kafka.handlers.delete_topics import DeleteTopicsHandler
 from controller.kafka.handlers.kraft.allocate_producer_ids import AllocateProducerIdsHandler
 from controller.kafka.handlers.kraft.alter_partition import AlterPartitionHandler
 from controller.kafka.handlers.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from controller.kafka.handlers.kraft.delegation_tokens import refuse_creation, refuse_expiry, refuse_renewal
 from controller.kafka.handlers.kraft.describe_cluster import DescribeControllersHandler
 from controller.kafka.handlers.kraft.elect_leaders import ElectLeadersHandler
 from controller.kafka.handlers.kraft.envelope import EnvelopeHandler
 from controller.kafka.handlers.kraft.epochs import BrokerEpochs
+from controller.kafka.handlers.kraft.permissions import needing
 from controller.kafka.handlers.kraft.reassignments import AlterPartitionReassignmentsHandler, ListReassignmentsHandler
+from controller.kafka.handlers.kraft.voters import refuse_adding, refuse_removal
 from controller.kafka.handlers.sasl import not_expected
 from controller.kafka.handlers.user_scram_credentials import (
     AlterUserScramCredentialsHandler,
@@ -33,6 +36,8 @@ from controller.kafka.handlers.user_scram_credentials import (
 )
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.add_raft_voter import AddRaftVoterResponse
+from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterResponse
 from controller.machine.partition_rules import BROKERS
 from controller.machine.resource_configs import CLIENT_METRICS, GROUPS
 from controller.runtime.front import Front
@@ -70,6 +75,11 @@ def kraft_listener(
         ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasHandler(front),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsHandler(front),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsHandler(front),
+        ApiKey.CREATE_DELEGATION_TOKEN: refuse_creation,
+        ApiKey.RENEW_DELEGATION_TOKEN: refuse_renewal,
+        ApiKey.EXPIRE_DELEGATION_TOKEN: refuse_expiry,
+        ApiKey.ADD_RAFT_VOTER: needing(front, "Alter", refuse_adding, AddRaftVoterResponse),
+        ApiKey.REMOVE_RAFT_VOTER: needing(front, "Alter", refuse_removal, RemoveRaftVoterResponse),
         **of_brokers,
     }
     table: dict[int, ApiHandler] = {}

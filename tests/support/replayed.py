@@ -1,0 +1,30 @@
+"""What Spark makes of the log of a controller that real brokers have followed: it proves it, and tells all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from projections.replay.backtest import run_backtest
+from projections.replay.compare import run_compare
+from projections.replay.explaining import run_explain
+from projections.replay.invariants import run_invariants
+from projections.replay.log_ref import open_folder
+from projections.replay.outcome import Options
+from projections.replay.rebuild import run_rebuild
+from projections.replay.redecide import run_redecide
+
+
+def assert_proved(session: SparkSession, data: Path) -> None:
+    """Every rule holds in a log, every ask is decided as it was, the live state is what the events come to; and what
+    was asked for and became of topics can be told. A service may be writing to it."""
+    ref = open_folder(str(data))
+    same = Options(settings=(("num.partitions", "1"),))
+    checks = ((run_compare, Options()), (run_redecide, Options()), (run_invariants, Options()), (run_backtest, same))
+    for run, options in checks:
+        outcome = run(session, ref, options)
+        assert not outcome.found, "\n".join(outcome.lines)
+    asked = run_rebuild(session, ref, Options(view="requests", all_rows=True)).rows
+    assert asked, "somebody asked for something"
+    assert run_explain(session, ref, Options(subject=asked[-1]["topic"])).rows, "it can be explained"
