@@ -54,7 +54,8 @@ class _Command(msgspec.Struct, frozen=True):
     module: str
     help: str
     arguments: Callable[[_Parser], None] = lambda _: None
-    takes_at: bool = True
+    without_at: str = ""
+    """Why it takes no --at; "" where it takes one."""
     tells_progress: bool = True
 
 
@@ -86,8 +87,8 @@ def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, comma
     properties = "librdkafka's properties for a log in Kafka, KEY=VALUE a line"
     parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
     command.arguments(parser)
-    if command.takes_at:
-        parser.add_argument("--at", type=_moment, metavar="OFFSET|TIME", help=f"up to then: {SYNTAX}")
+    of_at = argparse.SUPPRESS if command.without_at else f"up to then: {SYNTAX}"
+    parser.add_argument("--at", type=_moment, metavar="OFFSET|TIME", help=of_at)
     parser.add_argument("--limit", type=_count, default=LIMIT, metavar="N", help="how many to show; %(default)s")
     parser.add_argument("--json", action="store_true", help="for programs, with everything")
     spark = parser.add_argument_group("Spark")
@@ -150,10 +151,19 @@ COMMANDS: dict[str, _Command] = {
     "rebuild": _Command(
         "rebuild", "topics, brokers or requests as of any offset or time, from the events", _of_rebuild
     ),
-    "compare": _Command("compare", "prove that the live state is what the events come to", _of_compare, takes_at=False),
+    "compare": _Command(
+        "compare",
+        "prove that the live state is what the events come to",
+        _of_compare,
+        without_at="the live state is as it is now",
+    ),
     "invariants": _Command("invariants", "prove that the history keeps every rule", _of_invariants),
     "watch": _Command(
-        "watch", "check the rules as events come, until interrupted", _of_watch, takes_at=False, tells_progress=False
+        "watch",
+        "check the rules as events come, until interrupted",
+        _of_watch,
+        without_at="it follows the log from its first event on",
+        tells_progress=False,
     ),
     "redecide": _Command("redecide", "decide every past ask again: the same events, bit for bit"),
     "backtest": _Command("backtest", "what other policies or settings would have changed", _of_backtest),
@@ -183,18 +193,25 @@ def _run(name: str, command: _Command, asked: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, asked: argparse.Namespace) -> Outcome:
     """Do it. Raises ReplayError, whatever is wrong with the log or goes wrong within Spark."""
-    from projections.replay.log_ref import ends_of, open_ref
+    from projections.replay.log_ref import ends_of, open_ref, read_through
 
+    if command.without_at and asked.at is not None:
+        raise ReplayError(f"{name} goes without --at: {command.without_at}")
     ref, options = open_ref(asked.log, _kafka_properties(asked)), _options(asked)
     try:
         ends_of(ref, options.at)  # so that a moment that the log does not have is told before Spark starts
-        _check_first(name, ref, options)
+        _check_first(name, command, ref, options)
+        read_through(ref)
         with _spark(asked) as session:
             run: _Run = getattr(import_module(f"projections.replay.{command.module}"), f"run_{name}")
             with _telling_progress(session, name if command.tells_progress else None):
                 return run(session, ref, options)
     except (LogError, EventDecodeError, CannotApply, CannotFold) as error:
         raise ReplayError(str(error)) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ReplayError(f"{error.filename or name}: {error.strerror or error}") from error
 
 
 def _kafka_properties(asked: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -207,20 +224,15 @@ def _kafka_properties(asked: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     return read_properties(asked.kafka_properties)
 
 
-def _check_first(name: str, ref: Ref, options: Options) -> None:
-    """What else can be told before Spark starts. Raises ReplayError."""
-    if name == "backtest":
-        try:
-            from projections.replay.backtest import check_backtest
-        except ImportError as error:
-            raise _no_spark(error) from error
-        check_backtest(ref, options)
-    if name == "compare":
-        try:
-            from projections.replay.compare import check_compare
-        except ImportError as error:
-            raise _no_spark(error) from error
-        check_compare(ref, options)
+def _check_first(name: str, command: _Command, ref: Ref, options: Options) -> None:
+    """What else can be told before Spark starts, by `check_NAME` of a module that has it. Raises ReplayError."""
+    try:
+        module = import_module(f"projections.replay.{command.module}")
+    except ImportError as error:
+        raise _no_spark(error) from error
+    check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
+    if check is not None:
+        check(ref, options)
 
 
 def _no_spark(error: ImportError) -> ReplayError:
@@ -276,7 +288,7 @@ def _options(asked: argparse.Namespace) -> Options:
 
 def _print(outcome: Outcome, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode({"found": outcome.found, "rows": outcome.rows}).decode())
+        print(msgspec.json.encode({"found": outcome.found, **outcome.about, "rows": outcome.rows}).decode())
         return
     for line in outcome.lines:
         print(line)

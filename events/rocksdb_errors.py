@@ -6,6 +6,7 @@ that reads it. Every error keeps RocksDB's own words, which name the file and th
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rocksdict import DbClosedError
@@ -24,19 +25,21 @@ _CLOSING = ("Already mutably borrowed",)
 _READING = ("While opening a file for sequentially reading", "While open a file for random read")
 _LOCKED = ("lock hold by current process", "While lock file")
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_FILE = re.compile(r"\S*/(\d+\.(?:sst|log)|MANIFEST-\d+)")
 _DENIED = ("Permission denied", "Read-only file system", "Operation not permitted")
 
 
 def classify(error: Exception, path: Path, otherwise: type[LogError] = LogError) -> LogError:
     """The LogError that an exception of RocksDB or of the file system stands for; `otherwise` if it is none of ours.
 
+    A file that RocksDB names is told as one of `path`, also where it was opened by another name, as a look does.
     Takes the exception's traceback away: its frames hold iterators, and those would keep the database locked for as
     long as somebody keeps the error.
     """
     if isinstance(error, LogError):
         return error
     error.__traceback__ = None
-    text = str(error)
+    text = _FILE.sub(lambda found: str(path / found[1]), str(error))
     if isinstance(error, DbClosedError) or _says(text, _CLOSING):
         return LogClosed(f"the log in {path} is closed")
     if _says(text, _DENIED):

@@ -44,7 +44,7 @@ from projections.replay.asks import (
 )
 from projections.replay.errors import ReplayError
 from projections.replay.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
-from projections.replay.log_ref import End, Ends, Ref, as_of, ends_of
+from projections.replay.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
 from projections.wording import many
@@ -286,7 +286,8 @@ def run_backtest(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
     done = backtest(session, ref, ends, tried)
     rows = [{**msgspec.to_builtins(one), "of_asks": done.asks} for one in done.counts]
-    return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)))
+    about = {**offsets_row(ends), "asks": done.asks, "otherwise": done.changed()}
+    return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)), about=about)
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
@@ -347,6 +348,8 @@ def _lines(done: Backtest, tried: WhatIf, ends: Ends) -> Iterator[str]:
         if counts:
             yield ""
             yield f"{change}: {words} ({sum(one.count for one in counts)})"
+            if change == "unjudged":
+                yield "        --policy CLASS has them judged by one, --policy '' tries them without any"
             for one in counts:
                 yield from _count_lines(one)
     yield from done.close_failures

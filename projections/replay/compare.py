@@ -29,7 +29,7 @@ from events.codec import decode_event
 from events.names import CLUSTER_SHARD
 from projections.names import topic_id_text
 from projections.replay.errors import ReplayError
-from projections.replay.log_ref import Ends, KafkaRef, Ref, as_of, looked_at
+from projections.replay.log_ref import Ends, KafkaRef, Ref, as_of, looked_at, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.parting import UNEXPLAINED, History, Parting, parting
 from projections.replay.rebuild import rebuilt_topics, state_hash
@@ -100,7 +100,8 @@ def outcome(told: list[Difference], topics: int, ends: Ends, options: Options) -
     """What came of comparing so many topics."""
     told.sort(key=lambda one: (one.log_partition, one.shard))
     lines = _lines(told, topics, ends, options.limit)
-    return Outcome([_as_row(one) for one in told], bool(told), list(lines))
+    about = {**offsets_row(ends), "topics": topics}
+    return Outcome([_as_row(one) for one in told], bool(told), list(lines), about)
 
 
 Hashes = dict[tuple[int, str], str]

@@ -64,10 +64,25 @@ def run_export(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         raise ReplayError("say where to export to: --output FOLDER")
     rows, said = [], []
     for place, (added, note) in export_all(session, ref, Path(options.output), options.at).items():
-        said.append(f"{many(added, 'event')} added: {place} holds {note.next_offset} of cluster {note.cluster_id}")
+        said.append(f"{many(added, 'event')} added: {place} holds {_held(note)}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
         rows.append(row)
     return Outcome(rows, False, said)
+
+
+def _held(note: Note) -> str:
+    return f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
+
+
+def check_export(ref: Ref, options: Options) -> None:
+    """See, without Spark, that what is exported to can hold an export of this log. Raises ReplayError."""
+    if options.output is None:
+        return
+    folder = Path(options.output)
+    if not isinstance(ref, KafkaRef):
+        noted(folder)
+    elif (folder / NOTE).exists():
+        raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
 
 
 Exported = dict[Path, tuple[int, Note]]
@@ -78,8 +93,7 @@ def export_all(session: SparkSession, ref: Ref, folder: Path, at: str | None = N
     """Add the events up to a moment that an export does not hold yet. Raises ReplayError, as `export`."""
     if not isinstance(ref, KafkaRef):
         return {folder: export(session, ref, folder, at)}
-    if (folder / NOTE).exists():
-        raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
+    check_export(ref, Options(output=str(folder)))
     return {
         folder / f"{PARTITION}{partition:05}": export(
             session, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end

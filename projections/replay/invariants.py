@@ -49,7 +49,7 @@ from projections.replay.checks_timeline import Span, Timeline, timeline
 from projections.replay.checks_told import VIOLATION_COLUMNS, VIOLATIONS, Violation
 from projections.replay.checks_topics import topic_violations
 from projections.replay.columns import ddl
-from projections.replay.export import export_all, exported_files
+from projections.replay.export import check_export, export_all, exported_files
 from projections.replay.folding import as_batches, map_in_arrow
 from projections.replay.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome
@@ -87,6 +87,11 @@ COLUMNS = tuple(dict.fromkeys((*LOOK_COLUMNS, *PACK_COLUMNS)))
 """The columns of events that the checks read."""
 
 
+def check_invariants(ref: Ref, options: Options) -> None:
+    """See, without Spark, that the export is one of this log. Raises ReplayError."""
+    check_export(ref, options)
+
+
 def run_invariants(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: every check on the log up to a moment; violations are rows, and what is found.
 
@@ -98,7 +103,8 @@ def run_invariants(session: SparkSession, ref: Ref, options: Options) -> Outcome
         found = first_violations(violations(session, log), None if options.all_rows else options.limit)
     count = sum(one.events for one in log.extents.values())
     rows = [row for one in found for row in one.violations]
-    return Outcome(rows, bool(found), list(_told(found, count, len(log.extents) > 1)))
+    about = {"events": count, "violations": {one.check: one.times for one in found}}
+    return Outcome(rows, bool(found), list(_told(found, count, len(log.extents) > 1)), about)
 
 
 @contextmanager

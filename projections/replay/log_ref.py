@@ -132,6 +132,13 @@ def looked_at(ref: LogRef) -> Iterator[Look]:
         raise ReplayError(str(error)) from error
 
 
+def read_through(ref: Ref) -> None:
+    """See that a data directory can be read beside its events too, which a replay reads anyhow. Raises ReplayError."""
+    if isinstance(ref, LogRef):
+        with looked_at(ref) as log:
+            log.read_through()
+
+
 def end_of(log: Look, at: str | None) -> int:
     """The end of the state at a moment (see `projections.moments`); None is the newest event.
 

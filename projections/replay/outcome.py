@@ -35,8 +35,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of it: `rows` for programs, `lines` for people, and whether a check `found` something (exit code 1)."""
+    """What came of it: `rows` for programs, `lines` for people, and whether a check `found` something (exit code 1).
+
+    `about` tells programs what was looked at: up to which offset, and how much there was.
+    """
 
     rows: Sequence[Mapping[str, Any]]
     found: bool
     lines: Sequence[str]
+    about: Mapping[str, Any] = {}

@@ -173,6 +173,17 @@ def rebuilt(spark: SparkSession, ref: Ref, view: str, end: End) -> DataFrame:
             raise ReplayError(f"{view!r} cannot be rebuilt: say {', '.join(VIEWS)}")
 
 
+def check_rebuild(ref: Ref, options: Options) -> None:
+    """See, without Spark, that what is to be written has a place. Raises ReplayError."""
+    if options.output is not None:
+        _check_is_new(options.output)
+
+
+def _check_is_new(folder: str) -> None:
+    if Path(folder).exists():
+        raise ReplayError(f"{folder} is there already: name a folder that is not")
+
+
 def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: a view as of a moment, shown, or written to a folder. Finds nothing by itself."""
     ends = ends_of(ref, options.at)
@@ -183,7 +194,7 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     if options.view == "topics" and not options.all_rows:
         ordered = ordered.drop("partitions")
     rows = [row.asDict(recursive=True) for row in ordered.collect()]
-    return Outcome(rows, False, list(_told(rows, options, ends)))
+    return Outcome(rows, False, list(_told(rows, options, ends)), offsets_row(ends))
 
 
 _ORDER = {
@@ -197,8 +208,7 @@ def _written(frame: DataFrame, options: Options, ends: Ends) -> Outcome:
     if options.format not in FORMATS:
         raise ReplayError(f"{options.format!r} is no format to write: say {' or '.join(FORMATS)}")
     assert options.output is not None, "only what has a place is written"
-    if Path(options.output).exists():
-        raise ReplayError(f"{options.output} is there already: name a folder that is not")
+    _check_is_new(options.output)
     frame.write.mode("errorifexists").format(options.format).save(options.output)
     said = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
     return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [said])

@@ -37,7 +37,7 @@ from events.catalog import (
 from events.codec import decode_event, encode_event
 from projections.replay.asks import RecordedAsk, Row, Timeline, Unfit, recorded_asks, timeline_of
 from projections.replay.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
-from projections.replay.log_ref import End, Ref, as_of, ends_of
+from projections.replay.log_ref import End, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.wording import in_words, many
 
@@ -72,6 +72,7 @@ def run_redecide(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         rows=[msgspec.to_builtins(one) for one in again.told],
         found=again.differences > 0,
         lines=[f"{words}: {again.differences} decided otherwise", *_lines(again, options.limit)],
+        about={**offsets_row(ends), "asks": again.asks, "otherwise": again.differences, "release": release},
     )
 
 

@@ -21,19 +21,26 @@ from projections.replay.report_queries import gather
 DEFAULT_OUTPUT = "topicwright-report.html"
 
 
+def check_report(ref: Ref, options: Options) -> None:
+    """See, without Spark, that the page has a place. Raises ReplayError."""
+    output = _place(options)
+    if not output.parent.is_dir() or output.is_dir():
+        raise ReplayError(f"--output {output} cannot be written: it has to be a file in a folder that is there")
+
+
+def _place(options: Options) -> Path:
+    return Path(options.output or DEFAULT_OUTPUT).absolute()
+
+
 def run_report(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """Write the report of a log up to `options.at` to `options.output`; a broken invariant is found.
 
     Raises ReplayError, also for a place that cannot be written to, and that before any work.
     """
-    output = Path(options.output or DEFAULT_OUTPUT).absolute()
-    if not output.parent.is_dir() or output.is_dir():
-        raise ReplayError(f"--output {output} cannot be written: it has to be a file in a folder that is there")
+    check_report(ref, options)
+    output = _place(options)
     report = gather(session, ref, options.at)
-    try:
-        output.write_text(page(report), encoding="utf-8")
-    except OSError as error:
-        raise ReplayError(f"--output {output} cannot be written: {error.strerror or error}") from error
+    _write(output, page(report))
     broken = [check.name for check in report.checks if check.violations]
     row = {
         "output": str(output),
@@ -42,6 +49,19 @@ def run_report(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         "violations": {check.name: check.violations for check in report.checks if check.violations},
     }
     return Outcome(rows=[row], found=bool(broken), lines=list(_lines(report, broken, output)))
+
+
+def _write(output: Path, text: str) -> None:
+    """Write the page whole or not at all, so that none is left of a disk that was full. Raises ReplayError."""
+    new = output.with_name(f".{output.name}.new")
+    try:
+        try:
+            new.write_text(text, encoding="utf-8")
+            new.replace(output)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise ReplayError(f"--output {output} cannot be written: {error.strerror or error}") from error
 
 
 def _lines(report: Report, broken: list[str], output: Path) -> Iterator[str]:

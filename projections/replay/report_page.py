@@ -124,8 +124,9 @@ def _waits(waits: Waits) -> str:
         words = f"No topic was complete yet; {waits.never:,} wait or were deleted before."
         return _card("waits", "Waits until complete", words, "")
     words = (
-        f"{waits.complete:,} topics: half within {waits.median_ms:,} ms, 95 % within {waits.p95_ms:,} ms, "
-        f"99 % within {waits.p99_ms:,} ms, the longest {waits.max_ms:,} ms. {waits.never:,} were never complete."
+        f"{waits.complete:,} topics became complete: half within {waits.median_ms:,} ms, "
+        f"95 % within {waits.p95_ms:,} ms, 99 % within {waits.p99_ms:,} ms, the longest {waits.max_ms:,} ms. "
+        + (f"{waits.never:,} never were." if waits.never else "All that were created became complete.")
     )
     table = _table(("wait", "topics"), [(bin_text(one), one.count) for one in waits.bins])
     return _picture("waits", "Waits until complete", words, waits_figure(waits.bins), table)
@@ -168,6 +169,8 @@ def _check(check: CheckResult) -> str:
     if check.violations:
         kind, said = "bad", f"✗ {many(check.violations, 'violation')}"
     examples = "".join(f"<br><code>{escape(one)}</code>" for one in check.examples)
+    if check.violations > len(check.examples):
+        examples += f"<br>… and {check.violations - len(check.examples):,} more"
     return (
         f'<tr><td>{escape(check.name)}</td><td>{escape(check.demands)}{examples}</td><td class="status {kind}">'
         f"{said}</td></tr>"

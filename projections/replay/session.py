@@ -34,7 +34,7 @@ from projections.replay.errors import ReplayError, told
 DEFAULT_MASTER = "local[*]"
 CONNECT = "sc://"
 JAVA_AT_LEAST = 17
-_JAVA_VERSION = re.compile(r'version "(\d+)')
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
 _PACKAGES = (controller, events, projections)
 _JAVA_OPTIONS = "-XX:+UseParallelGC"
 """Packs are large objects, which Java's usual collector sets apart and follows up beside the work, on cores that are

@@ -58,6 +58,12 @@ BATCH_EVENTS = 100_000
 _WAIT_S = 0.1
 
 
+def check_watch(ref: Ref, options: Options) -> None:
+    """See, without Spark, that there is something to serve on. Raises ReplayError."""
+    with serving(options.more.get("http"), Alerts(CHECKS)):
+        pass
+
+
 def run_watch(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: check events as they are written until SIGINT or SIGTERM; found if there was an alert.
 

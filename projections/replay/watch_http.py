@@ -101,7 +101,7 @@ def serving(address: str | None, alerts: Alerts) -> Iterator[str | None]:
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise ReplayError(f"http={address!r} is not HOST:PORT")
+        raise ReplayError(f"--http {address} is not HOST:PORT")
     try:
         server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(alerts))
     except (OSError, OverflowError) as error:

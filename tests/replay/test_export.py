@@ -105,7 +105,9 @@ def test_a_folder_with_something_else_is_left_alone(spark: SparkSession, history
 def test_the_sub_command_says_what_it_added(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     options = Options(output=str(tmp_path / "out"), at="9")
     outcome = run_export(spark, history, options)
-    assert outcome.lines == [f"10 events added: {tmp_path / 'out'} holds 10 of cluster replayed-cluster"]
+    assert outcome.lines == [
+        f"10 events added: {tmp_path / 'out'} holds 10 events of cluster replayed-cluster, up to offset 9"
+    ]
     assert run_export(spark, history, options).rows[0]["added"] == 0
 
 

@@ -24,7 +24,7 @@ from projections.replay.watch import Watching
 from projections.replay.watch_http import Alerts, serving
 from tests.replay.kafka_history import append, as_records, in_partitions, make_topic
 from tests.replay.planted import at, clean
-from tests.replay.test_watch import following, got, until
+from tests.replay.test_watch import WITHIN_S, following, got
 from tests.support.reference_kafka import ReferenceKafka
 
 Offsets = set[tuple[int, int]]
@@ -97,6 +97,7 @@ def test_a_topic_that_became_another_ends_a_stream(kafka43: ReferenceKafka, topi
         reader.latestOffset({"0": begin["0"]}, reader.getDefaultReadLimit())
 
 
+@pytest.mark.timeout(WITHIN_S)
 def test_a_watch_alerts_with_the_partition(
     spark: SparkSession, kafka43: ReferenceKafka, topic: str, parts: list[list[Recorded]]
 ) -> None:
@@ -105,11 +106,11 @@ def test_a_watch_alerts_with_the_partition(
     number = next(n for n, part in enumerate(parts) if any(isinstance(one.event, CreateAnswered) for one in part))
     part = parts[number]
     answered = replace(part[at(part, CreateAnswered)], offset=Offset(len(part)), at_ms=part[-1].at_ms)
-    with serving("127.0.0.1:0", alerts) as http, following(watching):
-        until(lambda: alerts.next_offset == sum(map(len, parts)))
+    with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
+        checked(sum(map(len, parts)))
         assert alerts.count == 0, out.getvalue()
         append(kafka43.bootstrap, topic, number, [decided(answered, last_source(part))])
-        until(lambda: alerts.next_offset == sum(map(len, parts)) + 1)
+        checked(sum(map(len, parts)) + 1)
         shown = json.loads(got(http, "/alerts"))
     assert [(one["check"], one["log_partition"], one["offset"]) for one in shown["alerts"]] == [
         ("one-answer", number, len(part))

@@ -40,7 +40,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [
         (None, r"JAVA_HOME=\S+ is wrong: \S+/bin/java cannot be run \(No such file"),
         ("echo 'openjdk version \"11.0.2\" 2019' >&2", r"bin/java is Java 11: Spark needs 17 or later"),
-        ("echo 'java version \"1.8.0_392\"' >&2", r"bin/java is Java 1: Spark needs 17 or later"),
+        ("echo 'java version \"1.8.0_392\"' >&2", r"bin/java is Java 8: Spark needs 17 or later"),
         ("echo broken >&2; exit 3", r"bin/java -version failed: broken"),
         ("echo hello", r"bin/java -version failed: hello"),
     ],

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -20,7 +21,16 @@ from events.log import Commit, Entry, LogCorrupted, LogFromNewerVersion, LogNotA
 from events.names import shard_key
 from projections.replay.columns import COLUMNS
 from projections.replay.errors import ReplayError, told
-from projections.replay.log_ref import LogRef, end_of, looked_at, open_folder, open_ref, parse_ref, span_of
+from projections.replay.log_ref import (
+    LogRef,
+    end_of,
+    looked_at,
+    open_folder,
+    open_ref,
+    parse_ref,
+    read_through,
+    span_of,
+)
 from projections.replay.ranges import ranges
 from projections.replay.secondary import Look, is_written, look
 from projections.replay.source import events_frame
@@ -349,6 +359,18 @@ def flipped_table(path: Path) -> None:
     data = bytearray(table.read_bytes())
     data[len(data) // 4] ^= 0x40
     table.write_bytes(data)
+
+
+def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
+    with look(own_history.path) as log:
+        database: Any = log._database
+        name = next(each["name"] for each in database._events.live_files() if each["start_key"][0] != 0)
+    views = own_history.path / name.lstrip("/")
+    data = bytearray(views.read_bytes())
+    data[len(data) // 4] ^= 0x40
+    views.write_bytes(data)
+    with pytest.raises(ReplayError, match=rf"is damaged \(Corruption: .*{views}.*\); restore the folder"):
+        read_through(own_history)
 
 
 @pytest.mark.parametrize("damage", [cut_wal, flipped_wal, flipped_table], ids=lambda one: one.__name__)

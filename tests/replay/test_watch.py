@@ -6,16 +6,15 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -33,8 +32,11 @@ from projections.replay.watch import Watching, stopped_by_signals
 from projections.replay.watch_http import Alerts, serving
 from tests.replay.history import open_log
 from tests.replay.planted import at, clean, without
+from tests.support.processes import Process
+from tests.support.tools import ROOT
 
-WITHIN_S = 120.0
+WITHIN_S = 600.0
+"""When a watch must be stuck. A batch takes a second or two, and minutes where others use the machine."""
 VIOLATION = {
     "log_partition": 0, "shard": "a", "offset": 7, "topic": "a", "check": "topic-exists", "seen": "x", "expected": "y"
 }  # fmt: skip
@@ -49,43 +51,53 @@ def write(log: RocksDbLog, records: Sequence[Recorded]) -> None:
     log.flush()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for it."""
+def until(holds: Callable[[], bool], goes_on: Callable[[], bool]) -> None:
+    """Wait for it, for as long as what it comes from goes on."""
     end = time.monotonic() + WITHIN_S
     while not holds():
+        assert goes_on() or holds(), "the watch has ended"
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.05)
 
 
 @contextmanager
-def following(watching: Watching) -> Iterator[None]:
-    """Follow in another thread meanwhile."""
-    stop, failures = threading.Event(), []
+def following(watching: Watching, alerts: Alerts) -> Iterator[Callable[[int], None]]:
+    """Follow in another thread meanwhile. The value waits until the events before an offset are checked; what ends the
+    watch before is raised."""
+    stop, ended = threading.Event(), Future[None]()
 
     def follow() -> None:
         try:
             watching.follow(0.1, stop)
-        except ReplayError as error:
-            failures.append(error)
+        except BaseException as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    def checked(offset: int) -> None:
+        until(lambda: ended.done() or alerts.next_offset >= offset, thread.is_alive)
+        if alerts.next_offset < offset:
+            ended.result()
+        assert alerts.next_offset == offset
 
     thread = threading.Thread(target=follow)
     thread.start()
     try:
-        yield
+        yield checked
     finally:
         stop.set()
         thread.join()
-    if failures:
-        raise failures[0]
+    ended.result()
 
 
 def got(http: str | None, path: str) -> str:
     """A page of the watch."""
-    with urllib.request.urlopen(f"http://{http}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{http}{path}", timeout=WITHIN_S) as answer:
         text: str = answer.read().decode()
     return text
 
 
+@pytest.mark.timeout(WITHIN_S)
 def test_what_is_written_is_checked_with_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
     records = clean()
     log = open_log(tmp_path / "data")
@@ -93,12 +105,12 @@ def test_what_is_written_is_checked_with_what_was_there(spark: SparkSession, tmp
         write(log, records)
         alerts, out = Alerts(CHECKS), io.StringIO()
         watching = Watching(spark, open_ref(str(tmp_path / "data")), alerts, out)
-        with serving("127.0.0.1:0", alerts) as http, following(watching):
-            until(lambda: alerts.next_offset == len(records))
+        with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
+            checked(len(records))
             assert alerts.count == 0, out.getvalue()
             answered = records[at(records, CreateAnswered, topic="a_b")]
             write(log, [replace(answered, offset=Offset(len(records)), at_ms=records[-1].at_ms)])
-            until(lambda: alerts.next_offset == len(records) + 1)
+            checked(len(records) + 1)
             shown = json.loads(got(http, "/alerts"))
             metrics = got(http, "/metrics")
     finally:
@@ -112,6 +124,7 @@ def test_what_is_written_is_checked_with_what_was_there(spark: SparkSession, tmp
     assert f"topicwright_watched_offset {len(records) + 1}.0" in metrics
 
 
+@pytest.mark.timeout(WITHIN_S)
 def test_what_was_told_once_is_not_told_again(spark: SparkSession, tmp_path: Path) -> None:
     records = clean()
     broken = without(records, at(records, CreateAnswered, topic="a_b"))
@@ -121,10 +134,10 @@ def test_what_was_told_once_is_not_told_again(spark: SparkSession, tmp_path: Pat
         write(log, broken[:cut])
         alerts, out = Alerts(CHECKS), io.StringIO()
         watching = Watching(spark, open_ref(str(tmp_path / "data")), alerts, out, as_json=True)
-        with following(watching):
-            until(lambda: alerts.next_offset == cut)
+        with following(watching, alerts) as checked:
+            checked(cut)
             write(log, broken[cut:])
-            until(lambda: alerts.next_offset == len(broken))
+            checked(len(broken))
     finally:
         log.close()
     (line,) = out.getvalue().splitlines()
@@ -198,31 +211,21 @@ sys.exit(int(outcome.found))
 """
 
 
+@pytest.mark.timeout(WITHIN_S)
 def test_a_watch_ends_when_it_is_told_to(tmp_path: Path) -> None:
     records = clean()[:20]
     log = open_log(tmp_path / "data")
     write(log, records)
     log.close()
     command = [sys.executable, "-c", WATCH, str(tmp_path / "data")]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        try:
-            assert process.stdout is not None
-            first = process.stdout.readline()
-            until(lambda: json.loads(got(_http(first), "/alerts"))["next_offset"] == len(records))
-            process.send_signal(signal.SIGTERM)
-            said, complained = process.communicate(timeout=WITHIN_S)
-        finally:
-            process.kill()
-    assert process.returncode == 0, complained
-    assert said == f"watched up to offset {len(records)}: all invariants held\n"
+    with Process(command, cwd=ROOT, env={"TMPDIR": str(tmp_path)}) as process:
+        http = process.wait_for_line(r" http=(\S+)$", within_s=WITHIN_S)[1]
+        until(
+            lambda: json.loads(got(http, "/alerts"))["next_offset"] == len(records),
+            lambda: process.popen.poll() is None,
+        )
+        code = process.stop(within_s=WITHIN_S)
+        said = process.output.splitlines()
+    assert code == 0, said
+    assert said[1:] == [f"watched up to offset {len(records)}: all invariants held"]
     assert not [one for one in tmp_path.iterdir() if one.name.startswith("topicwright-watch-")]
-
-
-def _http(line: str) -> str:
-    """Where a watch says that it serves."""
-    assert " http=" in line, line
-    address: Any = line.strip().rpartition(" http=")[2]
-    return str(address)
