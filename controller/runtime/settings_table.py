@@ -193,8 +193,8 @@ SETTINGS: tuple[Setting, ...] = (
         "stream.replication.factor",
         _INT,
         "-1",
-        "Replication factor of both topics where they are made; -1 for three, or one for each broker if there are "
-        "fewer.",
+        "Replication factor of both topics where they are made, and that they must have where they are there; -1 for "
+        "three, or one for each broker if there are fewer, and whatever is there.",
         Between(-1, 32767),
     ),
     Setting(

@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from controller.runtime.stream.front_members import NODE_IDS_FROM
 from tests.reference.cases import NO_ID, STRANGE_ID, Body, Row
 
 SOURCES = {
@@ -19,6 +20,8 @@ SOURCES = {
     6: "logger",
     8: "group",
 }
+OWN_NODE = "us"
+"""Stands for the id of a node that decides and is no broker of the cluster."""
 RESOURCES = {2: "topic", 4: "broker", 8: "logger", 16: "client-metrics", 32: "group"}
 
 
@@ -30,6 +33,10 @@ def rows_of(api: str, body: Body, version: int) -> tuple[Row, ...]:
 def code_name(code: int) -> str:
     """Kafka's name of an error code, e.g. 36: TOPIC_ALREADY_EXISTS."""
     return ErrorCode(code).name.upper()
+
+
+def _node(node_id: int) -> str:
+    return OWN_NODE if node_id >= NODE_IDS_FROM else str(node_id)
 
 
 def _sorted(rows: Iterator[Row]) -> list[Row]:
@@ -127,7 +134,7 @@ def _partition(each: Body) -> str:
 
 def _metadata(body: Body, version: int) -> Iterator[Row]:
     brokers = sorted(body["brokers"], key=lambda broker: int(broker["node_id"]))
-    facts = ["brokers " + " ".join(f"{each['node_id']}:{each.get('rack')}" for each in brokers)]
+    facts = ["brokers " + " ".join(f"{_node(each['node_id'])}:{each.get('rack')}" for each in brokers)]
     if version >= 1:
         facts += [
             "controller known" if body["controller_id"] in {each["node_id"] for each in brokers} else "no controller"
@@ -152,7 +159,8 @@ def _metadata_topic(each: Body, version: int) -> Row:
 
 
 def _describe_cluster(body: Body, version: int) -> Iterator[Row]:
-    facts = [f"broker {each['broker_id']}:{each['rack']} fenced={each.get('is_fenced')}" for each in body["brokers"]]
+    brokers = sorted(body["brokers"], key=lambda broker: int(broker["broker_id"]))
+    facts = [f"broker {_node(each['broker_id'])}:{each['rack']} fenced={each.get('is_fenced')}" for each in brokers]
     ids = {each["broker_id"] for each in body["brokers"]}
     facts += [f"endpoint_type={body.get('endpoint_type')}", "cluster id" if body["cluster_id"] else "no cluster id"]
     facts += ["controller known" if body["controller_id"] in ids else f"controller={body['controller_id']}"]

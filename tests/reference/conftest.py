@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
+from controller.runtime.stream.front_members import NODE_IDS_FROM
 from tests.conftest import TABLE_SETTINGS
 from tests.reference.cases import Case
-from tests.reference.differences import versions_asked
+from tests.reference.differences import Fleet, versions_asked
 from tests.reference.golden import FILE, parse
 from tests.reference.table import CASES, Answers, ask_all
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
@@ -51,11 +53,47 @@ def front_answers(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFact
         return {**answers, **_asked_without_auto(running.fronts[0])}
 
 
-@pytest.fixture(params=["embedded", "front"])
-def topicwright_answers(request: pytest.FixtureRequest) -> Answers:
-    """Topicwright's answers as a process of its own, and as a front of workers."""
+@pytest.fixture(scope="session")
+def cluster_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The same of a process of its own before a Kafka cluster, which carries out what it decides."""
+    folder = tmp_path_factory.mktemp("table-cluster")
+    with reference_kafka(folder / "kafka") as kafka:
+        brokers = f"cluster:{kafka.bootstrap}"
+        settings = {**TABLE_SETTINGS, "node.id": str(NODE_IDS_FROM), "auto.create.topics.enable": "true"}
+        with topicwright(folder / "auto", settings, brokers=brokers) as server:
+            answers = _asked_with_auto(server)
+        settings = {**settings, "auto.create.topics.enable": "false"}
+        with topicwright(folder / "no-auto", settings, brokers=brokers) as server:
+            return {**answers, **_asked_without_auto(server)}
+
+
+@pytest.fixture(scope="session")
+def fleet_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The same of a front with a worker behind it, before the Kafka that holds their log."""
+    folder = tmp_path_factory.mktemp("table-fleet")
+    with reference_kafka(folder / "kafka") as kafka:
+        settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
+        with stream(folder / "auto", kafka.bootstrap, "auto", settings, brokers="cluster") as running:
+            answers = _asked_with_auto(running.fronts[0])
+        settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
+        with stream(folder / "no-auto", kafka.bootstrap, "no-auto", settings, brokers="cluster") as running:
+            return {**answers, **_asked_without_auto(running.fronts[0])}
+
+
+_OF: Mapping[str, Fleet] = {
+    "embedded": "simulated",
+    "front": "simulated",
+    "cluster": "cluster",
+    "fleet": "workers' cluster",
+}
+
+
+@pytest.fixture(params=list(_OF))
+def topicwright_answers(request: pytest.FixtureRequest) -> tuple[Fleet, Answers]:
+    """Topicwright's answers as a process of its own, and as a front of workers; each with simulated brokers, and before
+    a Kafka cluster."""
     answers: Answers = request.getfixturevalue(f"{request.param}_answers")
-    return answers
+    return _OF[request.param], answers
 
 
 def _asked_with_auto(server: Topicwright) -> Answers:

@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from tests.reference.answers import OWN_NODE
 from tests.reference.cases import Case, Row, in_version
 
 Rows = tuple[Row, ...]
 Change = Callable[[Rows, Case, int], Rows]
+Fleet = Literal["simulated", "cluster", "workers' cluster"]
+"""Who carries out what Topicwright decides: simulated brokers, or a Kafka cluster, for one process or for workers."""
+BOTH_CLUSTERS: tuple[Fleet, ...] = ("cluster", "workers' cluster")
+FLEETS: tuple[Fleet, ...] = ("simulated", *BOTH_CLUSTERS)
 
 OLDEST_OF_KAFKA = {"CreateTopics": 2, "DeleteTopics": 1, "DescribeConfigs": 1}
 """The oldest versions that Kafka 4 kept; Topicwright speaks the ones before too, for clients of Kafka 0.10 to 1.x."""
@@ -27,15 +33,18 @@ class Difference:
     cases: str
     change: Change
     versions: range = range(100)
+    fleets: tuple[Fleet, ...] = FLEETS
+    """With which of them it is so."""
 
-    def touches(self, case: Case, version: int) -> bool:
-        return version in self.versions and re.fullmatch(self.cases, case.id) is not None
+    def touches(self, case: Case, version: int, fleet: Fleet) -> bool:
+        mine = fleet in self.fleets and version in self.versions
+        return mine and re.fullmatch(self.cases, case.id) is not None
 
 
-def expected(kafka: Rows, case: Case, version: int) -> Rows:
+def expected(kafka: Rows, case: Case, version: int, fleet: Fleet) -> Rows:
     """What Topicwright must answer, given what Kafka did."""
     for each in DIFFERENCES:
-        if each.touches(case, version):
+        if each.touches(case, version, fleet):
             kafka = each.change(kafka, case, version)
     return kafka
 
@@ -147,6 +156,7 @@ def _created(name: str = "{t}", partitions: int = 1) -> tuple[Row, Row]:
 _FACTOR = "Replication factor must be larger than 0, or -1 to use the default value."
 _PARTITIONS = "Number of partitions was set to an invalid non-positive value."
 _MISSING = "UNKNOWN_TOPIC_OR_PARTITION"
+_GROWN = Row("after {t}", "NONE", None, ("partitions=3", "replicas=[2, 2, 2]", "all led", "configs=[]"))
 
 
 def _without_racks(rows: Rows, case: Case, version: int) -> Rows:
@@ -154,6 +164,26 @@ def _without_racks(rows: Rows, case: Case, version: int) -> Rows:
         return re.sub(r"(\d):[\w-]+", r"\1:None", fact) if fact.startswith("brokers ") else fact
 
     return tuple(replace(row, facts=tuple(map(plain, row.facts))) for row in rows)
+
+
+def _and_own_node(rows: Rows, case: Case, version: int) -> Rows:
+    """The node that decides behind those that there are; a request that is refused as a whole is told of none."""
+
+    def more(fact: str) -> list[str]:
+        if fact.startswith("brokers 1:"):
+            return [f"{fact} {OWN_NODE}:None"]
+        if fact.startswith("broker 3:"):
+            return [fact, re.sub(r"\b3:\S+", f"{OWN_NODE}:None", fact)]
+        return [fact]
+
+    return tuple(replace(row, facts=tuple(told for fact in row.facts for told in more(fact))) for row in rows)
+
+
+def _own_node_alone(rows: Rows, case: Case, version: int) -> Rows:
+    def alone(fact: str) -> str:
+        return f"brokers {OWN_NODE}:None" if fact.startswith("brokers ") else fact
+
+    return tuple(replace(row, facts=tuple(map(alone, row.facts))) for row in rows)
 
 
 # --- the list; later entries see what earlier ones made of Kafka's answer
@@ -164,6 +194,20 @@ DIFFERENCES: tuple[Difference, ...] = (
         "Metadata: .*",
         _without_racks,
         range(1, 100),
+        fleets=("simulated",),
+    ),
+    # before a Kafka cluster: its brokers keep their own addresses, and clients must find who decides besides
+    Difference(
+        "the node that decides is one more than the cluster's brokers, without a rack",
+        "Metadata: (?!none by an empty list|cluster operations).*|DescribeCluster: .*",
+        _and_own_node,
+        fleets=BOTH_CLUSTERS,
+    ),
+    Difference(
+        "who asks for no topic asks for the controller, and is told of no node that would not answer as one",
+        "Metadata: (none by an empty list|cluster operations)",
+        _own_node_alone,
+        fleets=BOTH_CLUSTERS,
     ),
     # versions that Kafka 4 has given up: Topicwright answers as in the oldest that it kept, less what they cannot tell
     Difference(
@@ -267,6 +311,13 @@ DIFFERENCES: tuple[Difference, ...] = (
         "a deletion is done when it is decided: without a timeout too",
         "DeleteTopics: timeout 0",
         _becomes(Row("{t}", "NONE"), Row("after {t}", _MISSING)),
+        fleets=("simulated", "workers' cluster"),
+    ),
+    Difference(
+        "without a timeout a deletion is begun at the cluster, and the answer is that it was not waited for",
+        "DeleteTopics: timeout 0",
+        _becomes(Row("{t}", "REQUEST_TIMED_OUT"), Row("after {t}", _MISSING)),
+        fleets=("cluster",),
     ),
     Difference(
         "an unknown topic is told so without a timeout too",
@@ -276,10 +327,14 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "partitions are added when that is decided: without a timeout too",
         "CreatePartitions: timeout 0",
-        _becomes(
-            Row("{t}", "NONE"),
-            Row("after {t}", "NONE", None, ("partitions=3", "replicas=[2, 2, 2]", "all led", "configs=[]")),
-        ),
+        _becomes(Row("{t}", "NONE"), _GROWN),
+        fleets=("simulated", "workers' cluster"),
+    ),
+    Difference(
+        "without a timeout partitions are begun at the cluster, and the answer is that they were not waited for",
+        "CreatePartitions: timeout 0",
+        _becomes(Row("{t}", "REQUEST_TIMED_OUT"), _GROWN),
+        fleets=("cluster",),
     ),
     Difference(
         "topics that cannot grow are told why without a timeout too",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.reference.cases import Case, Row
-from tests.reference.differences import DIFFERENCES, Difference, agrees, expected, versions_asked
+from tests.reference.differences import DIFFERENCES, Difference, Fleet, agrees, expected, versions_asked
 from tests.reference.golden import FILE, parse, render
 from tests.reference.table import CASES, Answers
 from tests.support import tools
@@ -13,11 +13,12 @@ from tests.support import tools
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_answers_as_kafka_does(case: Case, kafka_answers: Answers, topicwright_answers: Answers) -> None:
+def test_answers_as_kafka_does(case: Case, kafka_answers: Answers, topicwright_answers: tuple[Fleet, Answers]) -> None:
+    fleet, answers = topicwright_answers
     for version in versions_asked(case):
         kafka = kafka_answers[case.id, max(version, case.versions[0])]
-        wanted = expected(kafka, case, version)
-        got = topicwright_answers[case.id, version]
+        wanted = expected(kafka, case, version, fleet)
+        got = answers[case.id, version]
         assert agrees(got, wanted), f"v{version}: got\n{_text(got)}\nwanted\n{_text(wanted)}\nof Kafka\n{_text(kafka)}"
 
 
@@ -43,7 +44,7 @@ def test_each_difference_is_one(difference: Difference) -> None:
         (case, version)
         for case in CASES
         for version in versions_asked(case)
-        if difference.touches(case, version)
+        if difference.touches(case, version, difference.fleets[0])
         and difference.change(kafka[case.id, max(version, case.versions[0])], case, version)
         != kafka[case.id, max(version, case.versions[0])]
     ]

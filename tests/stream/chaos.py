@@ -1,8 +1,9 @@
-"""Workers under load that are killed, that join and leave, and that sleep past their session and wake as zombies; and
-brokers of Kafka that are killed.
+"""Workers under load that are killed, that join and leave, and that sleep past their session and wake as zombies;
+fronts that are killed under the asks of real clients; brokers of Kafka that are killed, one, and all for a minute.
 
 `python -m tests.stream.chaos` does the whole of it, for both drivers; the tests do a little. Either way every command
-must have been decided exactly once and in order, and every ask answered once.
+must have been decided exactly once and in order, every ask answered once, and what clients were told must be what
+happened; in the end Spark checks every rule on the events topic, and decides every ask again.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,13 +23,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.stream.checking import Found, check_topics, next_source
+from tests.stream.front_load import Asked, FrontClient, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
+from tests.stream.supervised import Supervised
 from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
-from tests.support.processes import Process, ProcessFailure
+from tests.support.ports import free_ports
+from tests.support.processes import ProcessFailure
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.topicwright import COMMAND
 
 PARTITIONS = 4
+CLIENTS = 3
+OUTAGE_S = 60
+_REPLAYS = """
+import sys
+from controller.cli_replay import main
+sys.exit(max(main([what, *sys.argv[1:]]) for what in ("invariants", "redecide")))
+"""
+"""Both in one process, so that Java starts once."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +50,9 @@ class Plan:
     kills: int = 2
     rebalances: int = 2
     zombies: int = 1
+    front_kills: int = 0
     broker_kills: int = 0
+    outages: int = 0
     rate: float = 150
     session_s: float = 1.5
     seed: int = 1
@@ -58,77 +72,42 @@ class Told:
     poisons: int
     pauses: dict[str, list[float]] = field(default_factory=dict)
     restarts: int = 0
+    why_restarted: list[str] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    replayed: str = ""
+
+    @property
+    def bad(self) -> int:
+        """How much was lost, decided twice, or wrong."""
+        counts = self.found.counts
+        return len(self.found.wrong) + counts["lost"] + counts["decided twice"] + counts["out of order"]
 
     def summary(self) -> str:
         """For people."""
         lines = [json.dumps({"put": self.put, **self.found.counts, "restarts": self.restarts})]
         for kind, pauses in self.pauses.items():
-            ordered = sorted(pauses)
-            middle = ordered[len(ordered) // 2]
-            lines.append(
-                f"{kind}: {len(ordered)} times; a partition stood still for {ordered[0]:.2f} to {ordered[-1]:.2f} s, "
-                f"median {middle:.2f} s"
-            )
-        return "\n".join([*lines, *self.found.wrong[:20]])
+            lines.append(f"{kind}: {len(pauses)} times; a partition stood still for {_spread(pauses)}")
+        answers, again = (sum(getattr(one, name) for one in self.asked) for name in ("answers", "again"))
+        lines.append(f"clients of fronts: {answers} answers; {again} asks without one were asked again")
+        if detours := [each for one in self.asked for each in one.detours_s]:
+            lines.append(f"an answer after such an ask: {len(detours)} times, after {_spread(detours)}")
+        lines += [f"a worker ended by itself, and was started again: {why}" for why in self.why_restarted]
+        return "\n".join([*lines, self.replayed, *self.found.wrong[:20]])
 
 
-class Supervised:
-    """One worker, started again when it ends by itself, as whoever runs it would do."""
+def _why(output: str) -> str:
+    """What a process said of why it ended."""
+    told = [line for line in output.splitlines() if '"why"' in line]
+    return (told or output.splitlines() or ["it said nothing"])[-1][:300]
 
-    def __init__(self, argv: Callable[[], list[str | Path]], cwd: Path) -> None:
-        self._argv = argv
-        self._cwd = cwd
-        self._wanted = False
-        self._lock = threading.Lock()
-        self.process: Process | None = None
-        self.restarts = 0
-        self.outputs: list[str] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
 
-    def start(self, wait: bool = True) -> None:
-        """Start it; with `wait`, until it is ready."""
-        with self._lock:
-            self.process = process = Process(self._argv(), cwd=self._cwd)
-            self._wanted = True
-        if wait:
-            process.wait_for_line(r"^ready http=(\S+)$", within_s=90)
-
-    def kill(self) -> None:
-        """kill -9, and leave it dead."""
-        with self._lock:
-            self._wanted = False
-            if self.process is not None:
-                self.process.kill()
-
-    def leave(self) -> int:
-        """SIGTERM: it leaves in order; its exit code."""
-        with self._lock:
-            self._wanted = False
-            process = self.process
-        assert process is not None
-        return process.stop(within_s=20)
-
-    def end(self) -> None:
-        """Gone, and not started again."""
-        self._over.set()
-        self._thread.join(10)
-        if self.process is not None:
-            self.process.stop()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.1):
-            with self._lock:
-                if self._wanted and self.process is not None and self.process.popen.poll() is not None:
-                    self.outputs.append(self.process.output[-3000:])
-                    self.process.stop()
-                    self.restarts += 1
-                    self.process = Process(self._argv(), cwd=self._cwd)
+def _spread(seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    return f"{ordered[0]:.2f} to {ordered[-1]:.2f} s, median {ordered[len(ordered) // 2]:.2f} s"
 
 
 class Chaos:
-    """Two workers that take turns in misfortune, and a third that comes and goes."""
+    """Two workers and two fronts that take turns in misfortune, and a third worker that comes and goes."""
 
     def __init__(self, folder: Path, kafka: KafkaCluster | ReferenceKafka, driver: str, plan: Plan) -> None:
         self.plan = plan
@@ -138,46 +117,70 @@ class Chaos:
         self._driver = driver
         self._chance = random.Random(plan.seed)
         self._names = f"chaos-{driver}-{time.time_ns()}"
-        self._workers = [Supervised(self._argv(number), folder) for number in range(3)]
+        self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.front_kills else []
+        self._workers = [Supervised(self._worker(number), folder) for number in range(3)]
+        self._fronts = [Supervised(self._front(number), folder) for number in range(len(self._addresses))]
         self._marks: dict[str, list[float]] = {}
 
     def run(self) -> Told:
         """Do it all, and judge what is in Kafka then."""
         try:
-            for worker in self._workers[:2]:
-                worker.start()
+            for each in (*self._workers[:2], *self._fronts):
+                each.start()
             arrivals = Arrivals(self._kafka, f"{self._names}.events", PARTITIONS)
             load = Load(self._kafka, f"{self._names}.commands", PARTITIONS, self.plan.rate, self.plan.seed)
-            arrivals.start()
-            load.start()
+            clients = [FrontClient(f"client-{n}", self._addresses, 0.2) for n in range(CLIENTS if self._fronts else 0)]
+            for thread in (arrivals, load, *clients):
+                thread.start()
             time.sleep(1)
             self._misfortunes()
             load.end()
+            asked = [client.end() for client in clients]
             self._wait_until_decided()
             arrivals.end()
-            codes = [worker.leave() for worker in self._workers[:2]]
-            assert codes == [0, 0], f"SIGTERM: ended with {codes}"
+            wrong = [told for address in self._addresses for told in shown_otherwise(asked, address)]
+            codes = [each.leave() for each in (*self._fronts, *self._workers[:2])]
+            assert not any(codes), f"SIGTERM: ended with {codes}"
         finally:
-            for worker in self._workers:
-                worker.end()
-        found = check_topics(*self._topics(), [self._folder / f"worker-{number}" for number in range(3)])
+            for each in (*self._workers, *self._fronts):
+                each.end()
+        commands, events = self._topics()
+        found = check_topics(commands, events, [self._folder / f"worker-{number}" for number in range(3)])
+        found.wrong += [*wrong, *(told for one in asked for told in one.wrong), *decided_otherwise(asked, events)]
+        found.wrong += [f"a front ended by itself: {told}" for each in self._fronts for told in each.outputs]
         within_s = self.plan.session_s + 8
         pauses = {kind: [arrivals.pause_after(at, within_s) for at in marks] for kind, marks in self._marks.items()}
-        return Told(found, load.put, load.poisons, pauses, sum(worker.restarts for worker in self._workers))
+        ended = [_why(output) for worker in self._workers for output in worker.outputs]
+        return Told(found, load.put, load.poisons, pauses, len(ended), ended, asked)
 
-    def _argv(self, number: int) -> Callable[[], list[str | Path]]:
+    def replay(self, told: Told) -> None:
+        """Have Spark check every rule on the events topic, and decide every ask again."""
+        log = f"kafka://{self._kafka}/{self._names}.events"
+        done = subprocess.run([sys.executable, "-c", _REPLAYS, log], capture_output=True, text=True, check=False)
+        told.replayed = "\n".join(line for line in done.stdout.splitlines() if line and " ok " not in line)
+        if done.returncode:
+            told.found.wrong.append(f"replay ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
+
+    def _worker(self, number: int) -> Callable[[], list[str | Path]]:
+        more: list[str | Path] = ["--driver", self._driver, "--brokers", "simulated:3"]
+        return self._argv("worker", number, more)
+
+    def _front(self, number: int) -> Callable[[], list[str | Path]]:
+        return self._argv("front", number, ["--kafka", self._addresses[number]])
+
+    def _argv(self, what: str, number: int, more: list[str | Path]) -> Callable[[], list[str | Path]]:
         settings = {
             "stream.commands.topic": f"{self._names}.commands",
             "stream.events.topic": f"{self._names}.events",
+            "stream.fronts.topic": f"{self._names}.fronts",
             "stream.group.id": f"{self._names}.workers",
             "stream.session.timeout.ms": str(int(self.plan.session_s * 1000)),
             "log.level": "warning",
         }
 
         def argv() -> list[str | Path]:
-            line: list[str | Path] = [COMMAND, "worker", "--bootstrap", self._kafka, "--driver", self._driver]
-            line += ["--brokers", "simulated:3"]
-            line += ["--http", "127.0.0.1:0", "--data", self._folder / f"worker-{number}"]
+            line: list[str | Path] = [COMMAND, what, "--bootstrap", self._kafka, *more]
+            line += ["--http", "127.0.0.1:0", "--data", self._folder / f"{what}-{number}"]
             for key, value in settings.items():
                 line += ["--set", f"{key}={value}"]
             return line
@@ -187,7 +190,8 @@ class Chaos:
     def _misfortunes(self) -> None:
         plan = self.plan
         steps = [self._rebalance] * plan.rebalances + [self._kill] * plan.kills + [self._zombie] * plan.zombies
-        steps += [self._kill_broker] * plan.broker_kills
+        steps += [self._kill_front] * plan.front_kills + [self._kill_broker] * plan.broker_kills
+        steps += [self._kafka_gone] * plan.outages
         self._chance.shuffle(steps)
         for number, step in enumerate(steps):
             step(self._workers[number % 2])
@@ -214,13 +218,30 @@ class Chaos:
 
     def _zombie(self, worker: Supervised) -> None:
         """Stopped until its session is long over, then woken: it goes on where it was, and must do no harm."""
-        assert worker.process is not None
+        process = worker.running()
         self._mark("zombie")
-        os.kill(worker.process.pid, signal.SIGSTOP)
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
         time.sleep(self.plan.session_s * 1.5 + 3)
         with suppress(ProcessLookupError):
-            os.kill(worker.process.pid, signal.SIGCONT)
+            os.kill(process.pid, signal.SIGCONT)
         time.sleep(self.plan.calm_s)
+
+    def _kill_front(self, _: Supervised) -> None:
+        """Its clients go on at the other; it comes back at the same address."""
+        front = self._chance.choice(self._fronts)
+        front.kill()
+        time.sleep(self._chance.uniform(1, 3))
+        front.start()
+        time.sleep(1)
+
+    def _kafka_gone(self, _: Supervised) -> None:
+        """All of Kafka dies, and is back a minute later."""
+        assert isinstance(self._cluster, KafkaCluster), "only nodes with processes of their own can be killed"
+        self._cluster.kill(*self._cluster.brokers)
+        time.sleep(OUTAGE_S)
+        self._cluster.start(*self._cluster.brokers)
+        time.sleep(20)
 
     def _kill_broker(self, _: Supervised) -> None:
         """A broker of Kafka dies and comes back; the other two go on."""
@@ -255,22 +276,26 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rebalances", type=int, default=20)
     parser.add_argument("--zombies", type=int, default=5)
+    parser.add_argument("--front-kills", type=int, default=5)
     parser.add_argument("--broker-kills", type=int, default=2)
+    parser.add_argument("--outages", type=int, default=1, help=f"of all of Kafka, {OUTAGE_S} s each")
     parser.add_argument("--rate", type=float, default=100, help="commands a second")
     parser.add_argument("--session", type=float, default=6, help="seconds")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1000)
     options = parser.parse_args()
     plan = Plan(
-        options.kills,
-        options.rebalances,
-        options.zombies,
-        options.broker_kills,
-        options.rate,
-        options.session,
-        options.seed,
+        kills=options.kills,
+        rebalances=options.rebalances,
+        zombies=options.zombies,
+        front_kills=options.front_kills,
+        broker_kills=options.broker_kills,
+        outages=options.outages,
+        rate=options.rate,
+        session_s=options.session,
+        seed=options.seed,
     )
     print(f"seed {plan.seed}", flush=True)
-    wrong = 0
+    bad = 0
     with TemporaryDirectory(prefix="topicwright-chaos-") as held:
         folder = Path(held)
         with kafka_cluster(
@@ -281,11 +306,12 @@ def main() -> int:
         ) as kafka:
             for driver in ("plain", "faust") if options.driver == "both" else (options.driver,):
                 (folder / driver).mkdir()
-                told = Chaos(folder / driver, kafka, driver, plan).run()
+                chaos = Chaos(folder / driver, kafka, driver, plan)
+                told = chaos.run()
+                chaos.replay(told)
                 print(f"--- {driver}\n{told.summary()}", flush=True)
-                counts = told.found.counts
-                wrong += len(told.found.wrong) + counts["lost"] + counts["decided twice"] + counts["out of order"]
-    return 1 if wrong else 0
+                bad += told.bad
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -15,11 +15,14 @@ from tests.support.reference_kafka import ReferenceKafka
 
 @pytest.mark.parametrize("driver", ["plain", "faust"])
 def test_no_ask_is_lost_and_none_is_decided_twice(stream_kafka: ReferenceKafka, tmp_path: Path, driver: str) -> None:
-    plan = Plan(kills=1, rebalances=1, zombies=1, rate=100)
-    told = Chaos(tmp_path, stream_kafka, driver, plan).run()
+    plan = Plan(kills=1, rebalances=1, zombies=1, front_kills=1, rate=100)
+    chaos = Chaos(tmp_path, stream_kafka, driver, plan)
+    told = chaos.run()
+    if driver == "plain":  # the same engine writes for both: once through Spark will do
+        chaos.replay(told)
     print(told.summary())
+    assert told.bad == 0, told.summary()
     counts = told.found.counts
-    assert counts["lost"] == counts["decided twice"] == counts["out of order"] == 0, told.summary()
-    assert not told.found.wrong, told.summary()
-    assert counts["commands"] > told.put, "workers' own commands are among them"
+    assert counts["commands"] > told.put, "workers' own commands and those of fronts are among them"
     assert (counts["faults"], counts["caches"] > 0) == (told.poisons, True)
+    assert all(one.answers for one in told.asked), told.summary()

@@ -9,6 +9,7 @@ import sys
 import urllib.request
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import tools
 from tests.support.processes import Process
@@ -39,5 +40,23 @@ def test_all_of_it_starts_works_together_and_ends() -> None:
         )
         assert told.returncode == 0, told.stderr
         assert "pay.orders created" in told.stdout
+        assert _through_a_topic(kafka[2], "pay.orders", b"one") == b"one", "the Kafka that it runs on keeps records"
         process.popen.send_signal(signal.SIGINT)
         assert process.popen.wait(90) == 0, process.output[-4000:]
+
+
+def _through_a_topic(bootstrap: str, topic: str, value: bytes) -> bytes | None:
+    """What a consumer reads that a producer wrote, both of which know only a front."""
+    start = {"bootstrap.servers": bootstrap, "log_level": 0}
+    producer = Producer(start)
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(60) == 0
+    consumer = Consumer({**start, "group.id": "none", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(60)
+    finally:
+        consumer.close()
+    assert message is not None
+    assert message.error() is None, message.error()
+    return message.value()

@@ -27,6 +27,8 @@ from tests.support.kafka_cluster import kafka_cluster
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
+from tests.support.stream import Stream
+from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
 
 DRIVERS = pytest.mark.parametrize("driver", ["plain", "faust"])
@@ -190,24 +192,14 @@ def test_it_stops_where_a_newer_release_has_written(group: Group) -> None:
     assert read_topic(group.kafka, group.events, PARTITIONS)[2][1:] == [], "and writes nothing there"
 
 
-@pytest.mark.parametrize(
-    ("partitions", "configs", "says"),
-    [
-        ((3, 3), {"retention_ms": "-1"}, "has 3 partitions, and stream.partitions=4: set stream.partitions=3"),
-        ((4, 5), {"retention_ms": "-1"}, ".events has 5 partitions"),
-        ((4, 4), {"retention_ms": "1000"}, ".events has retention.ms=1000, and must have retention.ms=-1"),
-        ((4, 4), {"cleanup_policy": "compact"}, "has cleanup.policy=compact, and must have cleanup.policy=delete"),
-    ],
-)
-def test_topics_that_are_not_what_they_must_be_stop_the_start(
-    group: Group, partitions: tuple[int, int], configs: Settings, says: str
-) -> None:
-    group.make(group.commands, partitions[0])
-    group.make(group.events, partitions[1], **configs)
+def test_topics_that_are_not_what_they_must_be_stop_the_start(group: Group) -> None:
+    """What else may be wrong with them is in `test_topics`."""
+    group.make(group.commands, 3)
+    group.make(group.events, 3, retention_ms="-1")
     worker = group.start()
     assert worker.popen.wait(100) == USAGE, worker.output[-3000:]
     worker.stop()
-    assert says in worker.output.replace(group.names, "")
+    assert f"{group.commands} has 3 partitions, and stream.partitions=4: set stream.partitions=3" in worker.output
 
 
 def test_a_folder_is_for_one_worker(group: Group) -> None:
@@ -251,7 +243,7 @@ def test_kafka_that_is_down_at_the_start_is_waited_for(tmp_path: Path) -> None:
 @DRIVERS
 def test_kafka_that_goes_away_and_comes_back_loses_nothing(tmp_path: Path, driver: str) -> None:
     """The only broker is killed and comes back. The plain driver goes on by itself; a worker with Faust may have to be
-    started again, and says so by ending."""
+    started again, and says so by ending. Killed once more, it does not keep a worker from ending when told to."""
     with ExitStack() as held:
         kafka = held.enter_context(kafka_cluster(tmp_path / "kafka", nodes=1, group_min_session_timeout_ms="1000"))
         group = Group(tmp_path, kafka.bootstrap, held)
@@ -264,9 +256,27 @@ def test_kafka_that_goes_away_and_comes_back_loses_nothing(tmp_path: Path, drive
         kafka.start(1)
         if not _ready_again(worker, http):
             assert (driver, worker.popen.poll()) == ("faust", FAILED), worker.output[-3000:]
-            _, http = group.ready(driver)
+            worker, http = group.ready(driver)
         group.put("d", "e")
         assert group.decided(120)["lost"] == 0
+        kafka.kill(1)
+        wait_until(lambda: not _is_ready(worker, http))
+        assert worker.stop(within_s=30) == 0, worker.output[-3000:]
+
+
+@pytest.mark.parametrize("lost", ["commands", "events"])
+def test_a_topic_that_is_deleted_ends_whoever_uses_it(stream_kafka: ReferenceKafka, tmp_path: Path, lost: str) -> None:
+    """Whether Kafka makes another under the same name at once, as it does here for whoever asks, or not."""
+    names = f"gone-{time.time_ns()}"
+    with ExitStack() as held:
+        one = Stream(tmp_path, stream_kafka.bootstrap, names, {}, "plain", ROOT, held)
+        processes = [one.start_worker(), one.start_front().process]
+        topic = f"{names}.{lost}"
+        admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        for process in processes:
+            assert process.popen.wait(100) == FAILED, process.output[-3000:]
+            assert f"topic {topic} was deleted" in process.output
 
 
 def _is_ready(worker: Process, http: str) -> bool:

@@ -1,7 +1,9 @@
 """`make cluster`: the topology of docker-compose.yml as plain processes, for machines without Docker.
 
 Three Kafka nodes (in one JVM, from the jars that `make tools` fetched), two workers, two fronts, a Spark master and a
-Spark worker. Data goes into a temporary folder, which is deleted at the end: Ctrl-C.
+Spark worker. Clients reach these nodes, so they carry decisions out: what is created at a front can be produced to and
+consumed. (Clients outside do not see into docker-compose.yml's network, so simulated brokers stand in for them there.)
+Data goes into a temporary folder, which is deleted at the end: Ctrl-C.
 """
 
 from __future__ import annotations
@@ -45,12 +47,13 @@ def cluster(folder: Path) -> Iterator[tuple[Stream, str]]:
     """All of it, in a folder: the workers and fronts, and the URL of the Spark master."""
     spark_folder = folder / "spark"
     spark_folder.mkdir(parents=True)
-    with (
-        reference_kafka(folder / "kafka") as kafka,
-        stream(folder, ",".join(kafka.brokers.values()), "topicwright", SETTINGS, workers=2, fronts=2) as running,
-        spark(spark_folder) as master,
-    ):
-        yield running, master
+    with reference_kafka(folder / "kafka") as kafka:
+        bootstrap = ",".join(kafka.brokers.values())
+        with (
+            stream(folder, bootstrap, "topicwright", SETTINGS, workers=2, fronts=2, brokers="cluster") as running,
+            spark(spark_folder) as master,
+        ):
+            yield running, master
 
 
 def main() -> int:

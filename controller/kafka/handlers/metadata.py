@@ -49,8 +49,9 @@ class MetadataHandler:
         self, context: RequestContext, request: MetadataRequest
     ) -> MetadataResponse | asyncio.Future[MetadataResponse]:
         """The nodes and the topics asked for; null means all topics, as does an empty array in version 0."""
-        if request.topics is None or (context.api_version == 0 and not request.topics):
+        if _asks_for_all(context, request):
             return asyncio.ensure_future(self._all(context, request))
+        assert request.topics is not None, "it asks for all otherwise"
         if any(not _is_addressed(context, topic) for topic in request.topics):
             return _refused(request.topics)
         topics = tuple(dict.fromkeys(request.topics)) if len(request.topics) > 1 else request.topics
@@ -137,7 +138,7 @@ class MetadataHandler:
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
         front = self._front
-        about_topics = request.topics is None or bool(request.topics) or context.connection.wants_brokers
+        about_topics = bool(request.topics) or _asks_for_all(context, request) or context.connection.wants_brokers
         nodes = front.nodes() if about_topics else front.nodes_without_topics()
         wants_operations = request.include_cluster_authorized_operations
         operations = front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
@@ -180,6 +181,10 @@ class MetadataHandler:
             for name, topic_id in zip(distinct, new_topic_ids(len(distinct)), strict=True)
         ]
         self._front.ask(commands, AUTO_CREATION_WAIT_MS)
+
+
+def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
 def _is_addressed(context: RequestContext, topic: MetadataRequestTopic) -> bool:

@@ -20,6 +20,8 @@ BATCHES_AHEAD = 4
 """How many batches may wait for the event loop before reading pauses."""
 POLL_S = 0.2
 
+Place = tuple[str, int]
+"""A topic and the number of a partition."""
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 """librdkafka says so only when a topic was missing for longer than brokers need to tell each other of one."""
 
@@ -34,10 +36,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """Records in order, and the partitions of which there was nothing more for the moment."""
+    """Records in order, and the partitions (by topic and number) of which all is read that was there at the start."""
 
     records: tuple[Record, ...]
-    ended: frozenset[tuple[str, int]]
+    ended: frozenset[Place]
 
 
 class FollowingFailed(Exception):
@@ -64,11 +66,16 @@ class Follower:
         self._stopped = threading.Event()
         self._room = threading.Semaphore(BATCHES_AHEAD)
         self._thread: threading.Thread | None = None
+        self._behind: set[Place] = set()
+        """The partitions of which there is more to be read that was there at the start."""
+        self._ends: dict[Place, int] = {}
+        """Where each of those ended when it was first fetched."""
 
     def start(self, topic: str, offsets: Sequence[int], newest_of: str) -> None:
         """Follow every partition of `topic` from its offset, and what is new in partition 0 of `newest_of`."""
         self._loop = asyncio.get_running_loop()
         places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
+        self._behind = {(topic, partition) for partition in range(len(offsets))}
         places.append(TopicPartition(newest_of, 0, OFFSET_END))
         self._thread = threading.Thread(target=self._run, args=(places,), name="follow", daemon=True)
         self._thread.start()
@@ -107,9 +114,26 @@ class Follower:
         if first is None:
             return
         batch = _batch([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
+        if self._behind:
+            batch = self._with_ends(consumer, batch)
         if batch.records or batch.ended:
             self._room.acquire()
             self._on_loop(partial(self._hand_over, batch))
+
+    def _with_ends(self, consumer: Consumer, batch: Batch) -> Batch:
+        """The batch, with the partitions that have come to where they ended at first: librdkafka tells of an end only
+        where a fetch brings nothing, which may never be while others write."""
+        read = {(record.topic, record.partition): record.offset + 1 for record in batch.records}
+        for place in self._behind & read.keys() - self._ends.keys():
+            end = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)[1]
+            if end >= 0:  # as of the fetch that brought the records, or a later one
+                self._ends[place] = end
+        reached = {
+            place for place in self._behind & read.keys() if read[place] >= self._ends.get(place, read[place] + 1)
+        }
+        ended = batch.ended | reached
+        self._behind -= ended
+        return Batch(batch.records, ended)
 
     def _hand_over(self, batch: Batch) -> None:
         self._room.release()

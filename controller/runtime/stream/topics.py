@@ -2,7 +2,8 @@
 
 What they must be: as many partitions as the setting says, in both, because a topic's partition never changes; the
 events kept for ever and never compacted, because they are the only truth; the commands not compacted, because their
-offsets are counted. What is not so stops the start: nothing is changed that somebody made.
+offsets are counted; in both, what was acknowledged stays when a broker dies, where there are more than one. What is not
+so stops the start: nothing is changed that somebody made.
 
 Everything here blocks, and belongs in a thread.
 """
@@ -28,6 +29,7 @@ REPLICAS_UNASKED_MAX = 3
 COMMANDS_KEPT_MS = 7 * 24 * 3600 * 1000
 """A command is of no use once it is decided; so long may all workers be away before one is lost."""
 _FOREVER = "-1"
+_KEPT_WHOLE = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 
 
 class KafkaUnreachable(Exception):
@@ -72,8 +74,11 @@ def prepare_topics(properties: Mapping[str, Any], wanted: Wanted) -> Topics:
         raise _classified(error.args[0]) from error
     for name, description in zip((wanted.commands, wanted.events), found, strict=True):
         _check_partitions(name, len(description.partitions), wanted.partitions)
-    _check_configs(wanted.commands, configs[wanted.commands], {"cleanup.policy": "delete"})
-    forever = {"cleanup.policy": "delete", "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
+        factor = min(len(partition.replicas) for partition in description.partitions)
+        _check_factor(name, factor, wanted.replication_factor)
+        _check_min_insync(name, configs[name], factor)
+    _check_configs(wanted.commands, configs[wanted.commands], _KEPT_WHOLE)
+    forever = {**_KEPT_WHOLE, "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
     _check_configs(wanted.events, configs[wanted.events], forever)
     return Topics(wanted.commands, wanted.events, wanted.partitions, cluster_id, str(found[1].topic_id))
 
@@ -89,10 +94,9 @@ def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int) -> None:
     if factor < 1:
         factor = max(1, min(REPLICAS_UNASKED_MAX, brokers))
     common = {
-        "cleanup.policy": "delete",
-        "min.insync.replicas": str(max(1, factor - 1)),
+        **_KEPT_WHOLE,
+        "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
-        "unclean.leader.election.enable": "false",
     }
     events = {**common, "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
     commands = {**common, "retention.ms": str(COMMANDS_KEPT_MS), "retention.bytes": _FOREVER}
@@ -131,6 +135,29 @@ def _check_partitions(name: str, found: int, wanted: int) -> None:
         raise TopicsMismatch(
             f"topic {name} has {found} partitions, and stream.partitions={wanted}: set stream.partitions={found}, or "
             "name other topics with stream.commands.topic and stream.events.topic; the count cannot be changed later"
+        )
+
+
+def _check_factor(name: str, found: int, wanted: int) -> None:
+    if wanted > 0 and found != wanted:
+        raise TopicsMismatch(
+            f"topic {name} has {found} replicas a partition, and stream.replication.factor={wanted}: reassign its "
+            f"partitions, or set stream.replication.factor={found}"
+        )
+
+
+def _min_insync(factor: int) -> int:
+    """How many replicas have to acknowledge, so that one broker of several may be down, and may then be lost."""
+    return max(1, factor - 1)
+
+
+def _check_min_insync(name: str, configs: Mapping[str, str], factor: int) -> None:
+    found, least = configs.get("min.insync.replicas", ""), _min_insync(factor)
+    if not found.isdecimal() or not least <= int(found) <= factor:
+        allowed = str(least) if least == factor else f"{least} to {factor}"
+        raise TopicsMismatch(
+            f"topic {name} has min.insync.replicas={found}, and for {factor} replicas a partition must have {allowed}; "
+            "with fewer what was acknowledged may be lost with one broker, with more nothing can be written: change it"
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -40,12 +41,16 @@ from controller.runtime.stream.deciding import Fault
 from controller.runtime.stream.driver import Driver, Group
 from controller.runtime.stream.engine import Engine, Identity
 from controller.runtime.stream.folder import hold_folder
+from controller.runtime.stream.topic_watch import TopicGone, TopicWatch
 from controller.runtime.stream.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
 from controller.runtime.stream.transport import NO_SECURITY, KafkaTransport, KafkaTrouble, Topics
 from controller.runtime.stream.watching import MakeFleet, Surroundings, Watching
 from events.catalog import Recorded
 
 POLICIES_CLOSE_S = 1.0
+LEAVE_S = 10.0
+"""How long a worker that is told to stop may take to decide what it has in hand and to leave the group. Without Kafka
+neither ends; to go without is to be found missing when the session is over, like a worker that was killed."""
 TRY_AGAIN_S = 2.0
 LOOK_EVERY_S = 2.0
 LOOK_TIMEOUT_S = 5.0
@@ -69,6 +74,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     security: Security = NO_SECURITY
     """Who we are at the Kafka that holds the log."""
 
+    @property
+    def properties(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's properties for reaching that Kafka."""
+        return {**self.security.properties, "bootstrap.servers": self.bootstrap}
+
 
 class Worker:
     """Everything that one `worker` runs. Made with its folder held: raises FolderHeld and PolicyLoadError."""
@@ -91,6 +101,8 @@ class Worker:
         self._cluster: ReachedCluster | None = None
         self._why_not: str | None = "starting"
         self._unreachable: str | None = None
+        self._gone = False
+        """Whether it leaves without Kafka having heard of it: what still waits for Kafka is not waited for."""
 
     def why_not_ready(self) -> str | None:
         """Why nothing can be decided now; None when it can."""
@@ -126,11 +138,14 @@ class Worker:
                 for failure in await judge.close(POLICIES_CLOSE_S):
                     self._reports.policy_close_failed(failure)
             await self._http.stop()
+        if self._gone:
+            sys.stdout.flush()
+            os._exit(0)
         return 0
 
     async def _topics(self) -> Topics | None:
         """The topics, as soon as Kafka answers; None if told to stop before it does."""
-        properties = {**self.options.security.properties, "bootstrap.servers": self.options.bootstrap}
+        properties = self.options.properties
         wanted = Wanted.by(self.options.settings)
         told = ""
         while not self._stopping.is_set():
@@ -208,13 +223,27 @@ class Worker:
         )
         driver = options.make_driver(engine, group)
         self._why_not = "joining the group"
-        looking = asyncio.create_task(self._look_at_kafka(engine))
+        looking = [asyncio.create_task(self._look_at_kafka(engine)), asyncio.create_task(self._watch(topics))]
         try:
-            await driver.run(self._stopping, self._claimed)
+            await self._run_until_left(driver)
         finally:
             self._why_not = "stopping"
-            looking.cancel()
-            await engine.close()
+            for each in looking:
+                each.cancel()
+            if not self._gone:
+                await engine.close()
+
+    async def _run_until_left(self, driver: Driver) -> None:
+        running = asyncio.create_task(driver.run(self._stopping, self._claimed))
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        ended, _ = await asyncio.wait((running,), timeout=LEAVE_S)
+        if ended:
+            running.result()
+        else:
+            self._gone = True
+            self._log.warning("left the group without a word", why=f"Kafka does not answer within {LEAVE_S:g} s")
 
     def _claimed(self) -> None:
         self._why_not = None
@@ -259,6 +288,12 @@ class Worker:
         self._log.warning("partitions lost, to be claimed anew", why=why)
 
     # --- looking
+
+    async def _watch(self, topics: Topics) -> None:
+        try:
+            await TopicWatch(self.options.properties, topics).watch()
+        except TopicGone as gone:
+            self.fail(gone)
 
     async def _look_at_kafka(self, engine: Engine) -> None:
         """Ask Kafka now and then how far commands are: it also tells whether Kafka answers at all."""
