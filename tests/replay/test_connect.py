@@ -65,7 +65,8 @@ def run(argv: list[str], folder: Path) -> Any:
 @pytest.mark.parametrize("name", ["compare", "invariants"])
 def test_a_clean_log_passes(server: str, history: LogRef, tmp_path: Path, name: str) -> None:
     argv = ["-m", "controller.cli_replay", name, history.text, "--master", server, "--json"]
-    assert run(argv, tmp_path) == {"found": False, "rows": []}
+    answer = run(argv, tmp_path)
+    assert (answer["found"], answer["rows"]) == (False, [])
 
 
 WHERE = """
