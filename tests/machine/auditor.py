@@ -38,7 +38,7 @@ from events.catalog import (
     TopicReady,
 )
 from tests.machine.auditor_access import ACCESS_COMMANDS, AccessAudit
-from tests.machine.auditor_cluster import ClusterWitness, Life, own
+from tests.machine.auditor_cluster import ClusterWitness, Life, Lives, own
 
 CHECKS = {
     "offsets": "offsets are contiguous, from 0 on",
@@ -112,8 +112,9 @@ class Auditor(ClusterWitness, AccessAudit):
         self.violations: list[Violation] = []
         self.settings: dict[str, str] = {}
         self.live: dict[int, bool] = {}
-        self.topics: dict[str, Life] = {}
+        self.topics = Lives()
         self.asks: dict[tuple[str, str], Ask] = {}
+        self.asked: set[str] = set()
         self.broker_epoch = 0
         self.next_offset = 0
         self.record: Recorded
@@ -165,7 +166,7 @@ class Auditor(ClusterWitness, AccessAudit):
         cause = record.cause
         self._expect("cause-exists", cause.command in COMMANDS, f"no command {cause.command}")
         if cause.command in {"CreateTopic", "ExpireRequest"}:
-            asked = isinstance(record.event, CreateRequested) or any(r == cause.request_id for r, _ in self.asks)
+            asked = isinstance(record.event, CreateRequested) or cause.request_id in self.asked
             self._expect("cause-exists", asked, f"nobody asked {cause.request_id}")
 
     # --- create requests
@@ -174,6 +175,7 @@ class Auditor(ClusterWitness, AccessAudit):
         key = (event.request_id, event.topic)
         self._expect("one-answer", key not in self.asks, "asked twice")
         self.asks[key] = Ask(event)
+        self.asked.add(event.request_id)
 
     def _on_create_rejected(self, event: CreateRejected) -> None:
         self._expect("rejected-by-rule", bool(event.rule) and event.error_code != 0, f"{event.rule!r}")
@@ -200,8 +202,7 @@ class Auditor(ClusterWitness, AccessAudit):
     # --- topics
 
     def _on_topic_created(self, event: TopicCreated) -> None:
-        shard = event.topic.replace(".", "_")
-        others = [name for name in self.topics if name.replace(".", "_") == shard]
+        others = self.topics.in_shard_of(event.topic)
         self._expect("one-life", not others, f"{others} exist")
         ask = self.asks.get((event.request_id, event.topic))
         allowed = ask is not None and ask.rejected is None and not ask.created and ask.event.topic_id == event.topic_id

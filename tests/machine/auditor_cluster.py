@@ -27,10 +27,30 @@ class Life:
     configs: dict[str, str] = field(default_factory=dict)
 
 
+class Lives(dict[str, Life]):
+    """The topics that there are, by name, and without a search by what they would collide with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_shard: dict[str, set[str]] = {}
+
+    def __setitem__(self, name: str, life: Life) -> None:
+        super().__setitem__(name, life)
+        self._of_shard.setdefault(name.replace(".", "_"), set()).add(name)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._of_shard[name.replace(".", "_")].discard(name)
+
+    def in_shard_of(self, name: str) -> list[str]:
+        """The names that stand under the shard key of this one, itself among them if it is there."""
+        return sorted(self._of_shard.get(name.replace(".", "_"), ()))
+
+
 class ClusterWitness:
     """What the auditor checks of a cluster's own doing; it keeps `topics` and `settings`."""
 
-    topics: dict[str, Life]
+    topics: Lives
     settings: dict[str, str]
     live: dict[int, bool]
     record: Recorded
@@ -46,8 +66,7 @@ class ClusterWitness:
 
     def _on_topic_discovered(self, event: TopicDiscovered) -> None:
         self._check_behind()
-        shard = event.topic.replace(".", "_")
-        others = [name for name in self.topics if name.replace(".", "_") == shard and name != event.topic]
+        others = [name for name in self.topics.in_shard_of(event.topic) if name != event.topic]
         self._expect("one-life", not others, f"{others} exist")
         life = self.topics.get(event.topic)
         for index, partition in enumerate(event.partitions):

@@ -29,8 +29,9 @@ T = TypeVar("T")
 KAFKAS_OWN = ("__consumer_offsets",)
 """Topics that Kafka makes by itself, for the first consumer group."""
 
-_SILENCE_S = 5
-"""After so many seconds without an answer a server is taken to give none; all asks of the table take far less."""
+_SILENCE_S = 20
+"""After so many seconds without an answer a server is taken to give none. All asks take far less, unless a crowded
+machine has a Kafka cluster carry them out. In one row Kafka gives no answer, and the table waits this long."""
 
 Answers = Mapping[tuple[str, int], tuple[Row, ...]]
 """The rows of every case (by its id) in every version."""

@@ -22,14 +22,15 @@ from events.catalog import Event, PartitionsAdded, TopicCreated, TopicDeleted
 from events.codec import decode_event
 from events.kafka_fold import PartitionFold
 
-WITHIN_S = 90
-"""So long may asking again take before an ask counts as lost."""
+WITHIN_S = 240
+"""So long may asking again take before an ask counts as lost: Kafka may be gone for a minute."""
 PARTITIONS, GROWN = 2, 4
 
 _LOST = frozenset(
     (
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError.REQUEST_TIMED_OUT,
@@ -96,7 +97,7 @@ class FrontClient(threading.Thread):
     def end(self) -> Asked:
         """Ask no more; what came of it."""
         self._over.set()
-        self.join(WITHIN_S * 4)
+        self.join(WITHIN_S * 3 + 30)
         if self.is_alive():
             self.asked.wrong.append(f"{self.name} still waits for an answer")
         return self.asked
