@@ -29,7 +29,7 @@ T = TypeVar("T")
 KAFKAS_OWN = ("__consumer_offsets",)
 """Topics that Kafka makes by itself, for the first consumer group."""
 
-_SILENCE_S = 20
+_SILENCE_S = 10
 """After so many seconds without an answer a server is taken to give none. All asks take far less, unless a crowded
 machine has a Kafka cluster carry them out. In one row Kafka gives no answer, and the table waits this long."""
 
