@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -139,13 +139,7 @@ def _note_handback(log: EventLog, folder: Path, metadata: MetadataLog) -> None:
     It is durable before the folder is there; what breaks off in between is done again by the same command.
     """
     event = MetadataHandedBack(str(folder), metadata.mark.epoch, metadata.mark.end)
-    at_ms = time.time_ns() // 1_000_000
-    cause = Cause(HAND_BACK, _request_id("handback"))
-    store = TopicStore(log)
-    state = store.state()
-    key = apply(state, Recorded(Offset(log.next_offset), at_ms, cause, event))
-    log.write(Commit([Entry(encode_event(at_ms, cause, event), key)], store.changes(state)))
-    log.flush()
+    _write(log, Cause(HAND_BACK, _request_id("handback")), (event,), {})
 
 
 def _told(run: Callable[[], None]) -> int:
@@ -184,15 +178,19 @@ def write_adopted(log: EventLog, events: Sequence[Event], taken: Adopted) -> Non
 
     The events are in no request's index: nobody asked for what was there.
     """
+    _write(log, Cause(COMMAND, taken.request_id), events, taken.state)
+
+
+def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[bytes, bytes]) -> None:
+    """Append events, with the state that they lead to and `more` keys, in one commit."""
     at_ms = time.time_ns() // 1_000_000
     store = TopicStore(log)
     state = store.state()
-    cause = Cause(COMMAND, taken.request_id)
     entries = []
-    for offset, event in enumerate(events):
+    for offset, event in enumerate(events, log.next_offset):
         key = apply(state, Recorded(Offset(offset), at_ms, cause, event))
         entries.append(Entry(encode_event(at_ms, cause, event), key))
-    log.write(Commit(entries, {**store.changes(state), **taken.state}))
+    log.write(Commit(entries, {**store.changes(state), **more}))
     log.flush()
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -200,10 +201,13 @@ def _outcome(name: str, command: _Command, asked: argparse.Namespace) -> Outcome
     ref, options = open_ref(asked.log, _kafka_properties(asked)), _options(asked)
     try:
         ends_of(ref, options.at)  # so that a moment that the log does not have is told before Spark starts
-        _check_first(name, command, ref, options)
+        module = _module(command)
+        check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
+        if check is not None:  # what else can be told before Spark starts
+            check(ref, options)
         read_through(ref)
         with _spark(asked) as session:
-            run: _Run = getattr(import_module(f"projections.replay.{command.module}"), f"run_{name}")
+            run: _Run = getattr(module, f"run_{name}")
             with _telling_progress(session, name if command.tells_progress else None):
                 return run(session, ref, options)
     except (LogError, EventDecodeError, CannotApply, CannotFold) as error:
@@ -224,15 +228,12 @@ def _kafka_properties(asked: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     return read_properties(asked.kafka_properties)
 
 
-def _check_first(name: str, command: _Command, ref: Ref, options: Options) -> None:
-    """What else can be told before Spark starts, by `check_NAME` of a module that has it. Raises ReplayError."""
+def _module(command: _Command) -> ModuleType:
+    """What does a command: `run_NAME`, after `check_NAME` where it has that. Raises ReplayError."""
     try:
-        module = import_module(f"projections.replay.{command.module}")
+        return import_module(f"projections.replay.{command.module}")
     except ImportError as error:
         raise _no_spark(error) from error
-    check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
-    if check is not None:
-        check(ref, options)
 
 
 def _no_spark(error: ImportError) -> ReplayError:

@@ -131,8 +131,9 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
 def _quorum(cluster: Cluster, record: Recorded) -> Quorum:
     event: Any = record.event
     if isinstance(event, QuorumEpochBegun):
-        names = ("leader_epoch", "node_id", "kraft_version", "host", "port", "directory_id")
-        return Quorum(*(getattr(event, name) for name in names))
+        return Quorum(
+            event.leader_epoch, event.node_id, event.kraft_version, event.host, event.port, event.directory_id
+        )
     if cluster.quorum is None:
         raise CannotApply(record, "nobody leads real brokers here")
     return replace(cluster.quorum, handed_back_to=event.folder)

@@ -40,7 +40,7 @@ from projections.replay.checks_rows import (
     is_one_of,
     places_in,
 )
-from projections.replay.checks_timeline import CLUSTER_TYPES, ClusterEvent
+from projections.replay.checks_timeline import CLUSTER_TYPES, MIN_ISR, ClusterEvent, count_of
 from projections.replay.checks_told import Violation, found
 from projections.replay.columns import ddl
 from projections.replay.folding import map_in_arrow
@@ -142,7 +142,9 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 
 _STRETCHES = pa.schema([("stretch", pa.binary())])
-_REVIEW = "ReviewTopics"
+REVIEW = "ReviewTopics"
+CAUSES_KEPT = (ADOPTED, REVIEW)
+"""The causes that checks ask for; packs have the place in this."""
 
 
 def stretches(events: Events) -> list[Stretch]:
@@ -159,7 +161,7 @@ def _looked(batches: Batches) -> Batches:
 
 def _stretches_of(batch: pa.RecordBatch) -> Iterator[Stretch]:
     partitions, offsets, at_ms = (numbers(batch[name]) for name in ("log_partition", "offset", "at_ms"))
-    reviewed = places_in(batch["cause_command"], (_REVIEW,)) >= 0
+    reviewed = places_in(batch["cause_command"], (REVIEW,)) >= 0
     of_cluster = places_in(batch["type"], CLUSTER_TYPES) >= 0
     for partition in np.unique(partitions).tolist():
         here = partitions == partition
@@ -191,7 +193,6 @@ _LISTS = ("isr", "brokers", "replicas")
 PACK_COLUMNS = tuple(dict.fromkeys((*ROW_COLUMNS, *_NARROW, *_LISTS, "partitions", "configs", "assignments")))
 """What is read of every event."""
 _PACKS = pa.schema([("share", pa.int32()), ("events", pa.binary()), ("created", pa.binary()), ("told", pa.binary())])
-_MIN_ISR = "min.insync.replicas"
 _NAMES_ITS_REQUEST = (
     "CreateRequested", "CreateRejected", "TopicCreated", "CreateAnswered", "PartitionsAdded", "TopicDeleted"
 )  # fmt: skip
@@ -262,7 +263,7 @@ def _events(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = {name: batch[name] for name in ("log_partition", "offset", "topic", "error_code", *_NARROW)}
     columns |= {name: with_lists_coded(batch[name]) for name in _LISTS}
     columns["type"] = pa.array(types, pa.int8())
-    columns["cause"] = pa.array(places_in(batch["cause_command"], (ADOPTED, _REVIEW)), pa.int8())
+    columns["cause"] = pa.array(places_in(batch["cause_command"], CAUSES_KEPT), pa.int8())
     columns["request_id"] = pc.if_else(named, batch["request_id"], pa.scalar(None, pa.string()))
     columns["manual"] = batch["assignments"].is_valid()
     columns["added"] = created.value_lengths()
@@ -272,8 +273,8 @@ def _events(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _min_isr(configs: pa.Array) -> pa.Array:
     """The value of `min.insync.replicas` in maps of configs, null where there is none that is a number."""
-    values, texts = coded(pc.map_lookup(configs, pa.scalar(_MIN_ISR), "first"))
-    counts = [int(text) if text.isascii() and text.isdecimal() else NONE for text in texts]
+    values, texts = coded(pc.map_lookup(configs, pa.scalar(MIN_ISR), "first"))
+    counts = [count_of(text, NONE) for text in texts]
     found = np.array([*counts, NONE], np.int64)[values]
     return pa.array(found, mask=found == NONE)
 

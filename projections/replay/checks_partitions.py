@@ -9,12 +9,13 @@ since. The brokers of the moment come from the timeline.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
 from projections.replay.checks_arrays import NONE, NOWHERE, Bools, Groups, Ids, Ints, at, combined, judged, plus
-from projections.replay.checks_share import Share
-from projections.replay.checks_told import Check, Place, Violation, found, listed, others, shown
+from projections.replay.checks_share import Chosen, Share
+from projections.replay.checks_told import Check, Violation, found, listed, others, shown
 from projections.replay.checks_topics import ENDS
 
 _LEADING = ("LeaderElected", "IsrChanged")
@@ -24,11 +25,11 @@ _STEP = "PartitionChanged"
 _NO_LEADER = -1
 
 
-class Steps:
+class Steps(Chosen):
     """The changes of partitions; a row here belongs to the event `event[row]` of the share."""
 
     def __init__(self, share: Share) -> None:
-        self.share, self.lists = share, share.lists
+        self.lists = share.lists
         made = share.created
         changes = np.flatnonzero(share.of(*_LEADING, _FILL, _STEP))
         event = np.concatenate((made.event, changes))
@@ -41,7 +42,8 @@ class Steps:
             return np.concatenate((of_created, of_events[changes]))[order]
 
         nothing = np.full(len(made.event), NOWHERE)
-        self.event, self.partition = event[order], partition[order]
+        super().__init__(share, event[order])
+        self.partition = partition[order]
         self.new = order < len(made.event)
         """Whether a row is a base."""
         self.replicas = column(made.replicas, np.full(len(share), NOWHERE))
@@ -88,13 +90,6 @@ class Steps:
                 after[row] = self.lists.code(tuple(broker if one == place else one for one in stood))
         return after
 
-    def __getitem__(self, name: str) -> Ints:
-        return self.share[name][self.event]
-
-    def of(self, *types: str) -> Bools:
-        """Whether an event is of one of the types."""
-        return self.share.of(*types)[self.event]
-
     @property
     def decided(self) -> Bools:
         """Whether a row is a partition that begins here; one that was found has a past."""
@@ -110,7 +105,7 @@ class Steps:
         """Whether a row changes a partition that was there."""
         return ~self.new & (self.stood != NOWHERE)
 
-    @property
+    @cached_property
     def placed(self) -> Ints:
         """What an event says that the replicas are."""
         return np.where(self.new, self.replicas, self.moved)
@@ -126,10 +121,6 @@ class Steps:
     def not_live(self, rows: Bools, leader: Ints) -> Bools:
         """Whether the leader is none of the live brokers."""
         return judged(rows, lambda leader, live: leader not in self.lists.ids(live), leader, self.live)
-
-    def place(self, row: int) -> Place:
-        """Where an event stands."""
-        return self.share.place(int(self.event[row]))
 
 
 def _not_distinct(steps: Steps) -> Bools:

@@ -9,13 +9,11 @@ import pyarrow as pa
 
 from events.names import shard_key
 from projections.replay.checks_arrays import NOWHERE, Bools, Groups, Ints, Lists, coded, combined, numbers
-from projections.replay.checks_packs import Pack, together
-from projections.replay.checks_rows import TYPES, is_one_of
+from projections.replay.checks_packs import CAUSES_KEPT, REVIEW, Pack, together
+from projections.replay.checks_rows import ADOPTED, TYPES, is_one_of
 from projections.replay.checks_timeline import Moments, Span
 from projections.replay.checks_told import Place
 
-_ADOPTED, _REVIEW = 0, 1
-"""The causes that checks ask for, as packs number them."""
 _SORTED = (
     "log_partition", "offset", "at_ms", "type", "cause", "error_code", "deadline_ms", "timeout_ms", "partition",
     "first", "leader", "leader_epoch", "partition_epoch", "placeholder", "broker_id", "manual", "added", "own_min_isr",
@@ -60,12 +58,12 @@ class Share:
     @property
     def adopted(self) -> Bools:
         """Whether an event stands for what was there when a cluster was taken over."""
-        return self["cause"] == _ADOPTED
+        return is_one_of(self["cause"], CAUSES_KEPT, (ADOPTED,))
 
     @property
     def reviewed(self) -> Bools:
         """Whether an event came of a review of topics."""
-        return self["cause"] == _REVIEW
+        return is_one_of(self["cause"], CAUSES_KEPT, (REVIEW,))
 
     def name(self, topic: int) -> str:
         """The name of a topic; `none` where there is none."""
@@ -79,6 +77,28 @@ class Share:
         """Where an event stands."""
         topic = self.topics[self.topic[row]]
         return int(self["log_partition"][row]), shard_key(topic), int(self["offset"][row]), topic
+
+
+class Chosen:
+    """Rows that belong to events of a share: `event` has the place of each there."""
+
+    def __init__(self, share: Share, event: Ints) -> None:
+        self.share, self.event = share, event
+        self._said: dict[str, Ints] = {}
+
+    def __getitem__(self, name: str) -> Ints:
+        said = self._said.get(name)
+        if said is None:
+            said = self._said[name] = self.share[name][self.event]
+        return said
+
+    def of(self, *types: str) -> Bools:
+        """Whether an event is of one of the types."""
+        return self.share.of(*types)[self.event]
+
+    def place(self, row: int) -> Place:
+        """Where an event stands."""
+        return self.share.place(int(self.event[row]))
 
 
 class Created:

@@ -21,7 +21,7 @@ CLUSTER_TYPES = (
 
 _FOREVER = (1 << 63) - 1
 _UNDER_REPLICATED = "enable.under.replicated.topic.creation"
-_MIN_ISR = "min.insync.replicas"
+MIN_ISR = "min.insync.replicas"
 
 
 class ClusterEvent(NamedTuple):
@@ -83,7 +83,7 @@ class Brokers:
             tuple(sorted(broker for broker, fenced in self.fenced.items() if not fenced)),
             tuple(sorted(self.fenced)),
             self.settings.get(_UNDER_REPLICATED) == "true",
-            _count(self.settings.get(_MIN_ISR, "1")),
+            count_of(self.settings.get(MIN_ISR, "1"), 1),
         )
 
     def see(self, event: ClusterEvent) -> None:
@@ -111,8 +111,9 @@ class Brokers:
         return tuple(LiveBroker(broker, self.since_ms[broker]) for broker in live)
 
 
-def _count(value: str) -> int:
-    return int(value) if value.isascii() and value.isdecimal() else 1
+def count_of(value: str, otherwise: int) -> int:
+    """The count that the value of a setting or config is, `otherwise` where it is none."""
+    return int(value) if value.isascii() and value.isdecimal() else otherwise
 
 
 def timeline(events: Iterable[ClusterEvent]) -> Timeline:

@@ -9,11 +9,12 @@ topic it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
 from projections.replay.checks_arrays import NONE, NOWHERE, Bools, Groups, Ints, at, combined, judged
-from projections.replay.checks_share import Share
+from projections.replay.checks_share import Chosen, Share
 from projections.replay.checks_told import Check, Place, Violation, found, listed, others, shown
 
 _OF_A_TOPIC = (
@@ -121,18 +122,18 @@ LIFE_CHECKS = (
 """What follows from how a topic stood before an event."""
 
 
-class Asks:
+class Asks(Chosen):
     """The events of create requests, request by request; a row here is the event `event[row]` of the share."""
 
     def __init__(self, lives: Lives, ends: Mapping[int, int]) -> None:
-        share = self.share = lives.share
+        share = lives.share
         self.lives, self._ends = lives, ends
         named_by_life = share.of("TopicReady", *ENDS) & (lives.born != NOWHERE) & lives.its_own
         request = np.where(named_by_life, at(share.request, lives.born, NOWHERE), share.request)
         event = np.flatnonzero(share.of(*_OF_A_REQUEST, "PartitionsAdded") & (request != NOWHERE))
         keys = combined([share.shard[event], share.topic[event], request[event]])
         order = np.argsort(keys, kind="stable")
-        self.event = event[order]
+        super().__init__(share, event[order])
         self._groups = Groups(keys[order])
         asked = self._groups.first(self.of("CreateRequested"))
         self.asked: Ints = at(self.event, asked, NOWHERE)
@@ -145,16 +146,14 @@ class Asks:
         self._factor = np.zeros(len(share), np.int64)
         self._factor[placed.event[firsts]] = share.lists.sizes(placed.replicas[firsts])
 
-    def __getitem__(self, name: str) -> Ints:
-        return self.share[name][self.event]
-
-    def of(self, *types: str) -> Bools:
-        """Whether an event is of one of the types."""
-        return self.share.of(*types)[self.event]
-
     def had(self, event: str) -> Bools:
         """Whether such an event was recorded of the request before."""
         return self._groups.had(self.of(event))
+
+    @cached_property
+    def created(self) -> Bools:
+        """Whether the topic was created before."""
+        return self.had("TopicCreated")
 
     def has(self, event: str) -> Bools:
         """The same, or now."""
@@ -209,22 +208,22 @@ class Asks:
         every = [one for code in share.created.replicas[rows].tolist() for one in share.lists.ids(code)]
         return listed(others(tuple(dict.fromkeys(every)), share.lists.ids(int(known[event]))))
 
-    @property
+    @cached_property
     def registered(self) -> Ints:
         """The registered brokers at each event of the share."""
         return self.share.moments.registered(self.share.moment)
 
-    @property
+    @cached_property
     def lowest(self) -> Ints:
         """The lowest id among the replicas that an event places; below 0 it is a placeholder."""
         return self._lowest[self.event]
 
-    @property
+    @cached_property
     def factor(self) -> Ints:
         """How many replicas the partitions of an event have."""
         return self._factor[self.event]
 
-    @property
+    @cached_property
     def needed(self) -> Ints:
         """How many live brokers it takes to place with placeholders: min(`min.insync.replicas`, factor), the topic's
         own setting before the cluster's."""
@@ -233,12 +232,12 @@ class Asks:
         floor = np.where(own == NONE, share.moments.min_isr(share.moment), own)
         return np.minimum(floor[self.event], self.factor)
 
-    @property
+    @cached_property
     def enabled(self) -> Bools:
         """Whether placeholders were allowed."""
         return self.share.moments.enabled(self.share.moment)[self.event]
 
-    @property
+    @cached_property
     def live_count(self) -> Ints:
         """How many brokers were live."""
         return self.share.lists.sizes(self.share.live)[self.event]
@@ -252,10 +251,6 @@ class Asks:
         code = int(self.share.request[self.event[row]])
         return "none" if code == NOWHERE else self.share.requests[code]
 
-    def place(self, row: int) -> Place:
-        """Where an event stands."""
-        return self.share.place(int(self.event[row]))
-
 
 def _asked_again(asks: Asks) -> Bools:
     return asks.of("CreateRequested") & (asks.asked != NOWHERE)
@@ -263,14 +258,14 @@ def _asked_again(asks: Asks) -> Bools:
 
 def _success(asks: Asks) -> Bools:
     """Events that answer an ask with NONE, though it is neither ready nor did it not want to wait."""
-    at_once = asks.had("TopicCreated") & (asks.of_ask("timeout_ms") <= 0)
+    at_once = asks.created & (asks.of_ask("timeout_ms") <= 0)
     answers = asks.of("CreateAnswered") & (asks["error_code"] == 0) & (asks.asked != NOWHERE)
     return answers & ~asks.had("TopicReady") & ~at_once
 
 
 def _both(asks: Asks) -> Bools:
     created, rejected = asks.of("TopicCreated"), asks.of("CreateRejected")
-    return (created & asks.had("CreateRejected")) | (rejected & asks.had("TopicCreated"))
+    return (created & asks.had("CreateRejected")) | (rejected & asks.created)
 
 
 def _too_early(asks: Asks) -> Bools:
@@ -338,14 +333,14 @@ ASK_CHECKS = (
     Check[Asks](
         "none-after-ready",
         _success,
-        lambda asks, row: "NONE before TopicReady" if asks.had("TopicCreated")[row] else "NONE, but not created",
+        lambda asks, row: "NONE before TopicReady" if asks.created[row] else "NONE, but not created",
         lambda asks, row: "TopicReady before the answer",
     ),
     Check[Asks](
         "timeout-when-due",
         _too_early,
         lambda asks, row: f"timed out at {shown(asks['at_ms'][row])}",
-        lambda asks, row: f"at or after {shown(asks.of_ask('deadline_ms')[row])}",
+        lambda asks, row: f"at or after {shown(asks.share['deadline_ms'][asks.asked[row]])}",
     ),
     Check[Asks](
         "replicas-live",

@@ -50,6 +50,8 @@ from events.catalog import (
 from events.names import BrokerId
 from projections.access_words import acl_in_words, quotas_in_words
 
+_OfAccess = AclsCreated | AclsDeleted | AsksRefused | QuotasChanged | ScramCredentialRemoved | ScramCredentialSet
+
 
 def told(decision: Decision) -> str:
     """A decision in short: events, then answers."""
@@ -134,6 +136,12 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"creation-refused({event.error_code})"
         case ChangeCarriedOut():
             return f"carried-out({event.error_code})"
+        case _:
+            return _access_text(event)
+
+
+def _access_text(event: _OfAccess) -> str:
+    match event:
         case AclsCreated() | AclsDeleted():
             kind = "acls-created" if isinstance(event, AclsCreated) else "acls-deleted"
             return f"{kind}({', '.join(map(acl_in_words, event.acls))})"

@@ -71,8 +71,8 @@ class Told:
     put: int
     poisons: int
     pauses: dict[str, list[float]] = field(default_factory=dict)
-    restarts: int = 0
     why_restarted: list[str] = field(default_factory=list)
+    """Of each worker that ended by itself and was started again."""
     asked: list[Asked] = field(default_factory=list)
     replayed: str = ""
 
@@ -84,7 +84,7 @@ class Told:
 
     def summary(self) -> str:
         """For people."""
-        lines = [json.dumps({"put": self.put, **self.found.counts, "restarts": self.restarts})]
+        lines = [json.dumps({"put": self.put, **self.found.counts, "restarts": len(self.why_restarted)})]
         for kind, pauses in self.pauses.items():
             lines.append(f"{kind}: {len(pauses)} times; a partition stood still for {_spread(pauses)}")
         answers, again = (sum(getattr(one, name) for one in self.asked) for name in ("answers", "again"))
@@ -151,7 +151,7 @@ class Chaos:
         within_s = self.plan.session_s + 8
         pauses = {kind: [arrivals.pause_after(at, within_s) for at in marks] for kind, marks in self._marks.items()}
         ended = [_why(output) for worker in self._workers for output in worker.outputs]
-        return Told(found, load.put, load.poisons, pauses, len(ended), ended, asked)
+        return Told(found, load.put, load.poisons, pauses, ended, asked)
 
     def replay(self, told: Told) -> None:
         """Have Spark check every rule on the events topic, and decide every ask again."""

@@ -23,6 +23,7 @@ from tests.support.topicwright import COMMAND
 
 CLUSTER_ID = "cmVhbC1icm9rZXJzLWlkLg"
 CONTROLLER = 3000
+HEAP = "256m"
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class RealBroker:
     version: str
     settings: Mapping[str, str] = field(default_factory=dict)
     process: Process | None = None
-    heap: str = "256m"
+    heap: str = HEAP
 
     @property
     def data(self) -> Path:
@@ -95,7 +96,7 @@ class RealCluster:
     brokers: dict[int, RealBroker]
     controller: Process | None = None
     http: str = ""
-    heap: str = "256m"
+    heap: str = HEAP
 
     @property
     def bootstrap(self) -> str:
@@ -216,7 +217,7 @@ def real_cluster(
     arguments: Sequence[str] = (),
     broker_settings: Mapping[str, str] | None = None,
     prepare: Callable[[RealCluster], None] | None = None,
-    heap: str = "256m",
+    heap: str = HEAP,
 ) -> Iterator[RealCluster]:
     """Topicwright and so many brokers (or one of each of `versions`), all live; all ended with the block.
 

@@ -35,7 +35,7 @@ from controller.runtime.stream.front_node import FrontNode
 from controller.runtime.stream.front_view import StreamFront
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.producing import CommandProducer
-from controller.runtime.stream.topic_watch import TopicGone, TopicWatch
+from controller.runtime.stream.topic_watch import TopicWatch
 from controller.runtime.stream.transport import NO_SECURITY, Topics
 
 LOOK_EVERY_S = 0.02
@@ -182,13 +182,8 @@ class FrontService:
         self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
         self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_fronts_topic)
         self._announcing = asyncio.create_task(self._announce(), name="announce")
-        self._watching = asyncio.create_task(self._watch(), name="watch the topics")
-
-    async def _watch(self) -> None:
-        try:
-            await TopicWatch(self.options.properties, self._topics).watch()
-        except TopicGone as gone:
-            self.node.fail(gone)
+        topic_watch = TopicWatch(self.options.properties, self._topics)
+        self._watching = asyncio.create_task(topic_watch.watch(self.node.fail), name="watch the topics")
 
     async def _announce(self) -> None:
         while True:

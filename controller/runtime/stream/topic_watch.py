@@ -9,7 +9,7 @@ when it is missing twice in a row; Kafka's own troubles say nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -36,14 +36,16 @@ class TopicWatch:
         """The ids that topics must have; that of the commands from the first look on."""
         self._missed: dict[str, int] = {}
 
-    async def watch(self) -> None:
-        """Look until cancelled. Raises TopicGone."""
+    async def watch(self, fail: Callable[[TopicGone], None]) -> None:
+        """Look until cancelled, or until a topic is gone, which `fail` is told."""
         admin = AdminClient(self._properties)
-        while True:
-            found = await asyncio.to_thread(self._look, admin)
-            for name, topic_id in found.items():
-                self.learn(name, topic_id)
-            await asyncio.sleep(LOOK_EVERY_S)
+        try:
+            while True:
+                for name, topic_id in (await asyncio.to_thread(self._look, admin)).items():
+                    self.learn(name, topic_id)
+                await asyncio.sleep(LOOK_EVERY_S)
+        except TopicGone as gone:
+            fail(gone)
 
     def learn(self, name: str, topic_id: str | None) -> None:
         """Take what one look found: the topic's id, None where it is missing. Raises TopicGone."""

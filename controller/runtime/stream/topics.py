@@ -28,8 +28,8 @@ TIMEOUT_S = 10.0
 REPLICAS_UNASKED_MAX = 3
 COMMANDS_KEPT_MS = 7 * 24 * 3600 * 1000
 """A command is of no use once it is decided; so long may all workers be away before one is lost."""
-_FOREVER = "-1"
 _KEPT_WHOLE = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
+_KEPT_FOREVER = {**_KEPT_WHOLE, "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class KafkaUnreachable(Exception):
@@ -78,8 +78,7 @@ def prepare_topics(properties: Mapping[str, Any], wanted: Wanted) -> Topics:
         _check_factor(name, factor, wanted.replication_factor)
         _check_min_insync(name, configs[name], factor)
     _check_configs(wanted.commands, configs[wanted.commands], _KEPT_WHOLE)
-    forever = {**_KEPT_WHOLE, "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
-    _check_configs(wanted.events, configs[wanted.events], forever)
+    _check_configs(wanted.events, configs[wanted.events], _KEPT_FOREVER)
     return Topics(wanted.commands, wanted.events, wanted.partitions, cluster_id, str(found[1].topic_id))
 
 
@@ -94,12 +93,11 @@ def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int) -> None:
     if factor < 1:
         factor = max(1, min(REPLICAS_UNASKED_MAX, brokers))
     common = {
-        **_KEPT_WHOLE,
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
     }
-    events = {**common, "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
-    commands = {**common, "retention.ms": str(COMMANDS_KEPT_MS), "retention.bytes": _FOREVER}
+    events = {**_KEPT_FOREVER, **common}
+    commands = {**events, "retention.ms": str(COMMANDS_KEPT_MS)}
     missing = [
         NewTopic(name, num_partitions=wanted.partitions, replication_factor=factor, config=configs)
         for name, configs in ((wanted.commands, commands), (wanted.events, events))

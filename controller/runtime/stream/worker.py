@@ -41,7 +41,7 @@ from controller.runtime.stream.deciding import Fault
 from controller.runtime.stream.driver import Driver, Group
 from controller.runtime.stream.engine import Engine, Identity
 from controller.runtime.stream.folder import hold_folder
-from controller.runtime.stream.topic_watch import TopicGone, TopicWatch
+from controller.runtime.stream.topic_watch import TopicWatch
 from controller.runtime.stream.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
 from controller.runtime.stream.transport import NO_SECURITY, KafkaTransport, KafkaTrouble, Topics
 from controller.runtime.stream.watching import MakeFleet, Surroundings, Watching
@@ -223,7 +223,8 @@ class Worker:
         )
         driver = options.make_driver(engine, group)
         self._why_not = "joining the group"
-        looking = [asyncio.create_task(self._look_at_kafka(engine)), asyncio.create_task(self._watch(topics))]
+        topic_watch = TopicWatch(self.options.properties, topics)
+        looking = [asyncio.create_task(each) for each in (self._look_at_kafka(engine), topic_watch.watch(self.fail))]
         try:
             await self._run_until_left(driver)
         finally:
@@ -288,12 +289,6 @@ class Worker:
         self._log.warning("partitions lost, to be claimed anew", why=why)
 
     # --- looking
-
-    async def _watch(self, topics: Topics) -> None:
-        try:
-            await TopicWatch(self.options.properties, topics).watch()
-        except TopicGone as gone:
-            self.fail(gone)
 
     async def _look_at_kafka(self, engine: Engine) -> None:
         """Ask Kafka now and then how far commands are: it also tells whether Kafka answers at all."""
