@@ -7,13 +7,13 @@ not in the bytes: it is the record's place in the log.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 
 from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded
 from events.fact import Fact
-from events.names import Offset
+from events.names import Offset, TopicName
 from events.upcasts import UPCASTS
 
 
@@ -40,8 +40,32 @@ class _RawEnvelope(Fact, frozen=True):
     event: list[Any]
 
 
+def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
+    """The fields of an event up to its topic, or none of one that concerns every topic."""
+    names = kind.__struct_fields__
+    fields: list[str | tuple[str, Any]] = []
+    if "topic" in names:
+        fields = [*names[: names.index("topic")], ("topic", str)]
+    return msgspec.defstruct(kind.__name__, fields, array_like=True, tag=True, gc=False)
+
+
+_Beginning: Any = msgspec.defstruct(
+    "_Beginning",
+    [
+        ("version", int),
+        ("at_ms", msgspec.Raw),
+        ("cause", msgspec.Raw),
+        ("event", Union[tuple(_beginning(kind) for kind in EVENT_TYPES)]),  # noqa: UP007
+    ],
+    array_like=True,
+    gc=False,
+)
+"""An envelope, decoded only as far as an event tells its topic."""
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Envelope)
+_beginning_decoder = msgspec.msgpack.Decoder(_Beginning)
 _raw_decoder = msgspec.msgpack.Decoder(_RawEnvelope)
 
 
@@ -62,6 +86,22 @@ def decode_event(offset: int, value: bytes) -> Recorded:
     except msgspec.DecodeError as error:
         return _decode_other_version(offset, value, str(error))
     return _decode_other_version(offset, value, f"version {envelope.version}")
+
+
+def topic_of(offset: int, value: bytes) -> TopicName | None:
+    """The topic of the event in `value`, in half the time that decoding it takes; None for one of the whole cluster.
+
+    What comes after the topic is not looked at: `decode_event` is for those who read on. Raises EventDecodeError.
+    """
+    try:
+        beginning = _beginning_decoder.decode(value)
+        if beginning.version == EVENT_VERSION:
+            topic: TopicName | None = getattr(beginning.event, "topic", None)
+            if topic is not None:
+                return topic
+    except msgspec.DecodeError:
+        pass  # said better by the decoder of whole events
+    return getattr(decode_event(offset, value).event, "topic", None)
 
 
 def _decode_other_version(offset: int, value: bytes, why: str) -> Recorded:

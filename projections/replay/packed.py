@@ -14,6 +14,7 @@ What it does not do: serve folds that need a shard's events side by side; those 
 from __future__ import annotations
 
 import gc
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from zlib import crc32
 
@@ -23,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from events.codec import decode_event
-from events.names import shard_key
+from events.codec import topic_of
+from events.names import TopicName, shard_key
 from projections.replay.columns import ddl
 from projections.replay.folding import Row, as_batches, map_in_arrow
 from projections.replay.kafka_ref import KafkaTopic
@@ -39,8 +40,9 @@ _SCHEMA = pa.schema(
 
 RANGE_EVENTS = 200_000
 """Events that one task reads. Each opens the log anew, which takes as long as some ten thousand events."""
-PACK_EVENTS = 2_000
-"""Events in one pack: below half a megabyte, or Java keeps it apart from its other objects."""
+PACK_EVENTS = 500
+"""Events in one pack. What a task has open at a time should fit a processor's cache; and from half a megabyte on Java
+keeps a pack apart from its other objects."""
 
 Packed = tuple[str, int, bytes]
 """An event: its shard key, its offset and its canonical bytes."""
@@ -48,7 +50,9 @@ Pack = tuple[int, Sequence[Packed]]
 """Events of a log partition, in order."""
 StateFold = Callable[[Iterator[Pack]], Iterable[Row]]
 """What a share of the shards comes to: gets its packs, those of each log partition in the order of their offsets."""
-_encode = msgspec.msgpack.Encoder().encode
+_encode_into = msgspec.msgpack.Encoder().encode_into
+_ARRAY = struct.Struct(">BI")
+"""How MessagePack begins an array of any length: a mark, and the count."""
 _decode = msgspec.msgpack.Decoder(list[Packed]).decode
 
 
@@ -105,25 +109,55 @@ class PackReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
         gc.disable()
-        packs: list[list[Packed]] = [[] for _ in range(self._shares)]
+        places = _Places(self._shares)
+        packing = [_Packing() for _ in range(self._shares)]
         for offset, value in stored_events(self._log, partition):
-            topic: str | None = getattr(decode_event(offset, value).event, "topic", None)
+            topic = topic_of(offset, value)
             if topic is not None:
-                shard = shard_key(topic)
-                share = crc32(shard.encode("utf-8", "surrogatepass")) % self._shares
-                pack = packs[share]
-                pack.append((shard, offset, value))
-                if len(pack) == PACK_EVENTS:
+                shard, share = places[topic]
+                pack = packing[share]
+                pack.add((shard, offset, value))
+                if pack.count == PACK_EVENTS:
                     yield _batch(partition.partition, share, pack)
-                    packs[share] = []
-        for share, pack in enumerate(packs):
-            if pack:
+                    packing[share] = _Packing()
+        for share, pack in enumerate(packing):
+            if pack.count:
                 yield _batch(partition.partition, share, pack)
 
 
-def _batch(log_partition: int, share: int, pack: Sequence[Packed]) -> pa.RecordBatch:
-    _, start, _ = pack[0]
-    row = {"log_partition": log_partition, "share": share, "start": start, "events": _encode(pack)}
+class _Packing:
+    """A pack as it grows: MessagePack, written event by event, so that none is kept as an object."""
+
+    __slots__ = ("count", "packed", "start")
+
+    def __init__(self) -> None:
+        self.count, self.start = 0, -1
+        self.packed = bytearray(5)
+
+    def add(self, event: Packed) -> None:
+        """Put one more event into it."""
+        if not self.count:
+            self.start = event[1]
+        self.count += 1
+        _encode_into(event, self.packed, -1)
+
+
+class _Places(dict[TopicName, tuple[str, int]]):
+    """The shard of each topic, and its share."""
+
+    def __init__(self, shares: int) -> None:
+        super().__init__()
+        self._shares = shares
+
+    def __missing__(self, topic: TopicName) -> tuple[str, int]:
+        shard = shard_key(topic)
+        place = self[topic] = (shard, crc32(shard.encode("utf-8", "surrogatepass")) % self._shares)
+        return place
+
+
+def _batch(log_partition: int, share: int, pack: _Packing) -> pa.RecordBatch:
+    _ARRAY.pack_into(pack.packed, 0, 0xDD, pack.count)
+    row = {"log_partition": log_partition, "share": share, "start": pack.start, "events": bytes(pack.packed)}
     return pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from events import codec, upcasts
 from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded, TopicDeleted, TopicReady
-from events.codec import EventDecodeError, decode_event, encode_event
+from events.codec import EventDecodeError, decode_event, encode_event, topic_of
 from events.names import Offset, RequestId, TopicName
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -55,6 +55,12 @@ _causes = st.builds(Cause, _TEXT, _TEXT)
 def test_every_event_comes_back(event: Event, at_ms: int, cause: Cause, offset: int) -> None:
     value = encode_event(at_ms, cause, event)
     assert decode_event(offset, value) == Recorded(Offset(offset), at_ms, cause, event), "it came back otherwise"
+
+
+@given(_events, _INT64, _causes)
+def test_the_topic_is_told_without_the_rest(event: Event, at_ms: int, cause: Cause) -> None:
+    told = topic_of(7, encode_event(at_ms, cause, event))
+    assert told == getattr(event, "topic", None), "an event is of another topic than its beginning tells"
 
 
 @given(_events, _causes)
@@ -131,6 +137,13 @@ def test_what_is_no_event_is_refused(value: bytes, why: str) -> None:
     assert raised.value.offset == 12
 
 
+@pytest.mark.parametrize("case", sorted(set(REFUSED) - {"a field too many"}))  # which lies behind the topic
+def test_what_is_no_event_has_no_topic(case: str) -> None:
+    value, why = REFUSED[case]
+    with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
+        topic_of(12, value)
+
+
 def _named_before(event: list[Any]) -> list[Any]:
     """What version 1 called TopicGone is TopicDeleted in version 2."""
     return ["TopicDeleted", *event[1:]] if event[0] == "TopicGone" else event
@@ -144,6 +157,7 @@ def test_an_older_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(upcasts.UPCASTS, 1, _named_before)
     record = decode_event(4, _raw(event=OLD))
     assert isinstance(record.event, TopicDeleted)
+    assert topic_of(4, _raw(event=OLD)) == "t"
     assert (record.offset, record.at_ms, record.event.topic, record.event.asked.api) == (4, 7, "t", "HTTP")
     assert decode_event(4, encode_event(record.at_ms, record.cause, record.event)) == record, "written in version 2"
 
