@@ -23,6 +23,7 @@ from events.log import Commit, Entry, EventLog, LogError
 from events.names import Offset, RequestId
 from events.rocksdb_log import RocksDbLog
 from projections.store import TopicStore
+from projections.wording import many
 
 DEFAULT_DATA = Path("topicwright-data")
 
@@ -197,13 +198,13 @@ def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[b
 def _say_what_was_taken(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
     image, quorum = taken.image, taken.quorum
     counts = (
-        (len(image.kept["TopicRecord"]), "topics"),
-        (sum(map(len, image.partitions.values())), "partitions"),
-        (len(image.kept["RegisterBrokerRecord"]), "brokers"),
+        (len(image.kept["TopicRecord"]), "topic"),
+        (sum(map(len, image.partitions.values())), "partition"),
+        (len(image.kept["RegisterBrokerRecord"]), "broker"),
     )
     print(
         f"cluster {folder.cluster_id} is in {options.data}: "
-        + ", ".join(f"{count} {what}" for count, what in counts)
+        + ", ".join(many(count, what) for count, what in counts)
         + f"; the metadata log ends at offset {folder.end_offset}, epoch {quorum.leader_epoch}"
     )
     if folder.cut:

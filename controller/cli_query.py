@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -34,6 +34,11 @@ PAGE = 1000
 
 _Subparsers = argparse._SubParsersAction
 _Command = Callable[[argparse.Namespace, Source], int]
+
+NO_REQUEST: Final = (
+    "no event is found by request {!r}: found are those of what clients asked for and of a cluster that was taken "
+    "over, not those of what the controller did by itself (kraft-…, review-…)"
+)
 
 
 def register(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
@@ -165,8 +170,11 @@ def _dry_run(options: argparse.Namespace, source: Source) -> int:
 
 def _events(options: argparse.Namespace, source: Source) -> int:
     found = _followed(options, source) if options.follow else _recorded(options, source)
+    event = None
     for event in found:
         _write(_as_json(event) if options.json else cli_tables.event(event), flush=options.follow)
+    if event is None and options.request is not None:
+        print(f"topicwright: {NO_REQUEST.format(options.request)}", file=sys.stderr)
     return DONE
 
 

@@ -9,7 +9,6 @@ What it does not do: it judges nothing and adds nothing that is not in the log.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from heapq import merge
@@ -17,16 +16,8 @@ from typing import Literal
 
 import msgspec
 
-from events.catalog import (
-    BrokerFenced,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    CreationRefused,
-    Recorded,
-    TopicDeleted,
-    TopicReady,
-    TopicVanished,
-)
+from events.catalog import CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
+from projections.because import Because
 from projections.moments import iso
 from projections.names import error_name
 from projections.query import NotThere, Query
@@ -84,7 +75,7 @@ def explain(query: Questions, subject: str) -> Explanation:
 def _explain_topic(query: Query, name: str, end: int) -> Explanation:
     past = TopicPast()
     chain = _Chain()
-    because = _Because(query, end)
+    because = Because(query, end)
     for record in query.topic_events(name, 0, end):
         past = fold_topic(past, record)
         chain.add(record, because)
@@ -118,13 +109,13 @@ def _explain_request(query: Questions, request: RequestRow) -> Explanation:
     return chain.explanation(request.request_id, "request", summary)
 
 
-def _told_by(part: Query, request_id: str) -> Iterator[tuple[Recorded, _Because]]:
+def _told_by(part: Query, request_id: str) -> Iterator[tuple[Recorded, Because]]:
     """What the events of one part tell of a request, in order."""
     end = part.end()
     request = request_row(part.request_events(request_id))
     if request is None:
         return
-    because = _Because(part, end)
+    because = Because(part, end)
     topics = [_while_asked(part, request, topic, end) for topic in request.topics]
     of_cluster = (one for one in part.request_events(request_id) if not hasattr(one.event, "topic"))
     for record in merge(of_cluster, *topics, key=lambda record: record.offset):
@@ -148,30 +139,6 @@ def _while_asked(query: Query, request: RequestRow, topic: RequestTopicRow, end:
             return
 
 
-_BROKER_CHANGES = (BrokerFenced, BrokerUnfenced, BrokerUnregistered)
-_FOLLOW_BROKERS = frozenset(("ReviewTopics", "AlterPartition"))
-"""The commands that come of a change of brokers."""
-
-
-class _Because:
-    """Names the change of brokers that an event of a log follows from."""
-
-    def __init__(self, part: Query, end: int) -> None:
-        self.partition = part.partition
-        self._brokers = [record for record in part.broker_events(end) if isinstance(record.event, _BROKER_CHANGES)]
-        self._offsets = [record.offset for record in self._brokers]
-
-    def of(self, record: Recorded) -> str:
-        """The change in words; "" where the event follows from none."""
-        if record.cause.command not in _FOLLOW_BROKERS:
-            return ""
-        before = bisect_left(self._offsets, record.offset)
-        if before == 0:
-            return ""
-        change = self._brokers[before - 1]
-        return f"{in_words(change.event)} at offset {change.offset}"
-
-
 class _Chain:
     """Collects the steps of an explanation, and no more of them than are told."""
 
@@ -181,7 +148,7 @@ class _Chain:
         self._count = 0
         self._started_ms = 0
 
-    def add(self, record: Recorded, because: _Because) -> None:
+    def add(self, record: Recorded, because: Because) -> None:
         if self._count == 0:
             self._started_ms = record.at_ms
         step = Step(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -193,10 +193,13 @@ class Query:
     def events(
         self, start: int, limit: int, end: int, *, topic: str | None = None, request_id: str | None = None
     ) -> EventPage:
-        """Up to `limit` events from an offset on and before `end`: all, or those of a topic, of a request, or of
-        both."""
+        """Up to `limit` events from an offset on and before `end`: all, or those of a topic, of a request, or of both.
+
+        A cluster that was taken over counts as a request here: nobody asked for what was there, so it is in no
+        request's index, but it is the beginning of the log.
+        """
         if request_id is not None:
-            found = (one for one in self.request_events(request_id) if start <= one.offset < end)
+            found = self._of_request(request_id, start, end)
             records: Iterator[Recorded] = (one for one in found if topic is None or _topic_of(one) == topic)
         elif topic is not None:
             records = self.topic_events(topic, start, end)
@@ -227,6 +230,23 @@ class Query:
         """Events of brokers and settings. Asks for a topic without a name lie under the same key, and are left out."""
         records = self._decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
         return (record for record in records if _topic_of(record) is None)
+
+    def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
+        indexed = self.request_events(request_id)
+        first = next(indexed, None)
+        if first is None:
+            return self._taken_over(request_id, start, end)
+        return (one for one in chain((first,), indexed) if start <= one.offset < end)
+
+    def _taken_over(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
+        """What the log begins with, if that is what this request led to: one commit."""
+        first = next(self._decoded(range(min(end, 1))), None)
+        if first is None or first.cause.request_id != request_id:
+            return
+        for record in self._decoded(range(start, end)):
+            if record.cause.request_id != request_id:
+                return
+            yield record
 
     def _all_events(self, start: int, limit: int, end: int) -> EventPage:
         stop = max(start, min(start + limit, end))

@@ -246,7 +246,8 @@ def _cluster(event: Event) -> str:
     match event:
         case BrokerRegistered() as e:
             rack = f" in {e.rack}" if e.rack else ""
-            return f"broker {e.broker_id} registers{rack}, with epoch {e.broker_epoch}"
+            unclean = "" if e.details is None or e.details.clean else ", after an unclean end"
+            return f"broker {e.broker_id} registers{rack}, with epoch {e.broker_epoch}{unclean}"
         case BrokerFenced() as e:
             return f"broker {e.broker_id} is fenced ({e.reason})"
         case BrokerUnfenced() as e:

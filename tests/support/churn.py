@@ -1,4 +1,5 @@
-"""A producer with acks=all that never stops, and whoever reads all of it at the end: what was acknowledged is there."""
+"""A producer with acks=all that never stops, a group that reads along, and whoever reads all of it at the end: what was
+acknowledged is there."""
 
 from __future__ import annotations
 
@@ -115,3 +116,52 @@ class Churn:
         for partition, values in self.acked_somewhere.items():
             lost.setdefault(partition, []).extend(values - set(found[partition].values()))
         return {partition: offsets for partition, offsets in lost.items() if offsets}
+
+
+class Reading:
+    """A consumer group of one that reads a topic until the block ends, and commits; `read` are the values by partition
+    and offset. What was read and not committed when a coordinator went may come again."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.read: dict[int, dict[int, int]] = defaultdict(dict)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join(60)
+
+    def catches_up(self, churn: Churn, within_s: float = 60) -> None:
+        """Wait until all that was acknowledged is read; it has to be so, without gaps."""
+        deadline = time.monotonic() + within_s
+        while any(
+            offset not in self.read[partition] for partition, acked in churn.acked.items() for offset in list(acked)
+        ):
+            assert time.monotonic() < deadline, f"the group has not read all that was acknowledged in {within_s} s"
+            time.sleep(0.1)
+        for partition, acked in churn.acked.items():
+            found = self.read[partition]
+            assert sorted(found) == list(range(len(found))), f"the group read partition {partition} with gaps"
+            assert {offset: found[offset] for offset in acked} == acked, f"the group read others in {partition}"
+
+    def _run(self) -> None:
+        settings = {"group.id": "reading-along", "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, **settings, **QUIET})
+        consumer.subscribe([self._topic])
+        while not self._ended.is_set():
+            for message in consumer.consume(500, 0.1):
+                value, partition, offset = message.value(), message.partition(), message.offset()
+                if (
+                    message.error() is None
+                    and isinstance(value, bytes)
+                    and partition is not None
+                    and offset is not None
+                ):
+                    self.read[partition][offset] = int(value)
+        consumer.close()

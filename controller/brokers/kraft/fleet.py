@@ -17,6 +17,7 @@ from controller.brokers.fleet import CommandSink
 from controller.brokers.kraft.applied import Applied
 from controller.brokers.kraft.balancing import balance_leaders
 from controller.brokers.kraft.confirmations import Confirmations
+from controller.brokers.kraft.directories import Directories
 from controller.brokers.kraft.features import (
     METADATA_VERSION_SHARED,
     Features,
@@ -82,6 +83,7 @@ class KraftFleet:
         self._confirmations: Confirmations
         self._leaving: dict[BrokerId, int] = {}
         """Where the metadata log ended when it was first seen that a broker that leaves leads nothing any more."""
+        self._directories = Directories()
         self._first_epoch = 1
         """The first epoch of this process: it leads in none of before."""
         self._stopped = False
@@ -174,6 +176,17 @@ class KraftFleet:
         broker = self.broker(broker_id, epoch)
         return -2 if broker is None else broker.broker_epoch
 
+    def is_anothers(self, broker_id: int, directory: bytes) -> bool:
+        """Whether the broker is known not to have this log directory, which is then told in our log."""
+        anothers = self._directories.is_anothers(broker_id, directory)
+        if anothers:
+            self.log.warning(
+                "replicas are told to lie where the broker has no log directory: a second process with its id?",
+                broker=broker_id,
+                directory=directory.hex(),
+            )
+        return anothers
+
     def heard_of(self, broker: Broker, applied: int) -> None:
         """A heartbeat came, from a broker that has applied the metadata log up to and including offset `applied`."""
         self.sessions.touch(broker.broker_id, self.clock())
@@ -251,7 +264,8 @@ class KraftFleet:
 
     def _follow(self, event: Any) -> None:
         match event:
-            case BrokerRegistered(broker_id=broker_id):
+            case BrokerRegistered(broker_id=broker_id, details=details):
+                self._directories.registered(broker_id, () if details is None else details.log_dirs)
                 self._joined_at = self.clock()
                 self._leaving.pop(broker_id, None)
                 self._confirmations.forget(broker_id)
@@ -262,6 +276,7 @@ class KraftFleet:
             case BrokerFenced(broker_id=broker_id):
                 self._confirmations.forget(broker_id)
             case BrokerUnregistered(broker_id=broker_id):
+                self._directories.forget(broker_id)
                 self.sessions.forget(broker_id)
                 self._confirmations.forget(broker_id)
                 self.applied_ends.pop(broker_id, None)

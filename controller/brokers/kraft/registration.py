@@ -14,7 +14,7 @@ from events.catalog import BrokerDetails, Endpoint, SupportedFeature
 from events.names import BrokerId
 
 OLDEST_METADATA_VERSION = 1
-_RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
+RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
 """As Kafka's `DirectoryId.reserved`."""
 
 
@@ -59,7 +59,7 @@ def _bad_directories(request: BrokerRegistrationRequest, brokers: Iterable[Broke
     directories = request.log_dirs
     if not directories:
         return Refused(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
-    if any(directory in _RESERVED_DIRECTORIES for directory in directories):
+    if any(directory in RESERVED_DIRECTORIES for directory in directories):
         return Refused(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
     if len(set(directories)) != len(directories):
         return Refused(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")

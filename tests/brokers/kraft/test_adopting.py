@@ -239,6 +239,27 @@ def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
     assert not (tmp_path / "data").exists()
 
 
+def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, data = write(tmp_path / "kafka", history().data()), str(tmp_path / "data")
+    assert main(["adopt", "--from", str(source), "--data", data]) == 0
+    capsys.readouterr()
+    assert main(["events", "--data", data]) == 0
+    everything = capsys.readouterr().out.splitlines()
+    assert main(["events", "--data", data, "--json"]) == 0
+    request = json.loads(capsys.readouterr().out.splitlines()[0])["cause"]["request_id"]
+    assert request.startswith("adopt-")
+    assert main(["handback", "--to", str(tmp_path / "back"), "--data", data]) == 0
+    capsys.readouterr()
+    found = []
+    for options in ([], ["--from", "3"], ["--topic", "t"], ["--from", str(len(everything))]):
+        assert main(["events", "--data", data, "--request", request, *options]) == 0
+        found.append(capsys.readouterr())
+    assert [one.out.splitlines() for one in found[:2]] == [everything, everything[3:]]
+    assert [line.split()[2] for line in found[2].out.splitlines()] == ["TopicCreated"]
+    assert [one.err for one in found[:3]] == ["", "", ""]
+    assert f"no event is found by request '{request}'" in found[3].err
+
+
 def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = history()
     source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))

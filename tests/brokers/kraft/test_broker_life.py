@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
 from controller.brokers.kraft.applied import Applied
+from controller.brokers.kraft.directories import Directories
 from controller.brokers.kraft.features import features_at, shared_metadata_version
 from controller.brokers.kraft.registration import refusal
 from controller.brokers.kraft.sessions import Sessions
+from controller.kafka.handlers.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from controller.kafka.handlers.kraft.epochs import BrokerEpochs
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestDirectoryData
 from controller.kafka.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint, SupportedFeature
@@ -130,3 +136,34 @@ def test_what_is_applied_is_told_in_offsets_of_events() -> None:
     applied.note(20, Offset(12))
     found = [(end, applied.event_at(end)) for end in (9, 10, 14, 15, 19, 20, 99)]
     assert found == [(9, -1), (10, 3), (14, 3), (15, 9), (19, 9), (20, 12), (99, 12)]
+
+
+def test_a_second_process_with_the_id_of_a_broker_is_known_by_its_directories() -> None:
+    known = Directories()
+    assert not known.is_anothers(1, TWO), "it registered before: nothing is known of it"
+    known.registered(BrokerId(1), (ONE,))
+    lost = bytes(15) + b"\1"
+    assert [known.is_anothers(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
+    known.registered(BrokerId(1), (TWO,))
+    assert [known.is_anothers(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
+    known.registered(BrokerId(1), ())
+    assert not known.is_anothers(1, TWO), "one that does not tell its directories"
+    known.forget(BrokerId(1))
+    assert not known.is_anothers(1, ONE)
+
+
+def test_its_word_on_where_replicas_lie_is_refused() -> None:
+    front: Any = Granting()
+    known = Directories()
+    known.registered(BrokerId(1), (ONE,))
+    handler = AssignReplicasToDirsHandler(front, cast("BrokerEpochs", known))
+    asked_of = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
+    answer = asyncio.run(handler(RequestContext(73, 0), asked_of))
+    assert answer.error_code == 77, "as of an old epoch: a broker that is refused so asks again, less and less often"
+
+
+class Granting:
+    """A front that grants everything, and decides nothing."""
+
+    def grants(self, _: RequestContext, operation: str) -> bool:
+        return operation == "ClusterAction"

@@ -57,7 +57,7 @@ from tests.brokers.kraft.test_raft_fetch import partition_of
 from tests.brokers.kraft.test_raft_fetch import request as fetch_of
 from tests.machine.auditor import audit
 from tests.machine.real_auditor import RealAuditor
-from tests.support.churn import QUIET, Churn
+from tests.support.churn import QUIET, Churn, Reading
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
 from tests.support.replayed import assert_proved
 from tests.support.wire import ConnectionClosed, Wire
@@ -120,13 +120,15 @@ def _in_sync(cluster: RealCluster, name: str) -> None:
 
 def test_no_acknowledged_record_is_lost_whatever_ends(cluster: RealCluster) -> None:
     _create(cluster, "kept")
-    with Churn(cluster.bootstrap, "kept", PARTITIONS) as churn:
-        churn.goes_on()
-        _kill_a_broker(cluster, churn)
-        _shut_a_broker_down(cluster, churn)
-        _kill_the_controller(cluster, churn)
-        _stop_a_broker_for_a_while(cluster, churn)
-        _empty_a_brokers_disk(cluster, churn)
+    with Reading(cluster.bootstrap, "kept") as reading:
+        with Churn(cluster.bootstrap, "kept", PARTITIONS) as churn:
+            churn.goes_on()
+            _kill_a_broker(cluster, churn)
+            _shut_a_broker_down(cluster, churn)
+            _kill_the_controller(cluster, churn)
+            _stop_a_broker_for_a_while(cluster, churn)
+            _empty_a_brokers_disk(cluster, churn)
+        reading.catches_up(churn)
     assert churn.failed == []
     assert churn.lost() == {}
     assert churn.count > 300

@@ -33,6 +33,7 @@ from tests.support.real_brokers import RealCluster, until
 from tests.support.replayed import assert_proved
 from tests.support.tools import KAFKA_SERVER
 from tests.support.topicwright import COMMAND
+from tests.support.wire import Wire
 
 GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -64,6 +65,7 @@ def test_from_kafkas_controller_to_ours_and_back(
             known = _dump(admin)
             assert len(known["acls"]) == 1
             assert len(known["scram"]) == 1
+            assert len(known["quotas"]) == 2
 
             theirs.kill()
             _topicwright("adopt", "--from", theirs.metadata, "--data", cluster.data)
@@ -71,6 +73,7 @@ def test_from_kafkas_controller_to_ours_and_back(
             cluster.wait_live()
             _until_same(admin, known)
             _create(admin, "under-ours", partitions=2)
+            _grant(admin, "carol")
             churn.goes_on()
             cluster.kill_controller()
 
@@ -90,7 +93,9 @@ def test_from_kafkas_controller_to_ours_and_back(
             _create(admin, "under-theirs", partitions=2)
             _grant(admin, "bob")
             churn.goes_on()
-            assert {"under-ours", "under-theirs", "churned"} <= _dump(admin)["topics"].keys()
+            after = _dump(admin)
+            assert {"under-ours", "under-theirs", "churned"} <= after["topics"].keys()
+            assert [len(after[kind]) for kind in ("acls", "scram", "quotas")] == [3, 3, 4]
         assert churn.failed == []
         assert churn.lost() == {}
 
@@ -100,7 +105,7 @@ def _kafka_cluster(folder: Path, version: str, kraft_version: int) -> Iterator[t
     """Kafka's own controller with three brokers, all of one version."""
     (port,) = free_ports(1)
     theirs = KafkaController(folder, port, version, kraft_version, GUARDED)
-    settings = {"kraft.version": str(kraft_version)}
+    settings = {"kraft.version": str(kraft_version), **GUARDED}
     cluster = RealCluster(folder, port, settings, (), {})
     try:
         theirs.format()
@@ -140,7 +145,7 @@ def _create(admin: AdminClient, name: str, *, partitions: int) -> None:
 
 
 def _grant(admin: AdminClient, user: str) -> None:
-    """An ACL and a SCRAM credential for a user, which only Kafka's own controller takes."""
+    """An entry, a login and a quota for a user; beside them a quota for all clients that have none of their own."""
     acl = AclBinding(
         ResourceType.TOPIC,
         "churned",
@@ -154,6 +159,36 @@ def _grant(admin: AdminClient, user: str) -> None:
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     upsertion = UserScramCredentialUpsertion(user, credential, b"secret", b"salt")
     admin.alter_user_scram_credentials([upsertion])[user].result(60)
+    limits = [
+        _limit({"entity_type": "user", "entity_name": user}, "producer_byte_rate", 5e6),
+        _limit({"entity_type": "client-id", "entity_name": None}, "consumer_byte_rate", 7e8),
+    ]
+    with _wire(admin) as wire:
+        answer = wire.call("AlterClientQuotas", 1, entries=limits, validate_only=False)
+    assert [each["error_code"] for each in answer["entries"]] == [0, 0]
+
+
+def _limit(entity: dict[str, str | None], key: str, value: float) -> dict[str, Any]:
+    return {"entity": [entity], "ops": [{"key": key, "value": value, "remove": False}]}
+
+
+def _quotas(admin: AdminClient) -> list[Any]:
+    with _wire(admin) as wire:
+        answer = wire.call("DescribeClientQuotas", 1, components=[], strict=False)
+    assert answer["error_code"] == 0, answer
+    return sorted(
+        [
+            *((each["entity_type"], each["entity_name"]) for each in entry["entity"]),
+            *((each["key"], each["value"]) for each in entry["values"]),
+        ]
+        for entry in answer["entries"]
+    )
+
+
+def _wire(admin: AdminClient) -> Wire:
+    """A connection to one of the brokers: the client has no API for quotas."""
+    broker = next(iter(admin.list_topics(timeout=20).brokers.values()))
+    return Wire(f"{broker.host}:{broker.port}")
 
 
 def _read_some(bootstrap: str) -> None:
@@ -190,6 +225,7 @@ def _dump(admin: AdminClient) -> dict[str, Any]:
             (name, str(one.scram_credential_infos[0].mechanism), one.scram_credential_infos[0].iterations)
             for name, one in credentials.result(20).items()
         ),
+        "quotas": _quotas(admin),
     }
 
 

@@ -34,6 +34,10 @@ class AssignReplicasToDirsHandler:
         """Put what the broker tells, one command a topic."""
         if not self._front.grants(context, "ClusterAction"):
             return AssignReplicasToDirsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        if any(self._epochs.is_anothers(request.broker_id, directory.id_) for directory in request.directories):
+            # A second process with the broker's id: it follows the metadata log, and takes the broker's epoch from
+            # there. The two would undo each other's word for ever.
+            return AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
         codes: _Codes = {}
         commands = self._commands(request)
         for answer in await self._front.ask(commands) if commands else []:

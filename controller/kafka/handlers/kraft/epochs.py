@@ -18,6 +18,10 @@ class BrokerEpochs(Protocol):
         where there is none."""
         ...
 
+    def is_anothers(self, broker_id: int, directory: bytes) -> bool:
+        """Whether the broker is known not to have this log directory."""
+        ...
+
 
 def as_brokers_take_it(code: int) -> int:
     """An error for a whole request as brokers understand it: while the log cannot be written they are to ask again."""

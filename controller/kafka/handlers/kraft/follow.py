@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from controller.brokers.kraft.batches import CONTROLLER_LISTENER
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.raft_fetch import METADATA_TOPIC
@@ -20,21 +22,52 @@ from controller.kafka.messages.fetch_snapshot import FetchSnapshotRequest, Fetch
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Quorum
 
+TOLD_EVERY_S: Final = 30.0
+"""How often the same refusal is told: a broker that is refused asks again every few milliseconds."""
+_TOLD_MAX: Final = 1000
+
 
 class FetchHandler:
     """Answers Fetch of the metadata log."""
 
     def __init__(self, fleet: KraftFleet) -> None:
         self._fleet = fleet
+        self._told: dict[tuple[str, int, int], float] = {}
+        """When a refusal was told last, by the peer's host, the broker and the error code."""
 
     async def __call__(self, context: RequestContext, request: FetchRequest) -> FetchResponse:
         """Batches, as soon as there are any."""
         answer = await self._fleet.raft.fetch(context.api_version, request)
         if answer.error_code:
-            self._fleet.log.warning(
-                "fetch refused", peer=context.peer, code=answer.error_code, cluster_id=request.cluster_id
-            )
+            self._tell(context, request, answer.error_code)
         return answer
+
+    def _tell(self, context: RequestContext, request: FetchRequest, code: int) -> None:
+        broker_id = request.replica_state.replica_id if context.api_version >= 15 else request.replica_id
+        key = (context.peer.rpartition(":")[0], broker_id, code)
+        now = self._fleet.clock()
+        if now - self._told.get(key, float("-inf")) < TOLD_EVERY_S:
+            return
+        if len(self._told) >= _TOLD_MAX:
+            self._told.clear()
+        self._told[key] = now
+        self._fleet.log.warning(
+            "fetch refused", broker=broker_id, peer=context.peer, code=code, why=self._why(request, code)
+        )
+
+    def _why(self, request: FetchRequest, code: int) -> str:
+        match code:
+            case ErrorCode.INCONSISTENT_CLUSTER_ID:
+                return (
+                    f"the broker is of cluster {request.cluster_id}, and this is {self._fleet.cluster_id}: "
+                    "its log directories were formatted for the other one"
+                )
+            case ErrorCode.INVALID_REQUEST:
+                return f"only partition 0 of {METADATA_TOPIC} is followed here"
+            case ErrorCode.NOT_CONTROLLER:
+                return "the epoch of this controller is not durable yet: the broker asks again"
+            case _:
+                return "the log cannot be read: the broker asks again"
 
 
 class FetchSnapshotHandler:
