@@ -29,12 +29,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     NewTopic,
 )
 
-from controller import cli
 from controller.machine.apply import apply
 from controller.machine.commands import Clearance, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.decide import decide
 from controller.machine.recall import recall
-from controller.runtime.reaching import reach_as
 from events.catalog import EVENT_VERSION, Cause, Recorded
 from events.codec import decode_event, encode_event
 from events.log import Commit, Entry
@@ -382,17 +380,6 @@ def record(data: Path, *commands: Any) -> None:
 def now_ms() -> int:
     """The time of an ask."""
     return time.time_ns() // 1_000_000
-
-
-def test_a_start_without_the_cluster_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert reach_as.__kwdefaults__ is not None, "it has a limit"
-    monkeypatch.setattr(cli, "configure_logs", lambda _: None)  # they are of the whole process
-    monkeypatch.setitem(reach_as.__kwdefaults__, "within_s", 1.0)
-    places = ["--data", str(tmp_path), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    assert cli.main(["serve", *places, "--brokers", "cluster:127.0.0.1:1", "--set", f"node.id={NODE_ID}"]) == 2
-    assert "the cluster at 127.0.0.1:1 cannot be reached within 1 s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
