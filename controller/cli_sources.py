@@ -61,12 +61,30 @@ class Which(msgspec.Struct, frozen=True):
 class Source(Protocol):
     """What can be asked. Every method raises Refusal and SourceError."""
 
-    def topics(self, after: str | None, limit: int, at: str | None) -> TopicsShape: ...
-    def topic(self, name: str, at: str | None) -> TopicShape: ...
-    def dry_run(self, ask: Ask) -> CreatedShape: ...
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> EventsShape: ...
-    def follow(self, start: int | None, which: Which) -> Iterator[EventShape]: ...
-    def explain(self, subject: str) -> ExplanationShape: ...
+    def topics(self, after: str | None, limit: int, at: str | None) -> TopicsShape:
+        """At most `limit` topics whose names come after `after`, as of a moment."""
+        ...
+
+    def topic(self, name: str, at: str | None) -> TopicShape:
+        """One topic as of a moment."""
+        ...
+
+    def dry_run(self, ask: Ask) -> CreatedShape:
+        """What a create would come to; nothing is written."""
+        ...
+
+    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> EventsShape:
+        """At most `limit` events from offset `start` on, or from where `cursor` of an earlier answer says."""
+        ...
+
+    def follow(self, start: int | None, which: Which) -> Iterator[EventShape]:
+        """Events from offset `start` on (None: those that come from now on), and each new one as it is written; ends
+        only by an error."""
+        ...
+
+    def explain(self, subject: str) -> ExplanationShape:
+        """The chain of events of a topic or a request, in words."""
+        ...
 
 
 class HttpSource:
@@ -100,6 +118,7 @@ class HttpSource:
         return self._get(EventsShape, "/events", **parameters, **which.parameters)
 
     def follow(self, start: int | None, which: Which) -> Iterator[EventShape]:
+        """As `Source` has it. Raises SourceError when the service stops too."""
         path = _with_parameters("/events/follow", {"from": start, **which.parameters})
         answer = self._send("GET", path)
         if answer.status != 200:

@@ -149,6 +149,7 @@ class _Chain:
         self._started_ms = 0
 
     def add(self, record: Recorded, because: Because) -> None:
+        """One more event of the chain, in order, with what it came of."""
         if self._count == 0:
             self._started_ms = record.at_ms
         step = Step(

@@ -24,6 +24,9 @@ Ids = tuple[int, ...]
 
 NONE = -(1 << 62)
 """What stands in a column of numbers where an event says nothing; no id, epoch or time is so small."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_SPAN_MAX = 1 << 31
+_CODES_MAX = 1 << 62
 NOWHERE = -1
 """What stands for "no such row", and for "no such list"."""
 
@@ -38,6 +41,17 @@ def coded(array: pa.Array) -> tuple[Ints, list[str]]:
     """A column of texts as codes into a list, NOWHERE for null."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return numbers(encoded.indices, NOWHERE), encoded.dictionary.to_pylist()
+
+
+def hashes(texts: pa.StringArray) -> npt.NDArray[np.uint64]:
+    """A number below 2**31 for each text, the same in every process."""
+    ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    starts, lengths = ends[:-1] - ends[0], np.diff(ends)
+    read = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]].astype(np.uint64)
+    place = np.arange(len(read)) - np.repeat(starts, lengths)
+    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, _FACTOR, np.uint64))
+    sums = np.append(np.zeros(1, np.uint64), np.cumsum((read + np.uint64(1)) * powers[place]))
+    return (sums[starts + lengths] - sums[starts]) * _FACTOR >> np.uint64(33)
 
 
 def with_lists_coded(array: pa.Array) -> pa.Array:
@@ -135,11 +149,21 @@ def plus(column: Ints, more: Ints | int) -> Ints:
 
 def combined(columns: Iterable[Ints]) -> Ints:
     """Codes from 0 on that are equal where all columns are."""
-    return reduce(_paired, map(_dense, columns))
+    return _dense(reduce(_paired, map(_from_zero, columns)))
+
+
+def _from_zero(column: Ints) -> Ints:
+    """Codes from 0 on that are equal where the column is, and not many more than rows."""
+    low, high = int(column.min(initial=0)), int(column.max(initial=0))
+    return column - low if high - low < _SPAN_MAX else _dense(column)
 
 
 def _paired(first: Ints, second: Ints) -> Ints:
-    return _dense(first * (int(second.max(initial=0)) + 1) + second)
+    """One number for two codes."""
+    count = int(second.max(initial=0)) + 1
+    if (int(first.max(initial=0)) + 1) * count > _CODES_MAX:
+        first = _dense(first)
+    return first * count + second
 
 
 def _dense(column: Ints) -> Ints:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -28,8 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from events.names import shard_key
-from projections.replay.checks_arrays import NONE, Bools, Ints, coded, numbers, with_lists_coded
+from projections.replay.checks_arrays import NONE, Bools, Ints, coded, hashes, numbers, with_lists_coded
 from projections.replay.checks_offsets import Run, runs
 from projections.replay.checks_rows import (
     ADOPTED,
@@ -45,6 +43,8 @@ from projections.replay.checks_told import Violation, found
 from projections.replay.columns import ddl
 from projections.replay.folding import map_in_arrow
 
+_FEW_VALUES = ("type", "cause_command", "topic")
+"""Columns that are read as dictionaries: a text once, however often it is there."""
 PACK_EVENTS = 65_536
 """How many events one pack is cut of, at most; a batch more where batches are smaller."""
 
@@ -108,8 +108,9 @@ def _gathered(batches: Batches) -> Batches:
 
 
 def _read(file: str, columns: Sequence[str]) -> Batches:
-    with pq.ParquetFile(file, read_dictionary=["type", "cause_command"]) as parquet:
-        yield from parquet.iter_batches(PACK_EVENTS, columns=list(columns), use_threads=False)
+    with pq.ParquetFile(file, read_dictionary=list(_FEW_VALUES)) as parquet:
+        for group in range(parquet.num_row_groups):  # a batch of two would have two dictionaries
+            yield from parquet.iter_batches(PACK_EVENTS, row_groups=[group], columns=list(columns), use_threads=False)
 
 
 def _before(ends: Mapping[int, int] | None, batches: Batches) -> Batches:
@@ -250,9 +251,9 @@ def _packs_of(batch: pa.RecordBatch, shares: int) -> Batches:
 
 def _shares_of(topics: pa.Array, shares: int) -> Ints:
     """The share of each event; -1 for those that concern every topic."""
-    codes, names = coded(topics)
-    by_name = [crc32(shard_key(name).encode("utf-8", "surrogatepass")) % shares for name in names]
-    return np.array([*by_name, -1], np.int64)[codes]
+    encoded = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
+    by_name = hashes(pc.replace_substring(encoded.dictionary, ".", "_")) % shares
+    return np.append(by_name.astype(np.int64), -1)[numbers(encoded.indices, -1)]
 
 
 def _events(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -260,7 +261,8 @@ def _events(batch: pa.RecordBatch) -> pa.RecordBatch:
     types = places_in(batch["type"], TYPES)
     named = pa.array(is_one_of(types, TYPES, _NAMES_ITS_REQUEST))
     created = batch["partitions"]
-    columns = {name: batch[name] for name in ("log_partition", "offset", "topic", "error_code", *_NARROW)}
+    columns = {name: batch[name] for name in ("log_partition", "offset", "error_code", *_NARROW)}
+    columns["topic"] = batch["topic"].cast(pa.string())
     columns |= {name: with_lists_coded(batch[name]) for name in _LISTS}
     columns["type"] = pa.array(types, pa.int8())
     columns["cause"] = pa.array(places_in(batch["cause_command"], CAUSES_KEPT), pa.int8())

@@ -9,10 +9,11 @@ faster than decoding the log, and needs nothing of this project.
 
 A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
 
-Method. A run adds the events that are new since the last one, in segments that begin where that one ended, and then
-replaces the note of what is there in one step. What a run that died left behind is in no note, and is removed by the
-next. Before anything is added the log must prove to be the one that was exported: the same cluster, and the last
-exported event the same to the byte.
+Method. A run adds the events that are new since the last one, in segments that begin where that one ended. The tasks
+write them to a folder of the run (`export_files`), whose segments are then moved to their places, and then the note of
+what is there is replaced in one step. What a run that died left behind is in no note, and is removed by the next.
+Before anything is added the log must prove to be the one that was exported: the same cluster, and the last exported
+event the same to the byte.
 
 What it does not do: take back what was exported, or write to object stores. Only synced events are exported.
 """
@@ -21,28 +22,29 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex  # noqa: TID251 - for the name of a folder
 from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr, greatest, lit
 
 from projections.replay.columns import COLUMNS, SCHEMA
 from projections.replay.errors import ReplayError
+from projections.replay.export_files import parts, write_parts
 from projections.replay.kafka_scan import event_at
 from projections.replay.log_ref import KafkaRef, Ref, end_of, ends_of, looked_at
 from projections.replay.outcome import Options, Outcome
-from projections.replay.source import events_frame
 from projections.wording import many
 
 NOTE = "_topicwright.json"
 SEGMENT_EVENTS = 1_000_000
-FILE_EVENTS = 250_000
 SEGMENT = "from_offset"
+RUN = "_run-"
+"""How the folder begins in which a run has what it writes until all of it is there."""
 PARTITION = "partition-"
 """How the folder of a log partition begins."""
 
@@ -125,9 +127,9 @@ def export(
         last = log.hash_at(end - 1)
     kept = () if before is None else before.segments
     _remove_leftovers(folder, kept)
-    _segments(session, ref, start, end, segment_events).write.mode("append").partitionBy(SEGMENT).parquet(str(folder))
-    added = tuple(segment_starts(start, end, segment_events))
-    note = Note(log.cluster_id, end, last, tuple(COLUMNS), kept + added)
+    added = segment_starts(start, end, segment_events)
+    _add_segments(session, ref, folder, added, end)
+    note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*kept, *added))
     _write_note(folder, note)
     return end - start, note
 
@@ -193,10 +195,21 @@ def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
     return [start, *range((start // segment_events + 1) * segment_events, end, segment_events)]
 
 
-def _segments(session: SparkSession, ref: Ref, start: int, end: int, segment_events: int) -> DataFrame:
-    frame = events_frame(session, ref, start=start, end=end, range_events=FILE_EVENTS)
-    multiple = expr(f"(offset div {segment_events}) * {segment_events}")
-    return frame.withColumn(SEGMENT, greatest(multiple, lit(start)))
+def _add_segments(session: SparkSession, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
+    """Write the segments that begin at `starts`, and move them to their places once all are there."""
+    names = [f"{SEGMENT}={start}" for start in starts]
+    folder.mkdir(parents=True, exist_ok=True)
+    run = folder.resolve() / f"{RUN}{token_hex(8)}"
+    for name in names:
+        (run / name).mkdir(parents=True)
+    try:
+        write_parts(session, ref, run, parts(ref, starts, end, names))
+    except BaseException:
+        shutil.rmtree(run, ignore_errors=True)  # what a task still writes there, the next run removes
+        raise
+    for name in names:
+        (run / name).rename(folder / name)
+    run.rmdir()
 
 
 def _continued(log: _Told, note: Note, folder: Path, ref: Ref) -> int:
@@ -219,7 +232,7 @@ def _continued(log: _Told, note: Note, folder: Path, ref: Ref) -> int:
 def _remove_leftovers(folder: Path, kept: tuple[int, ...]) -> None:
     """Remove what a run that died has written."""
     known = {f"{SEGMENT}={segment}" for segment in kept}
-    for one in folder.glob(f"{SEGMENT}=*"):
+    for one in (*folder.glob(f"{SEGMENT}=*"), *folder.glob(f"{RUN}*")):
         if one.name not in known:
             shutil.rmtree(one)
 

@@ -107,6 +107,7 @@ class PackReader(DataSourceReader):
         return self._plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The packs of a range, one row each, as they become full. Raises LogError, EventDecodeError."""
         assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
         gc.disable()
         places = _Places(self._shares)

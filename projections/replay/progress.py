@@ -1,5 +1,8 @@
 """How far long work has come, told while it goes on: a bar on a terminal, now and then a line elsewhere.
 
+Lines are kept, in logs and mails, so there are few: after 5 seconds, then 10, 20, 40 and so on later. When another
+stage begins there is one at once, if the last is 5 seconds old, and waiting begins anew.
+
 Spark's own bar writes to the terminal from Java, over whatever is there. This one asks Spark a few times a second which
 stages run and how many of their tasks are done; under Spark Connect, Spark calls.
 
@@ -47,9 +50,11 @@ class _Telling:
         self._out = out
         self._is_terminal = out.isatty()
         self._started = monotonic()
-        self._every_s = LOOK_EVERY_S if self._is_terminal else line_every_s
-        self._next = self._started + self._every_s
+        self._gap_s = self._shortest_s = LOOK_EVERY_S if self._is_terminal else line_every_s
+        self._last = self._started
         self._stages: dict[int, tuple[int, int]] = {}
+        self._told: frozenset[int] = frozenset()
+        """The stages that were known when it was last told."""
         self.ended = False
 
     def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
@@ -57,8 +62,11 @@ class _Telling:
         now = {stage: (done, tasks) for stage, done, tasks in stages}
         finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
         self._stages = finished | now
-        if self._stages and not self.ended and monotonic() >= self._next:
-            self._next = monotonic() + self._every_s
+        if self._stages.keys() != self._told:
+            self._gap_s = self._shortest_s
+        if self._stages and not self.ended and monotonic() >= self._last + self._gap_s:
+            self._last, self._told = monotonic(), frozenset(self._stages)
+            self._gap_s *= 1 if self._is_terminal else 2
             self._say()
 
     def clear(self) -> None:

@@ -38,7 +38,8 @@ from pyspark.sql.types import StructType
 
 from events.codec import EventDecodeError, decode_event
 from events.names import CLUSTER_SHARD, shard_key
-from projections.replay.columns import Columns, arrow_schema, column_names, ddl
+from projections.replay.column_batches import Columns
+from projections.replay.columns import arrow_schema, column_names, ddl
 from projections.replay.errors import ReplayError
 from projections.replay.kafka_ref import KafkaTopic, Properties, checked_properties
 from projections.replay.log_ref import (

@@ -32,7 +32,7 @@ from events.codec import decode_event
 from events.names import CLUSTER_SHARD, ShardKey
 from projections.replay.checks_offsets import Extent
 from projections.replay.checks_packs import FrameEvents, stretches
-from projections.replay.columns import Columns
+from projections.replay.column_batches import Columns
 from projections.replay.earlier import EarlierEvents, earlier_events
 from projections.replay.errors import ReplayError, told
 from projections.replay.invariants import (
@@ -45,7 +45,7 @@ from projections.replay.invariants import (
     violation_line,
     violations,
 )
-from projections.replay.log_ref import KafkaRef, Ref, has_partitions
+from projections.replay.log_ref import KafkaRef, Ref, as_of, has_partitions
 from projections.replay.outcome import Options, Outcome
 from projections.replay.session import is_connect
 from projections.replay.source import FORMAT, kafka_options
@@ -79,9 +79,14 @@ def run_watch(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         where = f" http={http}" if http else ""
         watching.say({"watching": ref.text, "http": http}, f"watching {ref.text}{where}")
         watching.follow(every_s, stop)
+    return Outcome([], alerts.count > 0, [] if options.all_rows else [_watched(alerts)])
+
+
+def _watched(alerts: Alerts) -> str:
+    if not alerts.next_offset:
+        return "no event was checked yet"
     found = many(alerts.count, "alert") if alerts.count else "all invariants held"
-    lines = [] if options.all_rows else [f"watched up to offset {alerts.next_offset}: {found}"]
-    return Outcome([], alerts.count > 0, lines)
+    return f"watched up to {as_of(alerts.next_offsets)}: {found}"
 
 
 class Watching:

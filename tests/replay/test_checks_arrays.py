@@ -7,7 +7,18 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from projections.replay.checks_arrays import NONE, NOWHERE, Groups, Lists, at, coded, combined, judged, with_lists_coded
+from projections.replay.checks_arrays import (
+    NONE,
+    NOWHERE,
+    Groups,
+    Lists,
+    at,
+    coded,
+    combined,
+    hashes,
+    judged,
+    with_lists_coded,
+)
 from projections.replay.checks_offsets import broken, runs
 
 often = settings(deadline=None)
@@ -77,3 +88,29 @@ def test_offsets_that_do_not_follow_are_told_at_their_places(offsets: list[int],
     expected = [start, *(offset + 1 for offset in ordered)]
     told = [(offset, after) for offset, after in zip(ordered, expected, strict=False) if offset != after]
     assert sorted(broken(found, start)) == told
+
+
+FAR = some.sampled_from([NONE, -1, 0, 1, 7, (1 << 31) - 2, 1 << 40, (1 << 62) - 1])
+
+
+@often
+@given(some.lists(some.tuples(FAR, FAR, FAR), max_size=30))
+def test_combined_codes_of_numbers_far_apart(rows: list[tuple[int, int, int]]) -> None:
+    codes = combined([np.array([row[column] for row in rows], np.int64) for column in range(3)]).tolist()
+    assert [codes.index(code) for code in codes] == [rows.index(row) for row in rows], "equal where they are equal"
+    assert set(codes) == set(range(len(set(rows)))), "from 0 on, without a hole"
+
+
+def test_hashes_are_of_the_text_alone() -> None:
+    texts = ["", "a", "pay_orders", "pay_orders2", "ä", "x" * 249, "orders_pay"]
+    first = hashes(pa.array(texts))
+    assert len(set(first.tolist())) == len(texts)
+    assert hashes(pa.array(["other", *reversed(texts)]).slice(1)).tolist() == first.tolist()[::-1]
+    assert max(first.tolist()) < 1 << 31
+    assert hashes(pa.array([], pa.string())).tolist() == []
+
+
+def test_hashes_fall_into_shares_evenly() -> None:
+    shares = (hashes(pa.array([f"team_{n % 7}_topic_{n}" for n in range(10_000)])) % np.uint64(9)).tolist()
+    counts = [shares.count(share) for share in range(9)]
+    assert all(900 < count < 1_350 for count in counts), counts

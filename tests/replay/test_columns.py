@@ -26,15 +26,14 @@ from events.catalog import (
     Verdict,
 )
 from events.codec import decode_event, encode_event
+from projections.replay.column_batches import Columns, decode_columns
 from projections.replay.columns import (
     COLUMNS,
     FIELDS,
     LEFT_OUT,
     SCHEMA,
-    Columns,
     arrow_schema,
     column_names,
-    decode_columns,
     spark_type,
 )
 from projections.replay.log_ref import LogRef, looked_at

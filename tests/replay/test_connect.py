@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from projections.replay.export import exported_files
 from projections.replay.log_ref import LogRef
 from tests.support.processes import Process
 
@@ -67,6 +69,15 @@ def test_a_clean_log_passes(server: str, history: LogRef, tmp_path: Path, name: 
     argv = ["-m", "controller.cli_replay", name, history.text, "--master", server, "--json"]
     answer = run(argv, tmp_path)
     assert (answer["found"], answer["rows"]) == (False, [])
+
+
+@pytest.mark.timeout(600)
+def test_workers_write_an_export(server: str, history: LogRef, tmp_path: Path) -> None:
+    out = str(tmp_path / "export")
+    argv = ["-m", "controller.cli_replay", "export", history.text, "--output", out, "--master", server, "--json"]
+    (row,) = run(argv, tmp_path)["rows"]
+    written = [offset for file in exported_files(Path(out)) for offset in pq.read_table(file)["offset"].to_pylist()]
+    assert written == list(range(row["added"])) != []
 
 
 WHERE = """

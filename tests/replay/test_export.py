@@ -69,9 +69,13 @@ def test_what_a_dead_run_left_is_removed(spark: SparkSession, own_history: LogRe
     left = out / "from_offset=51"
     left.mkdir()
     (left / "part-dead.parquet").write_bytes(b"half of a file")
+    run = out / "_run-dead" / "from_offset=51"
+    run.mkdir(parents=True)
+    (run / "part-dead.parquet").write_bytes(b"half of a file")
     export(spark, own_history, out)
     assert exported(spark, out).count() == end_of_log(own_history)
     assert not (left / "part-dead.parquet").exists()
+    assert not run.parent.exists()
 
 
 def test_an_export_of_another_log_is_left_alone(spark: SparkSession, own_history: LogRef, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from events.catalog import Recorded
 from events.codec import encode_event
 from projections.replay.checks_packs import ExportEvents
-from projections.replay.columns import COLUMNS, Columns
+from projections.replay.column_batches import Columns
+from projections.replay.columns import COLUMNS
 from projections.replay.invariants import CHECKS, look, violations
 from tests.events import golden
 from tests.replay import planted_partitions, planted_topics

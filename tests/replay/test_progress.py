@@ -58,6 +58,52 @@ def test_short_work_says_nothing(spark: SparkSession) -> None:
     assert out.getvalue() == ""
 
 
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def told_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable[[int], list[Any]]) -> list[int]:
+    """The seconds at which something is told of the stages of each second, of a hundred."""
+    clock = Clock()
+    monkeypatch.setattr(module, "is_connect", lambda _: True)
+    monkeypatch.setattr(module, "monotonic", clock)
+    session, told = ConnectSession(), []
+    with progress(session, "rebuild", out):  # type: ignore[arg-type]
+        for second in range(1, 101):
+            clock.now, before = float(second), out.tell()
+            session.handlers[0](stages=stages(second))
+            if out.tell() > before:
+                told.append(second)
+    return told
+
+
+def test_lines_become_fewer_while_one_stage_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told_at(monkeypatch, io.StringIO(), lambda _: [Stage()]) == [5, 15, 35, 75]
+
+
+def test_another_stage_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_at(monkeypatch, io.StringIO(), lambda second: [Stage()] if second < 50 else [Stage(), Second()])
+    assert told == [5, 15, 35, 50, 60, 80]
+
+
+def test_many_short_stages_are_told_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stages(second: int) -> list[Any]:
+        stage = Stage()
+        stage.stage_id = second
+        return [stage]
+
+    assert told_at(monkeypatch, io.StringIO(), stages) == list(range(5, 101, 5))
+
+
+def test_a_bar_is_drawn_anew_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told_at(monkeypatch, Terminal(), lambda _: [Stage()]) == list(range(1, 101))
+
+
 class Gone(io.StringIO):
     """Whoever read it is gone."""
 
@@ -87,6 +133,12 @@ class Stage:
     """A stage as Spark Connect tells it."""
 
     stage_id, num_tasks, num_completed_tasks = 1, 8, 3
+
+
+class Second(Stage):
+    """The one after it."""
+
+    stage_id = 2
 
 
 def test_spark_connect_calls(monkeypatch: pytest.MonkeyPatch) -> None:

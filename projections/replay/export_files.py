@@ -1,0 +1,122 @@
+"""The Parquet files of an export, written by the tasks that read the log.
+
+What it is for: as rows, events cost more on their way through Java than it takes to decode them. So a task that reads a
+range of offsets writes what it has read itself, as columns, and tells Spark only how much that was.
+
+Method. One file for each range, named by its first offset, in groups of rows that fit memory. A file is written under a
+name that readers pass over, synced, and renamed. All files go to a folder that belongs to this run alone, with a folder
+for each segment; whoever asked takes these over once every task has told what it wrote, and that is there. So nothing
+counts that a task has left which failed, was tried again, ran twice, or went on after its run had died: it finds its
+folder gone.
+
+What it does not do: write where this process and the workers do not both see the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from secrets import token_hex  # noqa: TID251 - for the name of a file
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from projections.replay.columns import COLUMNS, arrow_schema, ddl
+from projections.replay.errors import ReplayError
+from projections.replay.folding import as_batches, map_in_arrow
+from projections.replay.kafka_ref import KafkaTopic
+from projections.replay.log_ref import KafkaRef, LogRef, Ref
+from projections.replay.ranges import Range, kafka_ranges, ranges
+from projections.replay.source import read_range
+
+FILE_EVENTS = 250_000
+GROUP_EVENTS = 50_000
+"""About how many events a group of rows has; what reads an export has as many in memory."""
+GROUP_BYTES = 64 << 20
+"""The size in memory at which a group ends earlier."""
+_NAMES = tuple(COLUMNS)
+_WRITTEN = pa.schema([("file", pa.string()), ("events", pa.int64())])
+
+
+class Part(NamedTuple):
+    """A file to be written: what it is to hold, and its place below the folder of the run."""
+
+    wanted: Range
+    file: str
+
+
+def parts(ref: Ref, starts: Sequence[int], end: int, folders: Sequence[str]) -> list[Part]:
+    """The files that hold the events from the first of `starts` up to but not including `end`: for each start those of
+    its segment, in its folder."""
+    return [
+        Part(wanted, f"{folder}/part-{wanted.start:012}.parquet")
+        for (first, last), folder in zip(pairwise((*starts, end)), folders, strict=True)
+        for wanted in _ranges(ref, first, last)
+    ]
+
+
+def _ranges(ref: Ref, start: int, end: int) -> list[Range]:
+    if isinstance(ref, KafkaRef):
+        ends = {one.partition: end for one in ref.scan.partitions}
+        return kafka_ranges(ref.scan, start, ends, FILE_EVENTS)
+    return ranges(start, end, FILE_EVENTS, ref.partition)
+
+
+def write_parts(session: SparkSession, ref: Ref, place: Path, wanted: Sequence[Part]) -> None:
+    """Write files below the folder `place`, where their own folders are; nothing else is left in those.
+
+    Raises ReplayError where the workers write to a folder that this process does not see.
+    """
+    log = ref.topic if isinstance(ref, KafkaRef) else ref
+
+    def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = (number for batch in batches for number in batch["id"].to_pylist())
+        return as_batches((_write(log, wanted[number], place) for number in numbers), _WRITTEN)
+
+    numbered = session.range(0, len(wanted), 1, len(wanted))
+    told = {row.file: row.events for row in map_in_arrow(numbered, written, ddl(_WRITTEN)).collect()}
+    for part in wanted:
+        assert told[part.file] == part.wanted.end - part.wanted.start, f"{part.file} has all events of its range"
+        if not (place / part.file).is_file():
+            raise ReplayError(
+                f"the workers wrote to a folder {place} of their own: name one that they share with this machine"
+            )
+    for file in place.glob("*/*"):
+        if str(file.relative_to(place)) not in told:
+            file.unlink()  # of a task that was tried again
+
+
+def _write(log: LogRef | KafkaTopic, part: Part, place: Path) -> tuple[str, int]:
+    """Write one file; its name, and how many events it has."""
+    target = place / part.file
+    fresh = target.with_name(f".{target.name}.{token_hex(8)}")
+    events = 0
+    try:
+        with fresh.open("xb") as file:
+            with pq.ParquetWriter(file, arrow_schema(_NAMES), compression="snappy") as parquet:
+                for group in _groups(read_range(log, part.wanted, _NAMES, None)):
+                    parquet.write_table(group)
+                    events += len(group)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(target)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    return part.file, events
+
+
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches together, as groups of rows."""
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        gathered.append(batch)
+        if sum(map(len, gathered)) >= GROUP_EVENTS or sum(one.nbytes for one in gathered) >= GROUP_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered = []
+    if gathered:
+        yield pa.Table.from_batches(gathered)
