@@ -63,10 +63,10 @@ class Topics:
                 process.wait_for_line(r"^ready http=", within_s=120)
             yield started
 
-    def fill(self, count: int) -> None:
+    def fill(self, count: int, first: int = 0) -> None:
         """Put so many creates, of one partition and one replica."""
         producer = self._producer(linger_ms=20)
-        for number in range(count):
+        for number in range(first, first + count):
             _put(producer, self.commands, create(number))
             producer.poll(0)
         producer.flush()
@@ -196,7 +196,7 @@ def run(drivers: Sequence[str] = ("plain", "faust"), count: int = 40_000) -> lis
                 with topics.workers(workers):
                     topics.fill(100)
                     topics.decided(100, topics.begins)
-                topics.fill(many)
+                topics.fill(many, first=100)
                 since = topics.ends()
                 with topics.workers(workers) as processes:
                     before = sum(map(cpu_s, processes))

@@ -20,7 +20,8 @@ POISON = b"\x01 no command"
 
 
 class Load(threading.Thread):
-    """Puts creates, changes, deletes and now and then a poison command; each is acknowledged by Kafka, or `failed`."""
+    """Puts creates, changes, deletes, and now and then a poison command or a copy; each is acknowledged by Kafka, or
+    `failed`."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float, seed: int = 1) -> None:
         super().__init__(name="load", daemon=True)
@@ -62,7 +63,8 @@ class Load(threading.Thread):
             return
         command = self._command(number)
         key = key_of(command)
-        self._produce(partition_of(key, self._partitions), key.encode(), encode_command(command))
+        for _ in range(2 if number % 100 == 50 else 1):  # twice, as Kafka may keep it when its brokers are killed
+            self._produce(partition_of(key, self._partitions), key.encode(), encode_command(command))
 
     def _produce(self, partition: int, key: bytes, value: bytes) -> None:
         self._producer.produce(self._topic, value, key, partition, on_delivery=self._delivered)
@@ -135,7 +137,7 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[byte
     consumer.assign([there])
     values: list[bytes | None] = []
     while len(values) < end:
-        messages: Sequence[Message] = consumer.consume(5000, 5)
+        messages: Sequence[Message] = consumer.consume(min(5000, end - len(values)), 5)  # fewer would be waited for
         assert messages, f"{topic} {partition}: nothing at offset {len(values)} of {end}"
         for message in messages:
             assert message.error() is None, message.error()

@@ -12,7 +12,7 @@ from controller.policy.runner import PolicyJudge
 from controller.runtime.consulting import Clears
 from controller.runtime.stream.brokers import PartitionBrokers
 from controller.runtime.stream.commands import partition_of
-from controller.runtime.stream.deciding import Fault
+from controller.runtime.stream.deciding import Copy, Fault
 from controller.runtime.stream.engine import Engine, Identity
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.watching import Surroundings, Watching
@@ -57,6 +57,7 @@ class Stage:
         self.kafka = kafka
         self.failing: list[str] = []
         self.faults: list[Fault] = []
+        self.copies: list[Copy] = []
         self.losses: list[str] = []
         self.records: list[Recorded] = []
         self.now_ms = BORN_MS
@@ -134,6 +135,9 @@ class Stage:
 
     def passed_over(self, fault: Fault) -> None:
         self.faults.append(fault)
+
+    def decided_before(self, copy: Copy) -> None:
+        self.copies.append(copy)
 
     def lost(self, why: str) -> None:
         self.losses.append(why)

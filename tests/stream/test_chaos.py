@@ -24,5 +24,6 @@ def test_no_ask_is_lost_and_none_is_decided_twice(stream_kafka: ReferenceKafka, 
     assert told.bad == 0, told.summary()
     counts = told.found.counts
     assert counts["commands"] > told.put, "workers' own commands and those of fronts are among them"
+    assert counts["copies"] > 0, told.summary()
     assert (counts["faults"], counts["caches"] > 0) == (told.poisons, True)
     assert all(one.answers for one in told.asked), told.summary()

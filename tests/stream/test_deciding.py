@@ -22,10 +22,10 @@ from controller.machine.commands import (
 )
 from controller.machine.decide import decide as decide_really
 from controller.policy.interface import RequestMetadata
-from controller.runtime.stream import deciding
+from controller.runtime.stream import deciding, partition, recent_asks
 from controller.runtime.stream.commands import encode_command
 from events.access import Acl, AclsCreated, AclsDeleted
-from events.catalog import Verdict
+from events.catalog import CreateAnswered, Verdict
 from events.names import RequestId, TopicName
 from tests.stream.memory_kafka import MemoryKafka
 from tests.stream.records import BORN_MS, SETTINGS, create
@@ -84,8 +84,8 @@ async def test_asks_about_the_cluster_are_decided_in_one_partition(kafka: Memory
     await worker.claim()
     allowed = Acl(2, 3, "t", "User:alice", "*", 3, 3)
     command = encode_command(CreateAcls(request_id=RequestId("c"), at_ms=BORN_MS, acls=(allowed,)))
-    for partition in (0, 1):
-        kafka.commands[partition].append(command)
+    for commands in kafka.commands:
+        commands.append(command)
     await worker.work()
     assert [fault.why for fault in worker.faults] == ["CreateAcls is decided in partition 0 of 2"]
     assert [isinstance(events_of(worker, n)[-1].event, AclsCreated) for n in (0, 1)] == [True, False]
@@ -226,3 +226,88 @@ async def test_an_ask_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: Me
     await worker.decide(create("bug", timeout_ms=0))
     assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: no such luck"]
     await worker.close()
+
+
+# Copies.
+
+
+async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
+    first, heir = Stage(kafka, tmp_path, "first"), Stage(kafka, tmp_path, "heir")
+    ask = create("a")
+    await first.claim()
+    await first.decide(ask, ask)
+    await first.decide(ask)
+    await heir.claim()
+    await heir.decide(ask)
+    await first.close()
+    again = Stage(kafka, tmp_path, "first")
+    await again.claim()
+    await again.decide(ask)
+    assert [[copy.offset for copy in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
+    assert topic_of(again, "a").waiter is not None, "nobody was told that the topic exists"
+    found = check_all_decided(kafka)
+    assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
+    for worker in (heir, again):
+        await worker.close()
+
+
+async def test_an_ask_that_is_there_twice_keeps_its_one_answer(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = Stage(kafka, tmp_path, brokers=2)
+    await worker.claim()
+    await worker.settle()
+    ask = create("a")
+    kafka.put(ask, ask)
+    await worker.settle()
+    await worker.decide(ask)
+    answers = [event for record in worker.records if isinstance(event := record.event, CreateAnswered)]
+    assert [(answer.request_id, answer.error_code) for answer in answers] == [("r-a", 0)]
+    assert len(worker.copies) == 2
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_copy_of_a_deletion_spares_the_topic_that_came_after(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """The request's other asks are no copies: neither another kind for the same topic nor the same for another."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    ask: CreateTopic = create("a", timeout_ms=0)
+    delete = DeleteTopic(request_id=ask.request_id, at_ms=BORN_MS, topic=ask.topic, api="DeleteTopics")
+    other = replace(ask, topic=TopicName("b"))
+    await worker.decide(ask, other, delete, replace(ask, request_id=RequestId("later")), delete)
+    assert [copy.what for copy in worker.copies] == ["DeleteTopic"]
+    assert topic_of(worker, "a") is not None
+    assert topic_of(worker, "b") is not None
+    await worker.close()
+
+
+async def test_what_left_no_event_is_decided_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    await worker.decide(*[create("a", validate_only=True)] * 2)
+    assert worker.copies == []
+    await worker.close()
+
+
+async def test_copies_are_known_for_so_many_events_whoever_decides(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ask leaves three events here: of four asks the last three have one of the newest eight."""
+    for module in (recent_asks, partition):
+        monkeypatch.setattr(module, "RECENT_EVENTS", 8)
+    monkeypatch.setattr(recent_asks, "_FORGET_EVERY", 1)
+    names = [name for n in range(20) if home(name := f"t{n}") == 0][:4]
+    asks = [create(name, timeout_ms=0) for name in names]
+    found = []
+    for taking_over in (False, True):
+        worker = Stage(kafka, tmp_path, str(taking_over))
+        await worker.claim(0)
+        if not taking_over:
+            await worker.decide(*asks)
+            assert len(events_of(worker, 0)) == 5 + 4 * 3
+        state = worker.state(0)
+        state.remember_asks()
+        found.append([state.decided_before(ask) for ask in asks])
+        await worker.close()
+    assert found == [[False, True, True, True]] * 2

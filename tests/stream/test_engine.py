@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from controller.machine.commands import AnyCommand
 from controller.runtime.stream.commands import CommandFromNewerVersion, encode_command
 from controller.runtime.stream.engine import CommandsMissing, Lost
 from events.catalog import EVENT_VERSION, SettingsChanged
@@ -60,11 +61,50 @@ async def test_a_partition_has_one_append_on_its_way(kafka: MemoryKafka, tmp_pat
     await worker.close()
 
 
-async def test_a_gap_in_the_commands_ends_it(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """They are there, so the partitions are claimed anew; nothing that came after them was decided."""
     worker = Stage(kafka, tmp_path)
     await worker.claim()
-    with pytest.raises(CommandsMissing, match=r"partition 0: command 0 was to come, and 2 came"):
+    here = [name for n in range(99) if home(name := f"t{n}") == 0]
+    for number in range(3):
+        kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
+        with pytest.raises(Lost, match=r"partition 0: command \d+ was to come, and \d+ came"):
+            await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0) + 2))
+        assert worker.engine.active == set()
+        await worker.claim()
+        await worker.work()
+    assert len(worker.losses) == 3
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_command_that_never_comes_ends_it(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    for _ in range(2):
+        await worker.claim()
+        with pytest.raises(Lost):
+            await worker.engine.handle(kafka.fetch(0, 2))
+    await worker.claim()
+    with pytest.raises(CommandsMissing, match=r"partition 0: command 0 was to come, and 2 came, 3 times"):
         await worker.engine.handle(kafka.fetch(0, 2))
+    await worker.close()
+
+
+async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    kafka.first_command = 1
+    with pytest.raises(CommandsMissing, match=r"command 0 was to come, and 1 came; the oldest that is there is 1"):
+        await worker.engine.handle(kafka.fetch(0, 1))
+    await worker.close()
+
+
+async def test_commands_that_come_again_within_a_batch_are_no_gap(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """As after a seek back: what was on its way is followed by the same once more."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim(0)
+    await worker.engine.handle([*kafka.fetch(0, 0, 3), *kafka.fetch(0, 1)])
+    assert worker.engine.next_source(0) == 4
     await worker.close()
 
 
@@ -245,11 +285,12 @@ async def test_topics_made_anew_are_noticed(kafka: MemoryKafka, tmp_path: Path) 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path, seed: int) -> None:
-    """Three workers of two releases; claims, zombies, failures and restarts in an order that the seed draws."""
+    """Three workers of two releases; claims, zombies, failures, restarts and copies of commands, as the seed draws."""
     chance = random.Random(seed)
     kafka = MemoryKafka()
     kafka.put(*joined(1), *joined(2))
     workers = [Stage(kafka, tmp_path, name, release=f"1.{number % 2}") for number, name in enumerate("abc")]
+    asks: list[AnyCommand] = []
     for number in range(120):
         worker = chance.choice(workers)
         match chance.randrange(10):
@@ -263,7 +304,8 @@ async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path,
                 timeout_ms = chance.choice([0, 1000])
                 for at, name in enumerate(names):
                     request_id = RequestId(f"{number}-{at}")
-                    kafka.put(replace(create(name, timeout_ms=timeout_ms), request_id=request_id))
+                    asks.append(replace(create(name, timeout_ms=timeout_ms), request_id=request_id))
+                    kafka.put(asks[-1], *chance.sample(asks, chance.choice([0, 0, 0, 1])))
             case _:
                 worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.1 else []
                 await _try(worker.work(count=chance.randrange(1, 8)))
@@ -272,6 +314,7 @@ async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path,
     await last.work()
     found = check_all_decided(kafka)
     assert found.counts["commands"] > 20, f"seed {seed}"
+    assert found.counts["copies"] > 0, f"seed {seed}"
     for worker in (*workers, last):
         await worker.close()
 

@@ -6,6 +6,9 @@ about are shown to them together before the first is decided; one that needs the
 
 A command that cannot be read, that lies in the wrong partition, or on which `decide` raises, is a poison command: it is
 recorded with its cause, whoever asked is told, and the partition goes on. It would otherwise stop every worker in turn.
+
+A copy of an ask that was decided a short time ago (`recent_asks`) is passed over too: its record has neither events nor
+answers, and whoever asked has the answer of the first, or waits for it.
 """
 
 from __future__ import annotations
@@ -53,12 +56,23 @@ class Fault(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
+class Copy(msgspec.Struct, frozen=True, gc=False):
+    """A command that was passed over because the same ask was decided before."""
+
+    partition: int
+    offset: int
+    what: str
+    request_id: str
+    topic: str
+
+
 class Batch(msgspec.Struct):
     """What became of the commands of one partition: the bytes to append, one record a command, and what they say."""
 
     values: list[bytes] = []
     records: list[Recorded] = []
     faults: list[Fault] = []
+    copies: list[Copy] = []
 
 
 class Deciding:
@@ -77,12 +91,15 @@ class Deciding:
 
         Raises CommandFromNewerVersion, PolicyRunnerClosed.
         """
+        self._partition.remember_asks()
         read = [(sourced, self._read(sourced)) for sourced in commands]
         told = await self._consulted_together([each for _, each in read if isinstance(each, Ask)])
         batch = Batch()
         for sourced, command in read:
             if isinstance(command, Fault):
                 self._pass_over(batch, command, None)
+            elif isinstance(command, Ask | ClusterAsk) and self._partition.decided_before(command):
+                self._pass_over_copy(batch, sourced, command)
             else:
                 await self._decide(batch, sourced, told.get(id(command), command))
         return batch
@@ -132,6 +149,13 @@ class Deciding:
         batch.values.append(encode_record(Decided(partition.fold.epoch, fault.offset, (), answers, fault.why)))
         partition.fold.take_own(fault.offset, 0)
 
+    def _pass_over_copy(self, batch: Batch, sourced: Sourced, ask: Ask | ClusterAsk) -> None:
+        fold = self._partition.fold
+        what = type(ask).__name__
+        batch.copies.append(Copy(sourced.partition, sourced.offset, what, ask.request_id, ask.topic))
+        batch.values.append(encode_record(Decided(fold.epoch, sourced.offset, ())))
+        fold.take_own(sourced.offset, 0)
+
     # --- those who are asked before
 
     async def _consulted_together(self, asks: Sequence[Ask]) -> dict[int, AnyCommand]:
@@ -139,7 +163,8 @@ class Deciding:
         if self._judge is None and self._cluster is None:
             return {}
         state = self._partition.state
-        needing = [ask for ask in asks if _needs_a_word(state, ask)]
+        decided_before = self._partition.decided_before
+        needing = [ask for ask in asks if not decided_before(ask) and _needs_a_word(state, ask)]
         told: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:

@@ -36,6 +36,10 @@ class Group(msgspec.Struct, frozen=True):
         return max(100, self.session_timeout_ms // 6)
 
 
+class DriverEnded(Exception):
+    """What feeds commands has given up; the worker is to be started again."""
+
+
 class Driver(Protocol):
     """Runs an engine. What `run` raises ends the process: to go on could lose a command."""
 

@@ -1,92 +1,34 @@
 """A worker's partitions and commands through Faust (faust-streaming).
 
-Faust assigns, feeds and supervises; the engine decides what counts. As it is, Faust loses messages at rebalances: after
-one it seeks to the committed offsets, then clears every agent's queue, and what was delivered in between is gone though
-it counts as read. So two things are changed here, in subclasses:
-
-- `perform_seek` seeks each partition to the next command that the events prove, after any fetch under way has ended
-  (it would deliver from the old position). Partitions are claimed in `on_rebalance_complete`, which Faust sends just
-  before it seeks and lets messages flow.
-- the fetch wait, which Faust fixes at 1.5 s and which holds up every rebalance.
+Faust assigns, feeds and supervises; the engine decides what counts. `faust_consumer` says what is changed in Faust so
+that no command is passed over. Partitions are claimed in `on_rebalance_complete`, which Faust sends just before it
+seeks and lets messages flow; nothing flows while they are claimed. Those that are lost between rebalances are claimed
+anew in the same way: hold, claim, seek, go on.
 
 The agent only hands messages to an inbox; one task drains it, a batch at a time. A message is acknowledged when it was
 decided, which is a figure for Kafka's tools: committed offsets are read by nobody. No Faust table is used, no web
-server, no `take()`, and no static membership. A command that was lost all the same would show as a gap, and stop the
-engine.
-
-Trouble with Kafka ends a worker with this driver, to be started again: Faust has no way to claim partitions anew.
+server, no `take()`, and no static membership. A command that was passed over all the same would show as a gap, and be
+fetched again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import faust
-from aiokafka import TopicPartition
-from faust.transport.drivers import aiokafka as transport
 
 from controller.brokers.cluster_security import Security
 from controller.runtime.stream.deciding import Sourced
-from controller.runtime.stream.driver import COMMANDS_PER_BATCH_MAX, Group
-from controller.runtime.stream.engine import Engine
+from controller.runtime.stream.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, DriverEnded, Group
+from controller.runtime.stream.engine import Engine, Lost, Still
+from controller.runtime.stream.faust_consumer import FaustTransport
 
-FETCH_WAIT_MS = 100
-FETCH_TIMEOUT_S = 0.25
-"""How long one fetch may wait: a rebalance waits for it."""
 INBOX_MAX = 2000
 REBALANCE_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
-
-Positions = Callable[[], Mapping[int, int]]
-"""The next command of each claimed partition."""
-
-
-class ClaimsLost(Exception):
-    """Partitions would have to be claimed anew, which Faust cannot do."""
-
-
-class _Thread(transport.AIOKafkaConsumerThread):
-    def _create_worker_consumer(self, of: Any) -> Any:
-        consumer = super()._create_worker_consumer(of)
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
-        return consumer
-
-
-class _Consumer(transport.Consumer):
-    fetching = False
-
-    def _new_consumer_thread(self) -> _Thread:
-        return _Thread(self, loop=self.loop, beacon=self.beacon)
-
-    async def _wait_next_records(self, timeout: float) -> Any:
-        if not self.flow_active:
-            await self.wait(self.can_resume_flow)  # type: ignore[arg-type]  # as Faust itself calls it
-        self.fetching = True
-        try:
-            return await super()._wait_next_records(min(timeout, FETCH_TIMEOUT_S))
-        finally:
-            self.fetching = False
-
-    async def perform_seek(self) -> None:
-        """Seek to where the events prove, rather than to the committed offsets."""
-        while self.fetching:
-            await self.sleep(0.01)
-        assert isinstance(self.transport, _Transport), "made by it"
-        positions = self.transport.positions()
-        to = {tp: positions[tp.partition] for tp in self.assignment() if tp.partition in positions}
-        await self.seek_wait({TopicPartition(tp.topic, tp.partition): offset for tp, offset in to.items()})
-        self._committed_offset.update({tp: offset or None for tp, offset in to.items()})
-        for tp in to:
-            self._acked[tp].clear()
-            self._acked_index[tp].clear()
-
-
-class _Transport(transport.Transport):
-    Consumer = _Consumer
-    positions: Positions
 
 
 class FaustDriver:
@@ -98,29 +40,30 @@ class FaustDriver:
         self._inbox: asyncio.Queue[Any] = asyncio.Queue(INBOX_MAX)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._revocations = 0
+        self._lost = asyncio.Event()
+        """Set while partitions that the group has given us have to be claimed anew."""
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
         """Run until `stopping` is set."""
         self._on_claimed = on_claimed
         app = self._app = self._make_app()
-        draining = asyncio.create_task(self._drain())
-        stopped = asyncio.create_task(stopping.wait())
+        working = [asyncio.create_task(each) for each in (self._drain(), self._claim_what_was_lost())]
+        ended: list[asyncio.Task[Any]] = [asyncio.create_task(stopping.wait()), asyncio.create_task(self._crashed(app))]
         try:
             await app.start()
-            await asyncio.wait((stopped, self._failed), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*ended, self._failed], return_when=asyncio.FIRST_COMPLETED)
             if self._failed.done():
-                self._failed.result()
-        finally:
-            stopped.cancel()
+                self._failed.result()  # the process is to end, and Faust may not be able to stop any more
             await self._engine.revoke()
-            draining.cancel()
-            with suppress(asyncio.CancelledError):
-                await draining
-            await app.stop()
+        finally:
+            for each in (*ended, *working):
+                each.cancel()
+            await asyncio.gather(*ended, *working, return_exceptions=True)
+        await app.stop()
 
     def claim_anew(self) -> None:
-        """End the worker: it is to be started again."""
-        self._fail(ClaimsLost("partitions have to be claimed anew, for which a worker with Faust has to be restarted"))
+        """What was claimed has to be claimed again."""
+        self._lost.set()
 
     def _make_app(self) -> Any:
         group = self._group
@@ -148,7 +91,7 @@ class FaustDriver:
             broker_max_poll_records=COMMANDS_PER_BATCH_MAX,
             broker_max_poll_interval=3600.0,
         )
-        app.transport = _Transport(app.conf.broker_consumer, app)
+        app.transport = FaustTransport(app.conf.broker_consumer, app)
         app.transport.positions = self._positions
         commands = app.topic(
             group.topic,
@@ -175,23 +118,59 @@ class FaustDriver:
 
     async def _complete(self, app: Any, **_: Any) -> None:
         """The group has shared out: claim, before Faust seeks and lets messages flow."""
-        generation, revocations = app.consumer_generation_id, self._revocations
-        assigned = {tp.partition for tp in app.consumer.assignment() if tp.topic == self._group.topic}
-
-        def still() -> bool:
-            return bool(app.consumer_generation_id == generation and self._revocations == revocations)
-
+        app.consumer.hold()
         try:
-            if await self._engine.claim(assigned, still):
+            if await self._engine.claim(self._assigned(), self._still()):
+                self._lost.clear()
                 self._on_claimed()
-        except asyncio.CancelledError:
-            raise
+        except Lost:
+            self._lost.set()
         except Exception as error:
             self._fail(error)
+
+    def _assigned(self) -> set[int]:
+        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._group.topic}
+
+    def _still(self) -> Still:
+        app, generation, revocations = self._app, self._app.consumer_generation_id, self._revocations
+        return lambda: bool(app.consumer_generation_id == generation and self._revocations == revocations)
+
+    async def _crashed(self, app: Any) -> None:
+        """Faust ends itself where it cannot go on, and tells nobody."""
+        await app._crashed.wait()
+        self._fail(DriverEnded(f"Faust has crashed: {app.crash_reason!r}"))
 
     async def _feed(self, stream: Any) -> None:
         async for event in stream.noack().events():
             await self._inbox.put(event)
+
+    # --- claiming between rebalances
+
+    async def _claim_what_was_lost(self) -> None:
+        try:
+            while True:
+                await self._lost.wait()
+                await asyncio.sleep(RETRY_S)
+                if self._lost.is_set() and not self._app.rebalancing:
+                    self._lost.clear()
+                    await self._claim_again()
+        except Exception as error:
+            self._fail(error)
+
+    async def _claim_again(self) -> None:
+        """What a rebalance makes void that begins meanwhile, is claimed when that is complete."""
+        consumer, still = self._app.consumer, self._still()
+        consumer.hold()
+        try:
+            claimed = await self._engine.claim(self._assigned(), still)
+        except Lost:
+            self._lost.set()
+            return
+        if claimed:
+            await consumer.perform_seek()
+            if still():
+                consumer.go_on()
+                self._on_claimed()
 
     # --- deciding
 
@@ -201,14 +180,18 @@ class FaustDriver:
                 events = [await self._inbox.get()]
                 while len(events) < COMMANDS_PER_BATCH_MAX and not self._inbox.empty():
                     events.append(self._inbox.get_nowait())
-                await self._handle([event for event in events if self._is_current(event.message)])
+                with suppress(Lost):
+                    await self._handle([event for event in events if self._is_current(event.message)])
+                    continue
+                self._lost.set()
         except Exception as error:
             self._fail(error)
 
     def _is_current(self, message: Any) -> bool:
-        """Whether a message was fetched under the assignment that is in force: an older one may be from before a
-        seek, and would look like a gap."""
-        return bool(message.generation_id == self._app.consumer_generation_id)
+        """Whether a message was fetched after the last seek, under the assignment that is in force: an older one would
+        look like a gap."""
+        app = self._app
+        return bool(message.seek == app.consumer.seeks and message.generation_id == app.consumer_generation_id)
 
     async def _handle(self, events: list[Any]) -> None:
         messages = [event.message for event in events]

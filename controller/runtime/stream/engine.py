@@ -10,9 +10,10 @@ and tells it when they are taken away; who really owns a partition is settled in
   the very next offset is the decision kept; anything else means that somebody wrote in between.
 - `revoke`: let the batch in hand end, and stop being active.
 
-Kafka's own troubles, and being taken over, are `Lost`: the partitions are closed without what was not acknowledged, and
-the driver claims them anew. A gap in the commands, or events that cannot be read, end the process: to go on would be to
-lose an ask, or to decide on a state that is not the log's.
+Kafka's own troubles, being taken over, and commands that a driver did not deliver though they are there, are `Lost`:
+the partitions are closed without what was not acknowledged, and the driver claims them anew. Commands that are gone, or
+events that cannot be read, end the process: to go on would be to lose an ask, or to decide on a state that is not the
+log's.
 
 Time, Kafka, policies and what owners do beside deciding come as arguments, so that a simulation can drive this code.
 """
@@ -29,7 +30,7 @@ import msgspec
 
 from controller.policy.runner import PolicyJudge
 from controller.runtime.consulting import Clears
-from controller.runtime.stream.deciding import Batch, Deciding, Fault, Sourced
+from controller.runtime.stream.deciding import Batch, Copy, Deciding, Fault, Sourced
 from controller.runtime.stream.partition import PartitionState
 from controller.runtime.stream.transport import KafkaTrouble, Topics, Transport
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
@@ -37,6 +38,9 @@ from events.codec import encode_event
 from events.kafka_record import Fence, decode_record, encode_record
 from events.log import LogCorrupted
 from events.names import RequestId
+
+DELIVERIES_MAX = 3
+"""So often a command may fail to come, with later ones coming, before it is held to be gone."""
 
 Still = Callable[[], bool]
 """Whether the assignment that a claim is made for is still in force."""
@@ -47,7 +51,7 @@ class Lost(Exception):
 
 
 class CommandsMissing(LogCorrupted):
-    """Commands that were never decided are gone, or were delivered out of order."""
+    """Commands that were never decided are gone."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -80,6 +84,7 @@ class Watcher(Protocol):
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
     def passed_over(self, fault: Fault) -> None: ...
+    def decided_before(self, copy: Copy) -> None: ...
     def lost(self, why: str) -> None: ...
 
 
@@ -118,6 +123,8 @@ class Engine:
         self._transport: Transport | None = None
         self._states: dict[int, PartitionState] = {}
         self._claims = 0
+        self._undelivered: dict[int, tuple[int, int]] = {}
+        """The command that did not come last in a partition, and how often."""
         self._lock = asyncio.Lock()
 
     @property
@@ -279,19 +286,36 @@ class Engine:
                 state.commit()
                 for fault in batch.faults:
                     self._watcher.passed_over(fault)
+                for copy in batch.copies:
+                    self._watcher.decided_before(copy)
                 self._watcher.committed(len(batch.values), batch.records, self._clock() - started)
                 self._owner.learn(state, batch.records)
 
     async def _decided(self, state: PartitionState, commands: list[Sourced]) -> Batch:
         following = state.fold.next_source
-        fresh = [sourced for sourced in commands if sourced.offset >= following]
-        for expected, sourced in enumerate(fresh, following):
-            if sourced.offset != expected:
-                raise CommandsMissing(
-                    f"commands partition {state.partition}: command {expected} was to come, and {sourced.offset} came"
-                )
+        fresh: list[Sourced] = []
+        for sourced in commands:
+            if sourced.offset == following + len(fresh):
+                fresh.append(sourced)
+            elif sourced.offset > following + len(fresh):
+                await self._did_not_come(state.partition, following + len(fresh), sourced.offset)
         cluster = self._cluster_of(state.partition)
         return await Deciding(state, self._topics.partitions, self._judge, cluster).decide_all(fresh)
+
+    async def _did_not_come(self, partition: int, expected: int, came: int) -> None:
+        """A driver has passed a command over. Raises KafkaTrouble if it is still there, so that it is fetched again."""
+        told = f"commands partition {partition}: command {expected} was to come, and {came} came"
+        begin, _ = await self.transport.commands_range(partition)
+        if expected < begin:
+            raise CommandsMissing(f"{told}; the oldest that is there is {begin}")
+        missed, times = self._undelivered.get(partition, (expected, 0))
+        times = times + 1 if missed == expected else 1
+        self._undelivered[partition] = expected, times
+        if times == DELIVERIES_MAX:
+            raise CommandsMissing(
+                f"{told}, {times} times: the topic must have cleanup.policy=delete and no transactional writers"
+            )
+        raise KafkaTrouble(told)
 
     async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
         """Somebody else wrote where our records were to lie: find out by reading whether ours count all the same.

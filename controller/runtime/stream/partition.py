@@ -21,8 +21,10 @@ import msgspec
 import structlog
 
 from controller.machine.apply import apply
+from controller.machine.commands import Ask, ClusterAsk
 from controller.machine.decision import Answer
 from controller.runtime.stream.answers import decode_answers
+from controller.runtime.stream.recent_asks import RECENT_EVENTS, RecentAsks
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
 from events.kafka_fold import START, PartitionFold, Position
@@ -87,6 +89,7 @@ class PartitionState:
         self._answers = answers
         self._entries: list[Entry] = []
         self._noted = self.fold.kafka_offset
+        self._recent: RecentAsks | None = None
         if log.next_offset:
             self.last_ms = decode_event(log.next_offset - 1, log.read_one(log.next_offset - 1)).at_ms
 
@@ -136,6 +139,20 @@ class PartitionState:
 
     # --- writing
 
+    def remember_asks(self) -> None:
+        """Know from here on which asks were decided a short time ago. All that was taken is to be committed before."""
+        if self._recent is None:
+            assert not self._entries, "the log has all events"
+            self._recent = RecentAsks()
+            start = max(0, self.log.next_offset - RECENT_EVENTS)
+            for number, value in self.log.read(start):
+                self._recent.note(decode_event(number, value))
+
+    def decided_before(self, ask: Ask | ClusterAsk) -> bool:
+        """Whether a command is a copy of an ask that was decided a short time ago; after `remember_asks`."""
+        assert self._recent is not None, "it was told to remember"
+        return self._recent.hold(ask, self.fold.next_event)
+
     def decided(
         self, source_offset: int, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
     ) -> list[Recorded]:
@@ -169,6 +186,8 @@ class PartitionState:
     def _apply(self, record: Recorded, value: bytes) -> None:
         key = apply(self.state, record)
         self._entries.append(Entry(value, key, getattr(record.event, "request_id", "")))
+        if self._recent is not None:
+            self._recent.note(record)
         self.last_ms = max(self.last_ms, record.at_ms)
 
     def _place(self) -> bytes:

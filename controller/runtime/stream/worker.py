@@ -37,9 +37,9 @@ from controller.runtime.reports import Reports
 from controller.runtime.serve import FAILED
 from controller.runtime.settings import ServeSettings, SettingsError
 from controller.runtime.stream.carrying_out import PartitionCluster
-from controller.runtime.stream.deciding import Fault
-from controller.runtime.stream.driver import Driver, Group
-from controller.runtime.stream.engine import Engine, Identity
+from controller.runtime.stream.deciding import Copy, Fault
+from controller.runtime.stream.driver import Driver, DriverEnded, Group
+from controller.runtime.stream.engine import Engine, Identity, Lost
 from controller.runtime.stream.folder import hold_folder
 from controller.runtime.stream.topic_watch import TopicWatch
 from controller.runtime.stream.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
@@ -259,7 +259,8 @@ class Worker:
 
     def fail(self, error: BaseException) -> None:
         """End the process at once: whatever is not in Kafka was acknowledged to nobody."""
-        self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=error)
+        told = isinstance(error, Lost | DriverEnded)
+        self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=None if told else error)
         os._exit(FAILED)
 
     # --- told by the engine
@@ -280,6 +281,18 @@ class Worker:
         self._figures.faults += 1
         self._log.error(
             "command passed over", partition=fault.partition, offset=fault.offset, why=fault.why, exc_info=fault.error
+        )
+
+    def decided_before(self, copy: Copy) -> None:
+        """A command was in Kafka twice, and counted once."""
+        self._figures.copies += 1
+        self._log.info(
+            "duplicate command passed over",
+            partition=copy.partition,
+            offset=copy.offset,
+            command=copy.what,
+            request=copy.request_id,
+            topic=copy.topic,
         )
 
     def lost(self, why: str) -> None:
@@ -316,6 +329,7 @@ class Worker:
         yield "partitions_owned", "Partitions that this worker decides.", len(active)
         yield "commands_decided", "Commands decided since the start.", figures.commands
         yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", figures.faults
+        yield "commands_duplicate", "Commands passed over as copies of one decided a short time before.", figures.copies
         yield "commands_behind", "Commands that wait, as of the last look, every 2 s.", behind
         yield "claims", "Partitions taken over since the start.", figures.claims
         yield "losses", "Times that partitions were lost and claimed anew.", figures.losses
@@ -339,7 +353,7 @@ class WorkerFigures:
 
     def __init__(self) -> None:
         self.claimed_once = False
-        self.claims = self.commands = self.faults = self.losses = 0
+        self.claims = self.commands = self.faults = self.copies = self.losses = 0
         self.ends: dict[int, int] = {}
         """The offset of the next command of each owned partition, as of the last look."""
 
