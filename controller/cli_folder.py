@@ -71,6 +71,7 @@ class FolderSource:
             return answers.topic_at(self._query.of_topic(name), name, at)
 
     def dry_run(self, ask: Ask) -> CreatedShape:
+        """As `Source.dry_run`, by the rules that are in force in the folder."""
         with Refusing():
             command = create_command(
                 msgspec.convert(ask, CreateBody),

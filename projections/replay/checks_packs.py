@@ -41,7 +41,7 @@ from projections.replay.checks_rows import (
 from projections.replay.checks_timeline import CLUSTER_TYPES, MIN_ISR, ClusterEvent, count_of
 from projections.replay.checks_told import Violation, found
 from projections.replay.columns import ddl
-from projections.replay.folding import map_in_arrow
+from projections.replay.folding import map_in_arrow, map_numbers
 
 _FEW_VALUES = ("type", "cause_command", "topic")
 """Columns that are read as dictionaries: a text once, however often it is there."""
@@ -81,14 +81,11 @@ class ExportEvents:
         """What `function` makes of the events, with these columns, in each task."""
         files, ends = self._files, self._ends
 
-        def mapped(batches: Batches) -> Batches:
+        def mapped(number: int) -> Batches:
             gc.disable()
-            for batch in batches:
-                for number in batch["id"].to_pylist():
-                    yield from function(_before(ends, _read(files[number], columns)))
+            return function(_before(ends, _read(files[number], columns)))
 
-        numbered = self._session.range(0, len(files), 1, len(files))
-        return map_in_arrow(numbered, mapped, ddl(schema))
+        return map_numbers(self._session, len(files), mapped, schema)
 
 
 Events = FrameEvents | ExportEvents

@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from projections.replay.columns import COLUMNS, arrow_schema, ddl
+from projections.replay.columns import COLUMNS, arrow_schema
 from projections.replay.errors import ReplayError
-from projections.replay.folding import as_batches, map_in_arrow
+from projections.replay.folding import as_batches, map_numbers
 from projections.replay.kafka_ref import KafkaTopic
 from projections.replay.log_ref import KafkaRef, LogRef, Ref
 from projections.replay.ranges import Range, kafka_ranges, ranges
@@ -73,12 +73,10 @@ def write_parts(session: SparkSession, ref: Ref, place: Path, wanted: Sequence[P
     """
     log = ref.topic if isinstance(ref, KafkaRef) else ref
 
-    def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        numbers = (number for batch in batches for number in batch["id"].to_pylist())
-        return as_batches((_write(log, wanted[number], place) for number in numbers), _WRITTEN)
+    def written(number: int) -> Iterator[pa.RecordBatch]:
+        return as_batches([_write(log, wanted[number], place)], _WRITTEN)
 
-    numbered = session.range(0, len(wanted), 1, len(wanted))
-    told = {row.file: row.events for row in map_in_arrow(numbered, written, ddl(_WRITTEN)).collect()}
+    told = {row.file: row.events for row in map_numbers(session, len(wanted), written, _WRITTEN).collect()}
     for part in wanted:
         assert told[part.file] == part.wanted.end - part.wanted.start, f"{part.file} has all events of its range"
         if not (place / part.file).is_file():

@@ -130,6 +130,19 @@ def map_in_arrow(
     return type(frame)(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
 
 
+def map_numbers(
+    session: SparkSession, count: int, function: Callable[[int], Iterator[pa.RecordBatch]], schema: pa.Schema
+) -> DataFrame:
+    """What `function` makes of each number from 0 up to but not including `count`, in a task of its own."""
+
+    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from function(number)
+
+    return map_in_arrow(session.range(0, count, 1, count), mapped, ddl(schema))
+
+
 def sorted_by_shard(frame: DataFrame, shares: int = SHARES) -> DataFrame:
     """A frame with each shard's events in one partition, in order."""
     placed = frame.select(*_PLACED).repartition(shares, "log_partition", "shard")

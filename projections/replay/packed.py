@@ -133,7 +133,7 @@ class _Packing:
 
     def __init__(self) -> None:
         self.count, self.start = 0, -1
-        self.packed = bytearray(5)
+        self.packed = bytearray(_ARRAY.size)
 
     def add(self, event: Packed) -> None:
         """Put one more event into it."""
