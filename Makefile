@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 ENVIRONMENT := $(VENV)/.made-for-this-project
 RUNTIME := $(VENV)/.made-to-run
 
-.PHONY: help env tools run cluster test check bench clean
+.PHONY: help env tools run cluster quick test check bench clean
 
 help:
 	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP)"
 	@echo "make cluster  Kafka, workers, fronts and Spark as processes, until Ctrl-C"
+	@echo "make quick    the tests of what runs in one process, in under a minute"
 	@echo "make test     fetch what the tests need, and run them all"
 	@echo "make check    ruff, mypy --strict, import-linter, and the tests"
 	@echo "make bench    measure, beside a real Kafka"
@@ -37,6 +38,14 @@ tools: env
 
 cluster: tools
 	exec $(BIN)/python -m tests.support.cluster
+
+# What starts no program and no server: nothing is fetched for it. `make test` has the rest.
+QUICK := access apis engine events http kafka machine policy projections settings
+SLOW := events/logs/test_rocksdb_failures.py events/logs/test_rocksdb_kill.py kafka/codec/test_lenient.py \
+	kafka/codec/test_oracles.py machine/partitions/test_changes.py machine/test_walks.py policy/test_serving.py
+
+quick: env
+	$(BIN)/python -m pytest -q $(QUICK:%=tests/%) $(SLOW:%=--ignore=tests/%)
 
 test: tools
 	$(BIN)/python -m tests.support.side_by_side

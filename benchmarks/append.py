@@ -14,8 +14,8 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from benchmarks.figures import Figure, percentile, show
-from events.log import Commit, Entry
-from events.rocksdb_log import RocksDbLog
+from events.logs.log import Commit, Entry
+from events.logs.rocksdb_log import RocksDbLog
 
 BATCHES = (1, 10, 100, 1000)
 EVENT_BYTES = 200

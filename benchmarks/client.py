@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from controller.kafka.codec import decode_response, encode_request
+from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.messages import Message
 
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.client import BenchClient, frame_of
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import kafka, topicwright
-from controller.kafka.codec import decode_response
+from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 

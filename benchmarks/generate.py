@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from controller.machine.apply import apply
-from controller.machine.commands import (
+from controller.machine.commands.commands import (
     AlterPartition,
     AlterTopicConfigs,
     AnyCommand,
     ChangeSettings,
-    ConfigOp,
     ConfirmMetadata,
     CreatePartitions,
     CreateTopic,
@@ -37,12 +36,12 @@ from controller.machine.commands import (
 )
 from controller.machine.decide import decide
 from controller.machine.state import Topic
-from events.catalog import EVENT_VERSION, Cause, Endpoint, Recorded, Verdict
+from events.catalog import EVENT_VERSION, Cause, ConfigOp, Endpoint, Recorded, Verdict
 from events.codec import encode_event
-from events.log import Commit, Entry
+from events.logs.log import Commit, Entry
+from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
-from events.rocksdb_log import RocksDbLog
-from projections.store import TopicStore
+from projections.store.store import TopicStore
 
 BORN_MS = 1_700_000_000_000
 BROKERS = 6
@@ -118,7 +117,7 @@ class Generator:
         stamp = self._stamp("create")
         topic_id = TopicId(self._rng.randbytes(16))
         team = sum(name.encode()) % TEAMS
-        ask = CreateTopic(
+        command = CreateTopic(
             topic=TopicName(name),
             topic_id=topic_id,
             num_partitions=partitions,
@@ -130,7 +129,7 @@ class Generator:
             verdict=verdict,
             **stamp,
         )
-        self._put(ask)
+        self._put(command)
         if verdict is ALLOWED and not known:
             if name not in self._known:
                 self._known.add(name)

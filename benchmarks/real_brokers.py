@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.client import BenchClient, frame_of
 from benchmarks.figures import Figure, percentile, show
-from controller.kafka.codec import decode_response
+from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from controller.kafka.messages.list_offsets import (

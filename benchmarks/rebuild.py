@@ -15,7 +15,7 @@ from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
-from events.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_log import RocksDbLog
 
 REQUESTS = 340
 TOPICS = 300

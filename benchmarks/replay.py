@@ -27,13 +27,13 @@ from benchmarks.usage import usage
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
-from projections.replay.checks_packs import ExportEvents
-from projections.replay.export import export, exported_files
-from projections.replay.invariants import look as look_at_events
-from projections.replay.invariants import violations
-from projections.replay.log_ref import LogRef, looked_at, open_folder
-from projections.replay.rebuild import rebuilt_topics
-from projections.replay.session import spark_session
+from projections.replay.checks.invariants import look as look_at_events
+from projections.replay.checks.invariants import violations
+from projections.replay.checks.packs import ExportEvents
+from projections.replay.export.export import export, exported_files
+from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.rebuild.rebuild import rebuilt_topics
+from projections.replay.spark.session import spark_session
 
 EVENTS = 2_000_000
 TOPICS = 100_000

@@ -46,5 +46,8 @@ def topicwright(data: Path, *settings: str) -> Iterator[Running]:
 @contextmanager
 def kafka() -> Iterator[str]:
     """One combined node of a real Kafka; its address."""
-    with TemporaryDirectory(prefix="topicwright-bench-") as folder, reference_kafka(Path(folder), nodes=1) as running:
+    with (
+        TemporaryDirectory(prefix="topicwright-bench-") as folder,
+        reference_kafka(Path(folder) / "kafka", nodes=1) as running,
+    ):
         yield running.bootstrap

@@ -12,7 +12,7 @@ from benchmarks.client import BenchClient, frame_of
 from benchmarks.creates import CREATE, VERSION, check
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import Running, kafka, topicwright
-from controller.kafka.codec import decode_response
+from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic

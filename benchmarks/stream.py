@@ -20,10 +20,10 @@ from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import TOPICWRIGHT, kafka
-from controller.machine.commands import CreateTopic
-from controller.runtime.stream.commands import encode_command, key_of, partition_of
-from controller.runtime.stream.topics import Wanted, prepare_topics
-from events.kafka_record import Decided, decode_record
+from controller.machine.commands.commands import CreateTopic
+from controller.stream.log.commands_topic import encode_command, key_of, partition_of
+from controller.stream.log.topics import Wanted, prepare_topics
+from events.logs.kafka_record import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 from tests.support.processes import Process
 
@@ -89,7 +89,7 @@ class Topics:
         return ends
 
     def decided(self, count: int, since: list[TopicPartition]) -> float:
-        """Wait until `count` asks are decided; decisions a second from the first of them to the last."""
+        """Wait until `count` requests are decided; decisions a second from the first of them to the last."""
         consumer = self.consumer()
         consumer.assign(since)
         times: list[int] = []
@@ -162,7 +162,7 @@ class Topics:
 
 
 def create(number: int) -> CreateTopic:
-    """An ask for a topic of one partition and one replica."""
+    """A request for a topic of one partition and one replica."""
     return CreateTopic(
         request_id=RequestId(f"bench-{number}-"),
         at_ms=time.time_ns() // 1_000_000,
@@ -205,7 +205,7 @@ def run(drivers: Sequence[str] = ("plain", "faust"), count: int = 40_000) -> lis
                     told = topics.latencies_ms(200, 50) if workers == 1 else []
                 echoes = topics.echoes_ms(200, 50) if told else []
                 label = f"{driver}, {workers} worker{'s' if workers > 1 else ''}"
-                note = f"{cpu_ms:.3f} ms of CPU an ask; commands that workers put themselves are counted"
+                note = f"{cpu_ms:.3f} ms of CPU a request; commands that workers put themselves are counted"
                 figures.append(Figure(label, "commands/s", rate, reach=WANTED.get((driver, workers), ""), note=note))
                 if told:
                     echo, twice = percentile(echoes, 0.5), "Kafka: one record put and consumed, of which this is two"

@@ -1,7 +1,7 @@
-"""From ask to answer at a front, with workers behind it, beside the embedded controller in the same run.
+"""From request to answer at a front, with workers behind it, beside the embedded controller in the same run.
 
 The same frames and the same bare client as in `benchmarks.creates`. Behind the front are one or two workers (plain
-driver, simulated brokers) and one node of a real Kafka: an ask that waits for its topic goes through Kafka four times,
+driver, simulated brokers) and one node of a real Kafka: a request that waits for a topic goes through Kafka four times,
 once each for the command, the decision, what the brokers confirm, and the answer.
 """
 

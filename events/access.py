@@ -5,8 +5,8 @@ They concern the whole cluster and belong to no topic. `events.catalog` has the 
 
 from __future__ import annotations
 
-from events.fact import Fact
 from events.names import RequestId
+from events.values import Fact
 
 
 class ScramCredentialSet(Fact, frozen=True, tag=True):
@@ -94,12 +94,12 @@ class QuotasChanged(Fact, frozen=True, tag=True):
 
 
 class AsksRefused(Fact, frozen=True, tag=True):
-    """Asks were refused that have no record of their own, because a first one has, or because they only wanted to
-    see something. One event stands for `count` of them, so that a storm of refused asks cannot fill the disk."""
+    """Requests were refused that have no record of their own, because a first one has, or because they only wanted to
+    see something. One event stands for `count` of them, so that a storm of refusals cannot fill the disk."""
 
     principal: str
     client_id: str | None
-    """Of the first of them."""
+    """The client id of the first of them."""
     host: str
     """Where the first of them came from."""
     api: str
@@ -111,4 +111,4 @@ class AsksRefused(Fact, frozen=True, tag=True):
     rule: str
     count: int
     since_ms: int
-    """When the first of them was asked; the last was asked at or before the time of this event."""
+    """When the first of them arrived; the last arrived at or before the time of this event."""

@@ -4,24 +4,17 @@ An event is a fact in the past tense: it carries what was chosen (replicas, topi
 verdict), never what should be worked out again. Rules may change tomorrow without changing yesterday.
 
 Events are frozen structs that encode as tagged arrays (see `events.codec`): a field is only ever added at the end,
-with a default; anything else is a new event version and an entry in `events.upcasts`.
+with a default; anything else is a new event version and an entry in `events.codec.UPCASTS`.
 
-Times are milliseconds since the epoch. Topic ids are sixteen bytes. Who may come in and do what is told by
-the events of `events.access`.
+Times are milliseconds since the epoch. Topic ids are sixteen bytes. Who may come in and do what: see
+`events.access`.
 """
 
 from __future__ import annotations
 
 from typing import get_args
 
-from events.access import (
-    AclsCreated,
-    AclsDeleted,
-    AsksRefused,
-    QuotasChanged,
-    ScramCredentialRemoved,
-    ScramCredentialSet,
-)
+from events import access
 from events.catalog_cluster import (
     BrokerFenced,
     BrokerLeaving,
@@ -37,7 +30,6 @@ from events.catalog_cluster import (
     ResourceConfigsChanged,
     SettingsChanged,
 )
-from events.fact import Fact
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 from events.values import (
     Assignment,
@@ -48,6 +40,7 @@ from events.values import (
     ConfigsWanted,
     DeletionWanted,
     Endpoint,
+    Fact,
     Observation,
     Outcome,
     Partition,
@@ -58,7 +51,8 @@ from events.values import (
 )
 
 __all__ = [
-    "EVENT_TYPES", "EVENT_VERSION", "Assignment", "BrokerDetails", "BrokerFenced", "BrokerLeaving",
+    "ADOPTED_DEADLINE_MS", "EVENT_TYPES", "EVENT_VERSION", "Assignment",
+    "BrokerDetails", "BrokerFenced", "BrokerLeaving",
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
     "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "IsrChanged",
@@ -71,8 +65,12 @@ __all__ = [
 ]  # fmt: skip
 
 
+ADOPTED_DEADLINE_MS = 0
+"""The deadline of a topic that was taken over with its cluster: no request waits for it to be complete."""
+
+
 class CreateRequested(Fact, frozen=True, tag=True):
-    """Somebody asked for a topic; kept for asks that are rejected too.
+    """Somebody requested a topic; kept for requests that are rejected too.
 
     Together with the verdict in `TopicCreated` or `CreateRejected` it holds every input of the decision, so that
     the decision can be made again.
@@ -83,7 +81,7 @@ class CreateRequested(Fact, frozen=True, tag=True):
     topic_id: TopicId
     """The id that the topic has if it is created."""
     num_partitions: int
-    """As asked: -1 for the cluster's default, or with a manual assignment."""
+    """As requested: -1 for the cluster's default, or with a manual assignment."""
     replication_factor: int
     assignments: tuple[Assignment, ...]
     configs: tuple[tuple[str, str | None], ...]
@@ -98,11 +96,11 @@ class CreateRequested(Fact, frozen=True, tag=True):
     duplicate: bool = False
     """The topic stood more than once in its request."""
     denied: int = 0
-    """The error code of the authorizer, 0 when it allowed the ask."""
+    """The error code of the authorizer, 0 when it allowed the request."""
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
-    """The ask was refused: Kafka's error code, the message the client gets, and the rule that decided
+    """The request was refused: Kafka's error code, the message the client gets, and the rule that decided
     (`validation:…`, `policy:…`, `authorizer`, `quota`)."""
 
     request_id: RequestId
@@ -128,7 +126,12 @@ class TopicCreated(Fact, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     """The brokers that placement chose from."""
     deadline_ms: int
-    """When the wait of the request for this topic to be complete ends; 0 for a topic that was there, and taken over."""
+    """When the wait of the request for this topic to be complete ends; `ADOPTED_DEADLINE_MS` without a request."""
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the topic was there already, and was taken over with the cluster that has it."""
+        return self.deadline_ms == ADOPTED_DEADLINE_MS
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
@@ -168,7 +171,7 @@ class TopicConfigsChanged(Fact, frozen=True, tag=True):
 
 
 class ChangeRejected(Fact, frozen=True, tag=True):
-    """An ask to change or delete a topic was refused."""
+    """A request to change or delete a topic was refused."""
 
     request_id: RequestId
     topic: TopicName
@@ -178,11 +181,6 @@ class ChangeRejected(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     asked: ChangeAsked
-
-    @property
-    def ask(self) -> str:
-        """The API that the change was asked through."""
-        return self.asked.api
 
 
 class LeaderElected(Fact, frozen=True, tag=True):
@@ -212,7 +210,7 @@ class IsrChanged(Fact, frozen=True, tag=True):
 class PartitionChanged(Fact, frozen=True, tag=True):
     """A partition of real brokers stands otherwise. What is None is as it was; what is not, is all of it.
 
-    An election is told by `leader`, which may be the leader that was (then only its epoch rises).
+    An election shows in `leader`, which may be the leader that was (then only its epoch rises).
     """
 
     topic: TopicName
@@ -258,7 +256,7 @@ class TopicReady(Fact, frozen=True, tag=True):
 
 
 class CreateAnswered(Fact, frozen=True, tag=True):
-    """The one terminal answer of a request for a topic; `waited_ms` since it was asked."""
+    """The one terminal answer of a request for a topic; `waited_ms` since it arrived."""
 
     request_id: RequestId
     topic: TopicName
@@ -282,7 +280,7 @@ class TopicDiscovered(Fact, frozen=True, tag=True):
 
 
 class TopicVanished(Fact, frozen=True, tag=True):
-    """The topic is not in the cluster any more, though nobody asked here for its deletion; its name is free again."""
+    """The topic is not in the cluster any more, though nobody requested its deletion here; its name is free again."""
 
     topic: TopicName
     topic_id: TopicId
@@ -343,12 +341,12 @@ Event = (
     | MetadataHandedBack
     | FeaturesChanged
     | SettingsChanged
-    | ScramCredentialSet
-    | ScramCredentialRemoved
-    | AclsCreated
-    | AclsDeleted
-    | QuotasChanged
-    | AsksRefused
+    | access.ScramCredentialSet
+    | access.ScramCredentialRemoved
+    | access.AclsCreated
+    | access.AclsDeleted
+    | access.QuotasChanged
+    | access.AsksRefused
 )
 
 EVENT_TYPES: tuple[type[Fact], ...] = get_args(Event)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from events.fact import Fact
 from events.names import BrokerId, RequestId
-from events.values import BrokerDetails, Configs, Endpoint
+from events.values import BrokerDetails, Configs, Endpoint, Fact
 
 
 class BrokerRegistered(Fact, frozen=True, tag=True):
@@ -16,7 +15,7 @@ class BrokerRegistered(Fact, frozen=True, tag=True):
     rack: str | None
     endpoints: tuple[Endpoint, ...]
     details: BrokerDetails | None = None
-    """None where it is no real broker."""
+    """None for a simulated broker."""
 
 
 class BrokerFenced(Fact, frozen=True, tag=True):
@@ -44,7 +43,7 @@ class BrokerUnregistered(Fact, frozen=True, tag=True):
 
 
 class ResourceConfigsChanged(Fact, frozen=True, tag=True):
-    """The dynamic configs of something that is no topic are these from here on (KIP-226, KIP-714, KIP-848)."""
+    """The dynamic configs of something other than a topic are these from here on (KIP-226, KIP-714, KIP-848)."""
 
     request_id: RequestId
     kind: int
@@ -105,7 +104,7 @@ class MetadataAdopted(Fact, frozen=True, tag=True):
     end_offset: int
     """The offset after the last record that was taken."""
     kept: tuple[bytes, ...]
-    """Records that no event tells, as Kafka encodes them: delegation tokens, those of newer releases."""
+    """Records that no event holds, as Kafka encodes them: delegation tokens, those of newer releases."""
 
 
 class MetadataHandedBack(Fact, frozen=True, tag=True):

@@ -7,14 +7,18 @@ not in the bytes: it is the record's place in the log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Union
 
 import msgspec
 
 from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded
-from events.fact import Fact
 from events.names import Offset, TopicName
-from events.upcasts import UPCASTS
+from events.values import Fact
+
+UPCASTS: dict[int, Callable[[list[Any]], list[Any]]] = {}
+"""`UPCASTS[n]` takes the array of an event written in version n (its type first) and returns the array of the same
+event in version n + 1. Version 1 is the first, so there is nothing to raise yet."""
 
 
 class EventDecodeError(Exception):
@@ -60,7 +64,7 @@ _Beginning: Any = msgspec.defstruct(
     array_like=True,
     gc=False,
 )
-"""An envelope, decoded only as far as an event tells its topic."""
+"""An envelope, decoded only as far as the topic of its event."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -100,7 +104,7 @@ def topic_of(offset: int, value: bytes) -> TopicName | None:
             if topic is not None:
                 return topic
     except msgspec.DecodeError:
-        pass  # said better by the decoder of whole events
+        pass  # the decoder of whole events has the better message
     return getattr(decode_event(offset, value).event, "topic", None)
 
 

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from typing import Literal
 
-from events.fact import Fact
+import msgspec
+
 from events.names import BrokerId, TopicId
 
 Configs = tuple[tuple[str, str], ...]
 """Explicit topic configs, sorted by name."""
 
 
+class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Base of every value in the log: immutable, compared by value, encoded as an array.
+
+    A longer array than this release knows is refused, not cut: what a newer release added may have changed a decision.
+    """
+
+
 class Upkeep(Fact, frozen=True):
-    """What real brokers are told of a partition beside its replicas, leader and in-sync set (KIP-455, 704, 858, 966).
+    """What real brokers learn of a partition beside its replicas, leader and in-sync set (KIP-455, 704, 858, 966).
 
     `directories` are the ids (16 bytes) of the log directories that the replicas lie in, in their order; `adding` and
     `removing` are replicas of a reassignment under way, both part of the partition's replicas until it is done.
@@ -50,7 +58,7 @@ class Partition(Fact, frozen=True):
 
 
 class Assignment(Fact, frozen=True):
-    """A manual assignment of one partition, as asked for."""
+    """A manual assignment of one partition, as requested."""
 
     partition: int
     replicas: tuple[BrokerId, ...]
@@ -112,6 +120,9 @@ class Verdict(Fact, frozen=True):
     client sees as POLICY_VIOLATION (44) with `message`; `failed` when one raised anything else, which costs that topic
     UNKNOWN_SERVER_ERROR (-1). `policy` is the class that decided and `rule` its rule, both empty when allowed.
     `observed` holds what was recorded and not enforced, whatever the outcome.
+
+    Policies are an operator's own code: slow, impure, able to raise. So they run before the machine decides, and only
+    their verdict enters it, as data on the command: a decision can be repeated from the log years later without them.
     """
 
     outcome: Outcome
@@ -143,7 +154,7 @@ class ConfigsWanted(Fact, frozen=True, tag="configs"):
 
 
 class ChangeAsked(Fact, frozen=True):
-    """How a change of a topic was asked for: with the event that holds it, every input of the decision."""
+    """How a change of a topic was requested: with the event that holds it, every input of the decision."""
 
     api: str
     """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
@@ -152,4 +163,4 @@ class ChangeAsked(Fact, frozen=True):
     duplicate: bool = False
     """The topic stood more than once in its request."""
     denied: int = 0
-    """The error code of the authorizer, 0 when it allowed the ask."""
+    """The error code of the authorizer, 0 when it allowed the request."""

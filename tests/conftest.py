@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
+from hypothesis import HealthCheck
 from hypothesis.configuration import set_hypothesis_home_dir
 from pyspark.sql import SparkSession
 
-from projections.replay.session import spark_session
+from projections.replay.spark.session import spark_session
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.tools import ROOT
@@ -27,24 +30,36 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep Hypothesis' folder in one place, wherever a test changes to or starts a process: kio imports Hypothesis if
     it is there, and that alone makes a folder. And let kafka-python be imported: it reads its message schemas in a
     way that Python 3.11 warns of."""
+    hypothesis.settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    hypothesis.settings.load_profile("timeless")  # how long an example takes depends on what else the machine does
     home = str(ROOT / ".hypothesis")
     set_hypothesis_home_dir(home)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = home
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
-SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+def pytest_collection_finish() -> None:
+    """What pytest has collected stays to the end: no collector need look at it again."""
+    gc.collect()
+    gc.freeze()
 
-OF_PROCESSES = ("brokers", "cli", "clients", "reference", "replay", "runtime", "security", "stream", "support")
-"""Folders of tests that start whole programs and wait for them on the real clock."""
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_client_is_left() -> Iterator[None]:
+    """A client of librdkafka ends when Python collects it; one whose server is gone complains once a second until then,
+    in the output of other tests."""
+    yield
+    gc.collect()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of whole programs that fails is tried once more, and both are told: what a crowded machine starts too late
-    is no fault, and what is one fails again. Tests of what runs in one process get no second chance."""
-    for item in items:
-        if item.path.relative_to(ROOT / "tests").parts[0] in OF_PROCESSES:
-            item.add_marker(pytest.mark.flaky(reruns=1))
+SPARK_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""Jobs over a few hundred events: compiling them, in Spark or in Java, takes longer than running them."""
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,1 @@
-"""Who carries decisions out: fleets of brokers, which learn committed events in order and report back with commands."""
+"""Who carries decisions out: the port, simulated brokers, a Kafka cluster, real brokers."""

@@ -10,38 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from controller.brokers.fleet import CommandSink
-from controller.machine.commands import (
-    AlterPartition,
-    ConfirmMetadata,
-    FenceBroker,
-    IsrReport,
-    RegisterBroker,
-    UnfenceBroker,
-)
-from controller.machine.leadership import is_in_sync
+from controller.brokers.port import CommandSink, stamp, walk
+from controller.machine.commands import commands
+from controller.machine.partitions.leadership import is_in_sync
 from controller.machine.state import Topic
-from events.catalog import (
-    BrokerFenced,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    Endpoint,
-    IsrChanged,
-    LeaderElected,
-    PlaceholderFilled,
-    Recorded,
-)
-from events.log import LogClosed
+from events import catalog
+from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName, shard_key
 
 RACKS = ("rack-a", "rack-b", "rack-c")
-TOPICS_PER_SLICE = 200
-PARTITIONS_PER_SLICE = 2000
-_CHANGES_OF_REPLICAS = frozenset({PlaceholderFilled, LeaderElected, IsrChanged})
-_CHANGES_OF_BROKERS = frozenset({BrokerUnfenced, BrokerFenced, BrokerUnregistered})
-"""Those that leave count too: a report that named one of them was refused as a whole."""
 
 
 class UnknownBroker(Exception):
@@ -76,8 +54,8 @@ class SimulatedFleet:
 
     def __init__(self, count: int) -> None:
         self.brokers = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
-        self.endpoints: dict[BrokerId, Endpoint] = {}
-        self.default_endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "localhost", 9092),)
+        self.endpoints: dict[BrokerId, catalog.Endpoint] = {}
+        self.default_endpoints: tuple[catalog.Endpoint, ...] = (catalog.Endpoint("PLAINTEXT", "localhost", 9092),)
         self._controller: CommandSink
         self._loop: asyncio.AbstractEventLoop
         self._timers: set[asyncio.TimerHandle] = set()
@@ -85,7 +63,7 @@ class SimulatedFleet:
         self._sweep_again = False
         self._stopped = False
         self.on_life: Callable[[SimulatedBroker], None] | None = None
-        """Told of each broker that starts or stops."""
+        """Called with each broker that starts or stops."""
 
     # --- the port
 
@@ -109,14 +87,14 @@ class SimulatedFleet:
         self._applied_by_all(self._controller.last_offset)
         self._sweep()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
+    def learn(self, records: Sequence[catalog.Recorded]) -> None:
         """Apply committed events, each broker after its delay."""
         if not self._stopped:
             self._applied_by_all(records[-1].offset)
             self._catch_up_after(records)
 
     async def stop(self) -> None:
-        """Stop reporting."""
+        """Stop: timers are cancelled, nothing more is reported."""
         self._stopped = True
         for timer in self._timers:
             timer.cancel()
@@ -172,24 +150,22 @@ class SimulatedFleet:
 
     def _join(self, broker: SimulatedBroker, reason: str) -> None:
         sink = self._controller
-        request_id, at_ms = sink.new_request_id(f"broker-{broker.broker_id}"), sink.now_ms()
+        stamped = stamp(sink, f"broker-{broker.broker_id}")
         own = self.endpoints.get(broker.broker_id)
         sink.observe(
-            RegisterBroker(
-                request_id=request_id,
-                at_ms=at_ms,
+            commands.RegisterBroker(
+                **stamped,
                 broker_id=broker.broker_id,
                 incarnation=f"simulated-{broker.broker_id}",
                 rack=broker.rack,
                 endpoints=self.default_endpoints if own is None else (own,),
             )
         )
-        sink.observe(UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason=reason))
+        sink.observe(commands.UnfenceBroker(**stamped, broker_id=broker.broker_id, reason=reason))
 
     def _fence(self, broker_id: BrokerId, reason: str) -> None:
-        sink = self._controller
-        request_id = sink.new_request_id(f"broker-{broker_id}")
-        sink.observe(FenceBroker(request_id=request_id, at_ms=sink.now_ms(), broker_id=broker_id, reason=reason))
+        stamped = stamp(self._controller, f"broker-{broker_id}")
+        self._controller.observe(commands.FenceBroker(**stamped, broker_id=broker_id, reason=reason))
 
     def _applied_by_all(self, offset: Offset) -> None:
         """Every running broker has the log up to `offset` now, and applies it after its delay."""
@@ -223,18 +199,21 @@ class SimulatedFleet:
         sink = self._controller
         if sink.has_waiting_topics():
             ids = tuple(broker.broker_id for broker in confirming)
-            request_id, at_ms = sink.new_request_id("applied"), sink.now_ms()
-            sink.observe(ConfirmMetadata(request_id=request_id, at_ms=at_ms, brokers=ids, offset=offset, after=after))
+            sink.observe(commands.ConfirmMetadata(**stamp(sink, "applied"), brokers=ids, offset=offset, after=after))
 
-    def _catch_up_after(self, records: Sequence[Recorded]) -> None:
+    def _catch_up_after(self, records: Sequence[catalog.Recorded]) -> None:
         names: set[TopicName] = set()
         for record in records:
-            event: Any = record.event
-            kind = type(event)
-            if kind in _CHANGES_OF_REPLICAS:
-                names.add(event.topic)
-            elif kind in _CHANGES_OF_BROKERS:
-                self._sweep()
+            match record.event:
+                case (
+                    catalog.PlaceholderFilled(topic=name)
+                    | catalog.LeaderElected(topic=name)
+                    | catalog.IsrChanged(topic=name)
+                ):
+                    names.add(name)
+                case catalog.BrokerUnfenced() | catalog.BrokerFenced() | catalog.BrokerUnregistered():
+                    # Those that leave count too: a report that named one of them was refused as a whole.
+                    self._sweep()
         for name in sorted(names):
             topic = self._controller.store.durable(shard_key(name))
             if topic is not None:
@@ -252,39 +231,26 @@ class SimulatedFleet:
         while self._sweep_again:
             self._sweep_again = False
             try:
-                await self._walk()
+                async for topics in walk(self._controller):
+                    for topic in topics:
+                        self._report_isr(topic)
             except LogClosed:
                 return  # the log is being recovered, after which everything is reported anyway
-
-    async def _walk(self) -> None:
-        after: str | None = None
-        while topics := self._controller.store.durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
-            after = shard_key(topics[-1].name)
-            for topic in topics:
-                self._report_isr(topic)
-            await asyncio.sleep(0)
-            await self._controller.decided()
 
     def _report_isr(self, topic: Topic) -> None:
         """Leaders report followers that run again as in sync."""
         live = self._controller.store.durable_cluster.live
-        by_leader: dict[BrokerId, list[IsrReport]] = {}
+        by_leader: dict[BrokerId, list[commands.IsrReport]] = {}
         for index, partition in enumerate(topic.partitions):
             if partition.leader not in live or is_in_sync(partition, live):
                 continue
             isr = tuple(replica for replica in partition.replicas if replica in live)
-            report = IsrReport(index, isr, partition.leader_epoch, partition.partition_epoch)
+            report = commands.IsrReport(index, isr, partition.leader_epoch, partition.partition_epoch)
             by_leader.setdefault(partition.leader, []).append(report)
-        sink = self._controller
         for leader, reports in by_leader.items():
-            sink.observe(
-                AlterPartition(
-                    request_id=sink.new_request_id(f"broker-{leader}"),
-                    at_ms=sink.now_ms(),
-                    topic=topic.name,
-                    broker_id=leader,
-                    reports=tuple(reports),
-                )
+            stamped = stamp(self._controller, f"broker-{leader}")
+            self._controller.observe(
+                commands.AlterPartition(**stamped, topic=topic.name, broker_id=leader, reports=tuple(reports))
             )
 
 

@@ -1,0 +1,1 @@
+"""One path of the HTTP API a handler."""

@@ -3,55 +3,57 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
-from litestar import Litestar, Request, get
+from litestar import Litestar, get
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.brokers.fleet import Fleet
-from controller.http import asking, health, seeing, simulated
+from controller.brokers.port import Fleet
+from controller.front.front import Front
+from controller.http import health, reads, simulated, writes
 from controller.http.authentication import Authenticated, Logins
-from controller.http.errors import answer_error
+from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
-from controller.http.guards import refuse_other_sites, refuse_unknown_parameters
 from controller.http.metrics import Metrics
-from controller.http.reading import Reading
+from controller.http.query_threads import Reading, Stopping
+from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.http.simulated import SimulatedBrokers
-from controller.http.stopping import Stopping
-from controller.runtime.front import Front
-from projections.questions import Questions
+from projections.queries.query import Questions
+
+_T = TypeVar("_T")
 
 BODY_BYTES_MAX = 4 << 20
 """Enough for a manual assignment of 100,000 partitions."""
 
 
 @get("/openapi.json", include_in_schema=False, media_type="application/vnd.oai.openapi+json")
-async def describe(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """What there is and how it is asked for, as an OpenAPI document."""
+async def describe(request: HttpRequest) -> dict[str, Any]:
+    """What there is and how it is requested, as an OpenAPI document."""
     return request.app.openapi_schema.to_schema()
 
 
 @get("/")
-async def about(request: Request[Any, Any, Any]) -> dict[str, list[str]]:
-    """The paths that there are."""
+async def about(request: HttpRequest) -> dict[str, list[str]]:
+    """The paths of this API, for `GET /`."""
     return {"paths": sorted(request.app.openapi_schema.paths or ())}
 
 
-_ASKING = (asking.create_topic, asking.delete_topic)
-_SEEING = (
-    seeing.topics,
-    seeing.topic,
-    seeing.topic_events,
-    seeing.request_,
-    seeing.brokers,
-    seeing.events,
-    seeing.follow,
-    seeing.explanation,
+_WRITES = (writes.create_topic, writes.delete_topic)
+_READS = (
+    reads.topics,
+    reads.topic,
+    reads.topic_events,
+    reads.request_,
+    reads.brokers,
+    reads.events,
+    reads.follow,
+    reads.explanation,
 )
 _ABOUT = (describe, about)
 _HEALTH = (health.live, health.ready, health.metrics)
@@ -74,17 +76,34 @@ def build_app(parts: Parts, release: str, logins: Logins | None = None) -> ASGIA
     """The application. Brokers can be added and stopped only where the fleet is a simulated one."""
     given: dict[str, object] = {
         "front": parts.front,
+        "why_not": lambda: health.why_not_ready(parts.front),
         "queries": parts.query,
         "figures": parts.metrics,
         "reading": parts.reading,
         "stopping": parts.stopping,
         "followers": parts.followers,
     }
-    handlers = [*_ABOUT, *_ASKING, *_SEEING, *_HEALTH]
+    handlers = [*_ABOUT, *_WRITES, *_READS, *_HEALTH]
     if isinstance(parts.fleet, SimulatedBrokers):
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
-    app = Litestar(
+    description = "Create topics, and see why every topic is as it is, at any moment of the past."
+    app = _litestar(handlers, given, "Topicwright", release, description)
+    return _Measured(app if logins is None else Authenticated(app, logins), parts.metrics)
+
+
+def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str) -> ASGIApp:
+    """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
+    clients."""
+    given: dict[str, object] = {"why_not": why_not, "figures": metrics}
+    description = "Decides what fronts put into the commands topic."
+    return _litestar([*_ABOUT, *_HEALTH], given, "Topicwright worker", release, description)
+
+
+def _litestar(
+    handlers: Sequence[HTTPRouteHandler], given: dict[str, object], title: str, release: str, description: str
+) -> Litestar:
+    return Litestar(
         route_handlers=handlers,
         dependencies={name: Provide(_giving(part), sync_to_thread=False) for name, part in given.items()},
         guards=[refuse_other_sites, refuse_unknown_parameters],
@@ -92,26 +111,25 @@ def build_app(parts: Parts, release: str, logins: Logins | None = None) -> ASGIA
         request_max_body_size=BODY_BYTES_MAX,
         logging_config=None,
         openapi_config=OpenAPIConfig(
-            title="Topicwright",
+            title=title,
             version=release,
-            description="Create topics, and see why every topic is as it is, at any moment of the past.",
+            description=description,
             path="/openapi",
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],
             use_handler_docstrings=True,
         ),
     )
-    return _Measured(app if logins is None else Authenticated(app, logins), parts.metrics)
 
 
-def _giving(part: object) -> Callable[[], Any]:
-    def give() -> Any:
+def _giving(part: _T) -> Callable[[], _T]:
+    def give() -> _T:
         return part
 
     return give
 
 
 class _Measured:
-    """Tells the figures of each request how long it took until the answer began."""
+    """Measures of each request how long it took until the answer began."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app

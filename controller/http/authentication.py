@@ -17,12 +17,12 @@ import msgspec
 import structlog
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from controller.http.identity import API, SCOPE_KEY
-from controller.http.shapes import ErrorShape
+from controller.http.requests import API, SCOPE_KEY
 from controller.kafka.sasl.conversation import LoginRefused
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, Session
 from controller.machine.errors import ErrorCode
+from projections.shown.json_types import ErrorShape
 
 OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
 CREDENTIALS_BYTES_MAX: Final = 4096
@@ -44,13 +44,13 @@ class Passwords(Protocol):
 
 
 class Logins(msgspec.Struct, frozen=True):
-    """What HTTP asks of its clients."""
+    """How clients of HTTP log in, and whether they must."""
 
     passwords: Passwords
     required: bool
     failed_delay_ms: int
     on_login: Callable[[str, str, str], None]
-    """Told of each login: `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
+    """Called for each login: `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
 
 
 class Authenticated:
@@ -61,7 +61,7 @@ class Authenticated:
         self._logins = logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Find out who asks, and go on; or answer 401."""
+        """Find out who sends the request, and go on; or answer 401."""
         if scope.get("path") in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
@@ -115,7 +115,7 @@ class Authenticated:
             _logger.warning("authentication_failed", reason=refusal.why, user=user, listener=API, peer=peer)
             self._logins.on_login(API, "http", "failed")
             await asyncio.sleep(self._logins.failed_delay_ms / 1000)
-        message = refusal.told or "the credentials are not valid"
+        message = refusal.message or "the credentials are not valid"
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
         body = msgspec.json.encode(ErrorShape(error=code.name, code=int(code), message=message))
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), _CHALLENGE]

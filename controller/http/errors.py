@@ -1,7 +1,7 @@
 """Every error that HTTP answers, in one form: Kafka's name and number for it, and what is wrong in words.
 
 What Kafka's error codes become over HTTP is the table below; `docs/queries.md` shows it to users. A create that timed
-out but did create its topic is no error here: it is answered 202, and a repeat would be a conflict.
+out but did create its topic is not an error here: it is answered 202, and a repeat would be a conflict.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from typing import Any
 
 import structlog
 from litestar import Request, Response
+from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.params import QueryParameter
 
 from controller.brokers.simulated import UnknownBroker
-from controller.http.reading import TooBusy
-from controller.http.shapes import ErrorShape
+from controller.http.query_threads import TooBusy
 from controller.machine.errors import ErrorCode
-from events.log import LogError
-from projections.listing import BadPlace
-from projections.moments import BadMoment
-from projections.query import NoTopic, NotThere, QueryClosed
+from events.logs.log import LogError
+from projections.queries.listing import BadPlace
+from projections.queries.moments import BadMoment
+from projections.queries.query import NoTopic, NotThere, QueryClosed
+from projections.shown.json_types import ErrorShape
 
-RESOURCE_NOT_FOUND = 91
-"""Kafka's code for something that is not there (KIP-664)."""
+HttpRequest = Request[Any, Any, Any]
+Connection = ASGIConnection[Any, Any, Any, Any]
+"""What the framework could keep with a request (user, credentials, state) is not used, so its types do not matter."""
 
 STATUS_OF = {
     ErrorCode.NONE: 200,
@@ -71,20 +73,19 @@ def status_of(code: int) -> int:
     return STATUS_OF.get(code, 500)  # type: ignore[call-overload, no-any-return]
 
 
-def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[ErrorShape]:
-    """The answer to a request that ended with an exception. What nobody foresaw is logged, and not told to the
+def answer_error(request: HttpRequest, error: Exception) -> Response[ErrorShape]:
+    """The answer to a request that ended with an exception. What nobody foresaw is logged, and not shown to the
     client."""
-    status, told = _classify(request, error)
+    status, shape = _classify(request, error)
     if status == 500:
         _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
     headers = error.headers if isinstance(error, HTTPException) else None
-    return Response(told, status_code=status, media_type="application/json", headers=headers)
+    return Response(shape, status_code=status, media_type="application/json", headers=headers)
 
 
-def _classify(request: Request[Any, Any, Any], error: Exception) -> tuple[int, ErrorShape]:
+def query_error(error: Exception) -> tuple[int, ErrorShape] | None:
+    """The status and body for a query that raised this; None where it is not an error of a query."""
     match error:
-        case Refused():
-            return error.status, error.error
         case BadMoment():
             return 400, _shape(ErrorCode.INVALID_REQUEST, f"at: {error}")
         case BadPlace():
@@ -92,7 +93,18 @@ def _classify(request: Request[Any, Any, Any], error: Exception) -> tuple[int, E
         case NoTopic():
             return 404, _shape(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
         case NotThere():
-            return 404, ErrorShape(error="RESOURCE_NOT_FOUND", code=RESOURCE_NOT_FOUND, message=str(error))
+            return 404, _shape(ErrorCode.RESOURCE_NOT_FOUND, str(error))
+        case _:
+            return None
+
+
+def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorShape]:
+    known = query_error(error)
+    if known is not None:
+        return known
+    match error:
+        case Refused():
+            return error.status, error.error
         case UnknownBroker():
             return 404, _shape(ErrorCode.BROKER_ID_NOT_REGISTERED, str(error))
         case TooBusy() | QueryClosed():
@@ -107,11 +119,11 @@ def _classify(request: Request[Any, Any, Any], error: Exception) -> tuple[int, E
             return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
 
 
-def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> tuple[int, ErrorShape]:
+def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorShape]:
     status = error.status_code
     if status == 404:
         message = "there is nothing at this path; /openapi.json lists what there is"
-        return status, ErrorShape(error="RESOURCE_NOT_FOUND", code=RESOURCE_NOT_FOUND, message=message)
+        return status, _shape(ErrorCode.RESOURCE_NOT_FOUND, message)
     if status >= 500:
         return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
     if status == 405:
@@ -120,16 +132,16 @@ def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> tuple[
     return status, _shape(ErrorCode.INVALID_REQUEST, error.detail)
 
 
-def _what_is_invalid(request: Request[Any, Any, Any], error: ValidationException) -> str:
+def _what_is_invalid(request: HttpRequest, error: ValidationException) -> str:
     """The parameters that are wrong, by the names that clients know them by, and what they may be."""
     fields = request.route_handler.parsed_fn_signature.parameters
-    told = []
+    reasons = []
     for one in error.extra if isinstance(error.extra, list) else ():
         key = one.get("key", "")
         known = fields[key].kwarg_definition if key in fields else None
         name = known.name if isinstance(known, QueryParameter) and known.name else key
-        told.append(f"{name}: {one.get('message', '')}")
-    return "; ".join(told) or error.detail
+        reasons.append(f"{name}: {one.get('message', '')}")
+    return "; ".join(reasons) or error.detail
 
 
 def _shape(code: ErrorCode, message: str) -> ErrorShape:

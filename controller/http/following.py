@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from controller.http import shaping
 from controller.http.errors import refused
-from controller.http.reading import Reading
-from controller.http.stopping import Stopping
+from controller.http.query_threads import Reading, Stopping
 from controller.machine.errors import ErrorCode
-from projections.listing import Listing, Place, listing
-from projections.questions import Questions
+from projections.queries.listing import Listing, Place, listing
+from projections.queries.query import Questions
+from projections.shown import to_json
 
 FOLLOWERS_MAX = 64
 EVENTS_PER_CHUNK = 200
@@ -78,5 +77,5 @@ class Followers:
     def _chunk(self, events: Listing, place: Place) -> tuple[bytes, Place]:
         end = events.end()
         page = events.page(place, EVENTS_PER_CHUNK, end)
-        lines = b"".join(_encode(shaping.event(record, partition)) + b"\n" for partition, record in page.events)
+        lines = b"".join(_encode(to_json.event(record, partition)) + b"\n" for partition, record in page.events)
         return lines, tuple(map(max, place, end)) if page.next_place is None else page.next_place

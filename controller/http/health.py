@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from litestar import Response, get
 from litestar.di import NamedDependency
 
+from controller.front.front import Front
 from controller.http.metrics import CONTENT_TYPE, Metrics
-from controller.http.shapes import HealthShape
-from controller.runtime.front import Front
+from projections.shown.json_types import HealthShape
+
+WhyNot = Callable[[], str | None]
+"""Why the process is not ready; None when it is."""
 
 
 @get("/health/live")
@@ -19,9 +22,9 @@ async def live() -> HealthShape:
 
 
 @get("/health/ready")
-async def ready(front: NamedDependency[Front]) -> Response[HealthShape]:
-    """200 when asks are decided and recorded; 503, with the reason, when they cannot be."""
-    reason = why_not_ready(front)
+async def ready(why_not: NamedDependency[WhyNot]) -> Response[HealthShape]:
+    """200 when requests are decided and recorded; 503, with the reason, when they cannot be."""
+    reason = why_not()
     if reason is None:
         return Response(HealthShape(status="ready"))
     return Response(HealthShape(status="not ready", reason=reason), status_code=503)
@@ -34,12 +37,12 @@ async def metrics(figures: NamedDependency[Metrics]) -> Response[bytes]:
 
 
 def why_not_ready(front: Front) -> str | None:
-    """Why asks cannot be decided now; None when they can."""
-    controller = front.controller
-    if controller.failure is not None:
-        return f"deciding has ended: {controller.failure}"
-    if controller.storage_error is not None:
-        return f"the log cannot be written: {controller.storage_error}"
+    """Why requests cannot be decided now; None when they can."""
+    standing = front.controller.standing()
+    if standing.failure is not None:
+        return f"deciding has ended: {standing.failure}"
+    if standing.storage_error is not None:
+        return f"the log cannot be written: {standing.storage_error}"
     trouble = front.fleet_trouble()
     if trouble is not None:
         return f"the cluster cannot be reached: {trouble}"
@@ -50,12 +53,12 @@ def why_not_ready(front: Front) -> str | None:
 
 def states(front: Front) -> Iterator[tuple[str, str, float]]:
     """The states of the moment, as gauges: name, what it says, value."""
-    controller, cluster, counts = front.controller, front.cluster, front.store.durable_counts
-    yield "log_offset", "The offset that the next durable event will have.", controller.log.durable_offset
+    standing, cluster, counts = front.controller.standing(), front.cluster, front.store.durable_counts
+    yield "log_offset", "The offset that the next durable event will have.", standing.events_durable
     yield "topics", "Topics that exist.", counts.topics
     yield "partitions", "Partitions that exist.", counts.partitions
-    yield "topics_pending", "Topics that were never complete yet.", len(controller.state.waiting)
-    yield "asks_in_flight", "Requests that are not answered yet.", len(controller.replies)
+    yield "topics_pending", "Topics that were never complete yet.", standing.topics_waiting
+    yield "requests_in_flight", "Requests that are not answered yet.", standing.requests_open
     yield "brokers_registered", "Brokers that are known.", len(cluster.brokers)
     yield "brokers_live", "Brokers that are not fenced.", len(cluster.live)
-    yield "ready", "1 when asks are decided and recorded.", float(why_not_ready(front) is None)
+    yield "ready", "1 when requests are decided and recorded.", float(why_not_ready(front) is None)

@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from projections.names import error_word
+from projections.words.names import error_word
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -55,7 +55,7 @@ class Distribution:
 
 
 class Metrics(Collector):
-    """Implements `controller.runtime.reports.Figures`, and renders all figures for Prometheus."""
+    """Implements `controller.engine.reports.Figures`, and renders all figures for Prometheus."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
@@ -71,7 +71,7 @@ class Metrics(Collector):
         self._logins: dict[tuple[str, str, str], int] = {}
         self._gauges: list[Gauges] = []
 
-    # --- what the controller tells
+    # --- what the controller reports
 
     def committed(self, commands: int, events: int, seconds: float) -> None:
         """A commit of so many commands and events became durable; `seconds` from its write to the end of its fsync."""
@@ -143,7 +143,7 @@ class Metrics(Collector):
             answers.add_metric((api, error_word(code)), count)
         yield answers
         waits = {(api,): waits for api, waits in list(self._waits.items())}
-        yield _family("answer_wait_seconds", "From the ask to the answer for a topic.", ("api",), waits)
+        yield _family("answer_wait_seconds", "From the request to the answer for a topic.", ("api",), waits)
 
 
 def _of(distributions: dict[_Key, Distribution], key: _Key) -> Distribution:

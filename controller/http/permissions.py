@@ -1,45 +1,39 @@
-"""What whoever asks over HTTP may see and do: the same permissions as over Kafka's wire.
+"""What clients of HTTP may see and do: the same permissions as over Kafka's wire.
 
-A topic, its events and its explanation are for those who may describe it; others are not told whether it is there.
-What tells of all topics (all events, brokers with the settings) is for those who may describe the cluster.
+A topic, its events and its explanation are for those who may describe it; others do not learn whether it is there.
+What concerns all topics (all events, brokers with the settings) is for those who may describe the cluster.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from litestar import Request
-
-from controller.http.errors import refused
-from controller.http.identity import caller_of
-from controller.http.reading import Reading
+from controller.access.authorizer import Operation
+from controller.front.front import Front
+from controller.http.errors import HttpRequest, refused
+from controller.http.query_threads import Reading
+from controller.http.requests import caller_of
 from controller.machine.errors import ErrorCode
-from controller.runtime.authorizer import Operation
-from controller.runtime.front import Front
-from projections.questions import Questions
-
-AnyRequest = Request[Any, Any, Any]
+from projections.queries.query import Questions
 
 
-def may_describe(front: Front, request: AnyRequest, topic: str) -> bool:
+def may_describe(front: Front, request: HttpRequest, topic: str) -> bool:
     """Whether a topic may be shown; a look that is not worth a record."""
     return front.allows(caller_of(request), "Describe", topic)
 
 
-def need_topic(front: Front, request: AnyRequest, topic: str) -> None:
+def need_topic(front: Front, request: HttpRequest, topic: str) -> None:
     """Raise Refused for who may not describe the topic."""
     if not front.grants(caller_of(request), "Describe", topic):
         raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic!r}: Describe is needed")
 
 
-def need_cluster(front: Front, request: AnyRequest, operation: Operation = "Describe") -> None:
+def need_cluster(front: Front, request: HttpRequest, operation: Operation = "Describe") -> None:
     """Raise Refused for who may not do this to the cluster."""
     if not front.grants(caller_of(request), operation):
         raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
 
 
 async def need_request(
-    front: Front, request: AnyRequest, queries: Questions, reading: Reading, request_id: str
+    front: Front, request: HttpRequest, queries: Questions, reading: Reading, request_id: str
 ) -> None:
     """Raise Refused for who neither made the request, nor may describe the cluster or every topic it was about."""
     caller = caller_of(request)

@@ -18,18 +18,17 @@ import structlog
 import uvicorn
 from litestar.types import ASGIApp
 
-from controller.brokers.fleet import Fleet
+from controller.brokers.port import Fleet
+from controller.front.front import Front
 from controller.http.app import Parts, build_app
 from controller.http.authentication import Logins
 from controller.http.following import Followers
 from controller.http.health import states
 from controller.http.metrics import Metrics
-from controller.http.reading import Reading
+from controller.http.query_threads import Reading, Stopping
 from controller.http.simulated import SimulatedBrokers
-from controller.http.stopping import Stopping
-from controller.kafka.tls import Tls
-from controller.runtime.front import Front
-from projections.questions import Questions
+from controller.kafka.server.tls import Tls
+from projections.queries.query import Questions
 
 BACKLOG = 1024
 CONNECTIONS_MAX = 1000
@@ -62,7 +61,7 @@ class HttpServer:
         metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one where 0 is asked for. Raises OSError naming the address."""
+        """Listen; returns the port, which is a free one for 0. Raises OSError naming the address."""
         return await self._listener.start(build_app(self._parts, _release(), self._logins), host, port)
 
     async def stop(self) -> None:
@@ -79,7 +78,7 @@ class HttpListener:
     """Serves one application on one address."""
 
     def __init__(self, tls: Tls | None = None) -> None:
-        """With `tls` it is HTTPS."""
+        """Listens for HTTPS where `tls` is given, else for HTTP."""
         self._tls = tls
         self._server: _Server | None = None
 
@@ -89,7 +88,7 @@ class HttpListener:
         return self._server is not None
 
     async def start(self, app: ASGIApp, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one where 0 is asked for. Raises OSError naming the address."""
+        """Listen; returns the port, which is a free one for 0. Raises OSError naming the address."""
         listener = _listen(host, port)
         _forward_log_lines()
         config = uvicorn.Config(

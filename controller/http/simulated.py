@@ -1,33 +1,33 @@
 """What people do to simulated brokers: add one, stop and start one, make one slow.
 
-Each answers at once with what the broker was told. What the controller makes of it is in `/brokers` and `/events` a
+Each answers at once with the broker as it is to be. What the controller makes of it is in `/brokers` and `/events` a
 moment later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
-from litestar import Request, post, put
+from litestar import post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
-from controller.http.bodies import described, read_body
-from controller.http.errors import refused
+from controller.front.front import Front
+from controller.http.errors import HttpRequest, refused
 from controller.http.permissions import need_cluster
-from controller.http.shapes import SimulatedBrokerShape
+from controller.http.requests import described, read_body
 from controller.machine.errors import ErrorCode
-from controller.runtime.front import Front
 from events.names import BrokerId
+from projections.shown.json_types import SimulatedBrokerShape
 
 DELAY_MS_MAX = 3_600_000
 RACK_CHARACTERS_MAX = 249
 
 
-class BrokerTold(Protocol):
-    """What a simulated broker was told to be."""
+class BrokerShown(Protocol):
+    """What a simulated broker is set to be."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -41,14 +41,14 @@ class BrokerTold(Protocol):
 
 @runtime_checkable
 class SimulatedBrokers(Protocol):
-    """Brokers that do what they are told: a fleet in the process, or a front's hand on that of the workers.
+    """Brokers that can be controlled: a fleet in the process, or a front's remote control of the workers' fleet.
 
     All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
     """
 
     @property
-    def brokers(self) -> Mapping[BrokerId, BrokerTold]: ...
-    def add(self, rack: str | None = None) -> BrokerTold: ...
+    def brokers(self) -> Mapping[BrokerId, BrokerShown]: ...
+    def add(self, rack: str | None = None) -> BrokerShown: ...
     def stop_broker(self, broker_id: int) -> None: ...
     def start_broker(self, broker_id: int) -> None: ...
     def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
@@ -71,7 +71,7 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(fleet: _Fleet, front: _Front, request: Request[Any, Any, Any]) -> SimulatedBrokerShape:
+async def add(fleet: _Fleet, front: _Front, request: HttpRequest) -> SimulatedBrokerShape:
     """A further broker joins, with the next free id."""
     need_cluster(front, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
@@ -79,9 +79,7 @@ async def add(fleet: _Fleet, front: _Front, request: Request[Any, Any, Any]) -> 
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
-async def stop(
-    broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet, front: _Front
-) -> SimulatedBrokerShape:
+async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, front: _Front) -> SimulatedBrokerShape:
     """A broker dies: it is fenced and its partitions get other leaders."""
     need_cluster(front, request, "Alter")
     fleet.stop_broker(broker_id)
@@ -89,9 +87,7 @@ async def stop(
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
-async def start(
-    broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet, front: _Front
-) -> SimulatedBrokerShape:
+async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, front: _Front) -> SimulatedBrokerShape:
     """A broker comes back, applies what it missed and joins the in-sync sets again."""
     need_cluster(front, request, "Alter")
     fleet.start_broker(broker_id)
@@ -99,9 +95,7 @@ async def start(
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
-async def delay(
-    broker_id: FromPath[int], request: Request[Any, Any, Any], fleet: _Fleet, front: _Front
-) -> SimulatedBrokerShape:
+async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, front: _Front) -> SimulatedBrokerShape:
     """From now on a broker applies events so long after they are durable."""
     need_cluster(front, request, "Alter")
     body = await read_body(request, DelayBody)
@@ -112,7 +106,7 @@ async def delay(
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
-def _shape(broker: BrokerTold) -> SimulatedBrokerShape:
+def _shape(broker: BrokerShown) -> SimulatedBrokerShape:
     return SimulatedBrokerShape(
         broker_id=broker.broker_id, rack=broker.rack, running=broker.running, delay_ms=broker.delay_ms
     )

@@ -1,0 +1,1 @@
+"""Bytes and sockets without meaning: codec, messages, connections, logins."""

@@ -41,7 +41,7 @@ class PassedAnswer(Message, frozen=True, kw_only=True):
 
 
 class Disconnect(Exception):
-    """Raised by a handler: close this connection, after the answers to what was asked before, and log the reason."""
+    """Raised by a handler: close this connection, after the answers to earlier requests, and log the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -60,10 +60,10 @@ class ClientConnection(msgspec.Struct):
     software_name: str = "unknown"
     software_version: str = "unknown"
     wants_brokers: bool = False
-    """Whether the client has asked for what only certain brokers do, a coordinator or a producer id: it has to know
-    them, whatever else it asks."""
+    """Whether the client has requested what only certain brokers do, a coordinator or a producer id: it has to know
+    them, whatever else it requests."""
     ends: bool = False
-    """Whether to close as soon as what it has asked so far is answered."""
+    """Whether to close as soon as what it has requested so far is answered."""
     mute: Callable[[float], None] = _ignore_seconds
     """Read nothing more from the client for so many seconds."""
 
@@ -79,7 +79,7 @@ class RequestContext(msgspec.Struct, frozen=True):
 
     @property
     def principal(self) -> str:
-        """Who asks, as Kafka writes principals: `User:name`."""
+        """Who sent it, as Kafka writes principals: `User:name`."""
         return self.connection.session.principal
 
     @property
@@ -95,7 +95,7 @@ class RequestContext(msgspec.Struct, frozen=True):
 
     @property
     def session(self) -> Session:
-        """Who asks, from where, and how it came in."""
+        """Who sent it, from where, and how it came in."""
         return self.connection.session
 
     @property
@@ -108,9 +108,15 @@ class RequestContext(msgspec.Struct, frozen=True):
         """The client's host:port."""
         return self.connection.peer
 
+    def silence(self, left_ms: int) -> int:
+        """What to answer as `throttle_time_ms`. Until that is over, nothing more is read from the client (KIP-219)."""
+        if left_ms > 0:
+            self.connection.mute(left_ms / 1000)
+        return max(0, left_ms)
+
     @property
     def software(self) -> str:
-        """The client's name and version as it told them in ApiVersions (KIP-511)."""
+        """The client's name and version as it gave them in ApiVersions (KIP-511)."""
         return f"{self.connection.software_name} {self.connection.software_version}"
 
 

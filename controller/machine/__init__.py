@@ -1,1 +1,1 @@
-"""The pure state machine: commands in, events and answers out. No clock, no chance, no I/O."""
+"""Pure: decide(state, command) gives events and answers, apply(state, event) the next state."""

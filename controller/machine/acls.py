@@ -12,21 +12,21 @@ from typing import Final
 
 import msgspec
 
-from controller.machine.commands import AclFilter
+from controller.machine.commands.access import AclFilter
 from events.access import Acl
 
 ANY: Final = 1
 """In a filter: whatever there is (resource types, pattern types, operations and permissions)."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = 2, 3, 4, 5, 6, 7
-"""Resource types."""
+"""Kafka's codes of resource types."""
 MATCH, LITERAL, PREFIXED = 2, 3, 4
 """Pattern types; the first only in filters."""
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 2, 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 CREATE_TOKENS, DESCRIBE_TOKENS, TWO_PHASE_COMMIT = 13, 14, 15
-"""Operations."""
+"""Kafka's codes of operations."""
 DENY, ALLOW = 2, 3
-"""Permissions."""
+"""Kafka's codes of permissions."""
 WILDCARD: Final = "*"
 
 Pattern = tuple[int, int, str]
@@ -76,7 +76,7 @@ class Acls(msgspec.Struct, frozen=True):
         )
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
-        """These and those."""
+        """These entries with more added."""
         patterns = dict(self.by_pattern)
         added = _by_pattern(acls)
         for pattern, entries in added.items():
@@ -84,7 +84,7 @@ class Acls(msgspec.Struct, frozen=True):
         return self._changed(patterns, added)
 
     def without(self, acls: Iterable[Acl]) -> Acls:
-        """These without those."""
+        """These entries without some."""
         patterns = dict(self.by_pattern)
         gone = _by_pattern(acls)
         for pattern, entries in gone.items():

@@ -11,54 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controller.machine.credentials import apply_credential
-from controller.machine.partitions import after_change, after_fill, after_step, with_partition
-from controller.machine.quotas import after_quotas
+from controller.machine.access.credentials import apply_credential
+from controller.machine.access.quotas import after_quotas
+from controller.machine.partitions.after_events import after_change, after_fill, after_step, with_partition
 from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter, settings_from_pairs
-from events.access import (
-    AclsCreated,
-    AclsDeleted,
-    AsksRefused,
-    QuotasChanged,
-    ScramCredentialRemoved,
-    ScramCredentialSet,
-)
-from events.catalog import (
-    BrokerFenced,
-    BrokerLeaving,
-    BrokerRegistered,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    ChangeCarriedOut,
-    ChangeRejected,
-    CreateAnswered,
-    CreateRejected,
-    CreateRequested,
-    CreationRefused,
-    FeaturesChanged,
-    IsrChanged,
-    LeaderElected,
-    LogDirsChanged,
-    MetadataAdopted,
-    MetadataHandedBack,
-    MetadataPropagated,
-    Partition,
-    PartitionChanged,
-    PartitionsAdded,
-    PlaceholderFilled,
-    ProducerIdsAllocated,
-    QuorumEpochBegun,
-    Recorded,
-    ResourceConfigsChanged,
-    SettingsChanged,
-    TopicConfigsChanged,
-    TopicCreated,
-    TopicDeleted,
-    TopicDiscovered,
-    TopicReady,
-    TopicVanished,
-)
-from events.names import CLUSTER_SHARD, ShardKey, shard_key
+from events import access, catalog
+from events.catalog import Event, Partition, Recorded
+from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 
 
 class CannotApply(AssertionError):
@@ -79,7 +38,7 @@ def apply(state: State, record: Recorded) -> ShardKey:
     if on_topic is _unchanged:
         return key
     before = state.topics.get(key)
-    after = on_topic(before, record)
+    after = on_topic(before, event, record)
     if after is not before:
         state.topics.put(key, after)
         _track_waiting(state, key, before, after)
@@ -88,10 +47,10 @@ def apply(state: State, record: Recorded) -> ShardKey:
 
 def apply_topic(topic: Topic | None, record: Recorded) -> Topic | None:
     """The topic after an event of its shard; None where there is none. Raises CannotApply."""
-    return _TOPIC_FOLDS[type(record.event)](topic, record)
+    return _TOPIC_FOLDS[type(record.event)](topic, record.event, record)
 
 
-def concerns_topic(event: object) -> bool:
+def concerns_topic(event: Event) -> bool:
     """Whether an event belongs to one topic, rather than to the whole cluster."""
     return type(event) in _TOPIC_FOLDS
 
@@ -100,84 +59,75 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
     """Brokers, settings, access control entries and quotas after a cluster event. Raises CannotApply for what is not
     there, or is there already."""
     match record.event:
-        case AclsCreated() | AclsDeleted() | QuotasChanged() | AsksRefused():
-            return _apply_access(cluster, record)
-        case BrokerRegistered() as e:
-            return cluster.with_broker(_registered(e))
-        case BrokerFenced() | BrokerUnfenced() | BrokerLeaving() | LogDirsChanged() | BrokerUnregistered():
-            return _with_known_broker(cluster, record)
-        case ScramCredentialSet() | ScramCredentialRemoved() as e:
-            if isinstance(e, ScramCredentialRemoved) and (e.user, e.mechanism) not in cluster.scram:
-                raise CannotApply(record, f"user {e.user!r} has no credential for {e.mechanism}")
+        case access.AclsCreated() | access.AclsDeleted() as e:
+            return _with_acls(cluster, e, record)
+        case access.QuotasChanged() as e:
+            return cluster.with_quotas(e.entity, after_quotas(cluster.quotas.get(e.entity, ()), e))
+        case access.ScramCredentialRemoved() as e if (e.user, e.mechanism) not in cluster.scram:
+            raise CannotApply(record, f"user {e.user!r} has no credential for {e.mechanism}")
+        case access.ScramCredentialSet() | access.ScramCredentialRemoved() as e:
             return apply_credential(cluster, e)
-        case QuorumEpochBegun() | MetadataHandedBack():
-            return replace(cluster, quorum=_quorum(cluster, record))
-        case MetadataAdopted():
+        case access.AsksRefused() | catalog.MetadataAdopted():
             return cluster
-        case FeaturesChanged() as e:
+        case catalog.QuorumEpochBegun() as e:
+            quorum = Quorum(e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id)
+            return replace(cluster, quorum=quorum)
+        case catalog.MetadataHandedBack() as e:
+            return replace(cluster, quorum=replace(_quorum(cluster, record), handed_back_to=e.folder))
+        case catalog.FeaturesChanged() as e:
             return replace(cluster, features=e.features)
-        case ResourceConfigsChanged() as e:
+        case catalog.ResourceConfigsChanged() as e:
             return cluster.with_configs(e.kind, e.name, e.configs)
-        case ProducerIdsAllocated() as e:
+        case catalog.ProducerIdsAllocated() as e:
             return replace(cluster, next_producer_id=e.next_producer_id)
-        case SettingsChanged() as e:
-            return replace(
-                cluster, settings=settings_from_pairs(e.settings), settings_pairs=e.settings, release=e.release
-            )
+        case catalog.SettingsChanged() as e:
+            settings = settings_from_pairs(e.settings)
+            return replace(cluster, settings=settings, settings_pairs=e.settings, release=e.release)
         case _:
-            raise CannotApply(record, "it is no cluster event")
+            return _with_brokers(cluster, record)
+
+
+def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted, record: Recorded) -> Cluster:
+    created = isinstance(event, access.AclsCreated)
+    wrong = next((acl for acl in event.acls if (acl in cluster.acls) is created), None)
+    if wrong is not None:
+        raise CannotApply(record, f"{wrong} holds already" if created else f"{wrong} does not hold")
+    acls = cluster.acls.with_all(event.acls) if created else cluster.acls.without(event.acls)
+    return replace(cluster, acls=acls)
 
 
 def _quorum(cluster: Cluster, record: Recorded) -> Quorum:
-    event: Any = record.event
-    if isinstance(event, QuorumEpochBegun):
-        return Quorum(
-            event.leader_epoch, event.node_id, event.kraft_version, event.host, event.port, event.directory_id
-        )
     if cluster.quorum is None:
         raise CannotApply(record, "nobody leads real brokers here")
-    return replace(cluster.quorum, handed_back_to=event.folder)
+    return cluster.quorum
 
 
-def _apply_access(cluster: Cluster, record: Recorded) -> Cluster:
-    event: Any = record.event
-    match event:
-        case AclsCreated():
-            known = next((acl for acl in event.acls if acl in cluster.acls), None)
-            if known is not None:
-                raise CannotApply(record, f"{known} holds already")
-            return replace(cluster, acls=cluster.acls.with_all(event.acls))
-        case AclsDeleted():
-            unknown = next((acl for acl in event.acls if acl not in cluster.acls), None)
-            if unknown is not None:
-                raise CannotApply(record, f"{unknown} does not hold")
-            return replace(cluster, acls=cluster.acls.without(event.acls))
-        case QuotasChanged():
-            values = after_quotas(cluster.quotas.get(event.entity, ()), event)
-            return cluster.with_quotas(event.entity, values)
+def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
+    match record.event:
+        case catalog.BrokerRegistered() as e:
+            return cluster.with_broker(_registered(e))
+        case catalog.BrokerFenced() as e:
+            return cluster.with_broker(replace(_known(cluster, e.broker_id, record), fenced=True))
+        case catalog.BrokerUnfenced() as e:
+            return cluster.with_broker(replace(_known(cluster, e.broker_id, record), fenced=False, unclean=False))
+        case catalog.BrokerLeaving() as e:
+            return cluster.with_broker(replace(_known(cluster, e.broker_id, record), leaving=True))
+        case catalog.LogDirsChanged() as e:
+            return cluster.with_broker(replace(_known(cluster, e.broker_id, record), log_dirs=e.log_dirs))
+        case catalog.BrokerUnregistered() as e:
+            return cluster.without_broker(_known(cluster, e.broker_id, record).broker_id)
         case _:
-            return cluster
+            raise CannotApply(record, "not an event of the cluster")
 
 
-def _with_known_broker(cluster: Cluster, record: Recorded) -> Cluster:
-    event: Any = record.event
-    known = cluster.brokers.get(event.broker_id)
-    if known is None:
-        raise CannotApply(record, f"broker {event.broker_id} is not registered")
-    match event:
-        case BrokerFenced():
-            return cluster.with_broker(replace(known, fenced=True))
-        case BrokerUnfenced():
-            return cluster.with_broker(replace(known, fenced=False, unclean=False))
-        case BrokerLeaving():
-            return cluster.with_broker(replace(known, leaving=True))
-        case LogDirsChanged():
-            return cluster.with_broker(replace(known, log_dirs=event.log_dirs))
-        case _:
-            return cluster.without_broker(event.broker_id)
+def _known(cluster: Cluster, broker_id: BrokerId, record: Recorded) -> Broker:
+    broker = cluster.brokers.get(broker_id)
+    if broker is None:
+        raise CannotApply(record, f"broker {broker_id} is not registered")
+    return broker
 
 
-def _registered(event: BrokerRegistered) -> Broker:
+def _registered(event: catalog.BrokerRegistered) -> Broker:
     broker = Broker(event.broker_id, event.broker_epoch, event.incarnation, event.rack, event.endpoints, fenced=True)
     if event.details is None:
         return broker
@@ -200,48 +150,37 @@ def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Top
 
 
 def _existing(topic: Topic | None, record: Recorded) -> Topic:
-    if topic is None or topic.name != record.event.topic:  # type: ignore[union-attr]
-        raise CannotApply(record, f"topic {record.event.topic!r} does not exist")  # type: ignore[union-attr]
+    name = record.event.topic  # type: ignore[union-attr]
+    if topic is None or topic.name != name:
+        raise CannotApply(record, f"topic {name!r} does not exist")
     return topic
 
 
-def _unchanged(topic: Topic | None, _: Recorded) -> Topic | None:
+def _unchanged(topic: Topic | None, event: Event, record: Recorded) -> Topic | None:
     return topic
 
 
-def _on_created(topic: Topic | None, record: Recorded) -> Topic | None:
+def _on_created(topic: Topic | None, event: catalog.TopicCreated, record: Recorded) -> Topic:
     if topic is not None:
         raise CannotApply(record, f"topic {topic.name!r} exists")
-    event: Any = record.event
-    new = event.deadline_ms != 0
-    return Topic(
-        event.topic,
-        event.topic_id,
-        event.partitions,
-        event.configs,
-        record.at_ms,
-        record.offset,
-        None if new else record.at_ms,
-        (),
-        Waiter(event.request_id, record.at_ms, event.deadline_ms) if new else None,
-    )
+    facts = (event.topic, event.topic_id, event.partitions, event.configs, record.at_ms, record.offset)
+    if event.is_adopted:
+        return Topic(*facts, ready_at_ms=record.at_ms)
+    return Topic(*facts, waiter=Waiter(event.request_id, record.at_ms, event.deadline_ms))
 
 
-def _on_partitions_added(topic: Topic | None, record: Recorded) -> Topic | None:
-    event: Any = record.event
+def _on_partitions_added(topic: Topic | None, event: catalog.PartitionsAdded, record: Recorded) -> Topic:
     known = _existing(topic, record)
     if event.first != len(known.partitions):
         raise CannotApply(record, f"topic {known.name!r} has {len(known.partitions)} partitions")
     return replace(known, partitions=known.partitions + event.partitions)
 
 
-def _on_deleted(topic: Topic | None, record: Recorded) -> Topic | None:
+def _on_deleted(topic: Topic | None, event: Event, record: Recorded) -> None:
     _existing(topic, record)
-    return None
 
 
-def _on_discovered(topic: Topic | None, record: Recorded) -> Topic | None:
-    event: Any = record.event
+def _on_discovered(topic: Topic | None, event: catalog.TopicDiscovered, record: Recorded) -> Topic:
     if topic is None:
         facts = (event.topic, event.topic_id, event.partitions, event.configs)
         return Topic(*facts, record.at_ms, record.offset, ready_at_ms=record.at_ms)
@@ -249,56 +188,49 @@ def _on_discovered(topic: Topic | None, record: Recorded) -> Topic | None:
     return replace(known, topic_id=event.topic_id, partitions=event.partitions, configs=event.configs)
 
 
-def _on_configs(topic: Topic | None, record: Recorded) -> Topic | None:
-    event: Any = record.event
+def _on_configs(topic: Topic | None, event: catalog.TopicConfigsChanged, record: Recorded) -> Topic:
     return replace(_existing(topic, record), configs=event.configs)
 
 
-def _partition(topic: Topic, record: Recorded) -> Partition:
-    index: int = record.event.partition  # type: ignore[union-attr]
+def _partition(topic: Topic, index: int, record: Recorded) -> Partition:
     if not 0 <= index < len(topic.partitions):
         raise CannotApply(record, f"topic {topic.name!r} has no partition {index}")
     return topic.partitions[index]
 
 
-def _on_leadership(topic: Topic | None, record: Recorded) -> Topic | None:
-    event: Any = record.event
+def _on_leadership(topic: Topic | None, event: catalog.LeaderElected | catalog.IsrChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    return with_partition(known, event.partition, after_change(_partition(known, record), event))
+    return with_partition(known, event.partition, after_change(_partition(known, event.partition, record), event))
 
 
-def _on_step(topic: Topic | None, record: Recorded) -> Topic | None:
-    event: Any = record.event
+def _on_step(topic: Topic | None, event: catalog.PartitionChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    return with_partition(known, event.partition, after_step(_partition(known, record), event))
+    return with_partition(known, event.partition, after_step(_partition(known, event.partition, record), event))
 
 
-def _on_filled(topic: Topic | None, record: Recorded) -> Topic | None:
-    event: Any = record.event
+def _on_filled(topic: Topic | None, event: catalog.PlaceholderFilled, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    before = _partition(known, record)
+    before = _partition(known, event.partition, record)
     if event.placeholder not in before.replicas:
         raise CannotApply(record, f"partition {event.partition} has no placeholder {event.placeholder}")
     return with_partition(known, event.partition, after_fill(before, event))
 
 
-def _on_propagated(topic: Topic | None, record: Recorded) -> Topic | None:
-    event: Any = record.event
+def _on_propagated(topic: Topic | None, event: catalog.MetadataPropagated, record: Recorded) -> Topic:
     known = _existing(topic, record)
     return replace(known, propagated=known.propagated + event.brokers)
 
 
-def _on_ready(topic: Topic | None, record: Recorded) -> Topic | None:
+def _on_ready(topic: Topic | None, event: catalog.TopicReady, record: Recorded) -> Topic:
     known = _existing(topic, record)
     if known.ready_at_ms is not None:
         raise CannotApply(record, f"topic {known.name!r} is ready since {known.ready_at_ms} ms")
     return replace(known, ready_at_ms=record.at_ms, propagated=())
 
 
-def _on_answered(topic: Topic | None, record: Recorded) -> Topic | None:
+def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Recorded) -> Topic | None:
     """Whoever is answered waits no longer. A refused create never waited, though a topic may stand under its key:
     of another request, or of the same one under a name that collides."""
-    event: Any = record.event
     if topic is None or topic.name != event.topic:
         return topic
     if topic.waiter is None or topic.waiter.request_id != event.request_id:
@@ -306,23 +238,24 @@ def _on_answered(topic: Topic | None, record: Recorded) -> Topic | None:
     return replace(topic, waiter=None)
 
 
-_TOPIC_FOLDS: dict[type, Callable[[Topic | None, Recorded], Topic | None]] = {
-    CreateRequested: _unchanged,
-    CreateRejected: _unchanged,
-    ChangeRejected: _unchanged,
-    TopicCreated: _on_created,
-    PartitionsAdded: _on_partitions_added,
-    TopicDeleted: _on_deleted,
-    TopicVanished: _on_deleted,
-    CreationRefused: _on_deleted,
-    ChangeCarriedOut: _unchanged,
-    TopicDiscovered: _on_discovered,
-    TopicConfigsChanged: _on_configs,
-    LeaderElected: _on_leadership,
-    IsrChanged: _on_leadership,
-    PartitionChanged: _on_step,
-    PlaceholderFilled: _on_filled,
-    MetadataPropagated: _on_propagated,
-    TopicReady: _on_ready,
-    CreateAnswered: _on_answered,
+_TOPIC_FOLDS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] = {
+    catalog.CreateRequested: _unchanged,
+    catalog.CreateRejected: _unchanged,
+    catalog.ChangeRejected: _unchanged,
+    catalog.TopicCreated: _on_created,
+    catalog.PartitionsAdded: _on_partitions_added,
+    catalog.TopicDeleted: _on_deleted,
+    catalog.TopicVanished: _on_deleted,
+    catalog.CreationRefused: _on_deleted,
+    catalog.ChangeCarriedOut: _unchanged,
+    catalog.TopicDiscovered: _on_discovered,
+    catalog.TopicConfigsChanged: _on_configs,
+    catalog.LeaderElected: _on_leadership,
+    catalog.IsrChanged: _on_leadership,
+    catalog.PartitionChanged: _on_step,
+    catalog.PlaceholderFilled: _on_filled,
+    catalog.MetadataPropagated: _on_propagated,
+    catalog.TopicReady: _on_ready,
+    catalog.CreateAnswered: _on_answered,
 }
+"""How each event of a topic changes it. Each fold takes the event of its key: `Any` stands for that."""

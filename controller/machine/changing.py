@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.machine import leadership, validation
-from controller.machine.commands import AlterTopicConfigs, Ask, CreatePartitions, DeleteTopic
-from controller.machine.config_rules import altered_configs, min_insync_replicas
-from controller.machine.creating import placed
+from controller.machine import validation
+from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, DeleteTopic, TopicCommand
+from controller.machine.configs.changes import altered_configs
+from controller.machine.configs.topic_configs import min_insync_replicas
 from controller.machine.decision import CONSULT, Answer, Decision, topic_named
-from controller.machine.discovering import BY_CLUSTER
-from controller.machine.errors import ErrorCode, Rejection, foreign
-from controller.machine.partition_rules import is_real
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions import leadership
+from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.readiness import answer_waiter
 from controller.machine.state import Cluster, State, Topic
-from events.catalog import (
-    ChangeAsked,
-    ChangeRejected,
-    ConfigsWanted,
-    DeletionWanted,
-    Event,
-    Partition,
-    PartitionsAdded,
-    PartitionsWanted,
-    TopicConfigsChanged,
-    TopicDeleted,
-)
+from events.catalog import ChangeRejected, Event, Partition, PartitionsAdded, TopicConfigsChanged, TopicDeleted
 from events.names import BrokerId
+from events.values import ChangeAsked, ConfigsWanted, DeletionWanted, PartitionsWanted
 
 DELETION_DISABLED_SINCE = 3
 """The DeleteTopics version that has a code of its own for disabled deletion; older ones get INVALID_REQUEST."""
@@ -35,16 +25,16 @@ DELETION_DISABLED_SINCE = 3
 def create_partitions(state: State, command: CreatePartitions) -> Decision:
     """Add partitions to a topic (KIP-195), with placeholders where brokers are missing (KIP-409)."""
     cluster = state.cluster
-    asked = _asked(command, PartitionsWanted(command.count, command.assignments))
+    details = _details(command, PartitionsWanted(command.count, command.assignments))
     topic = topic_named(state, command.topic)
     rejection = (
         _refused_at_once(command)
         or _check_partitions(topic, command, cluster)
-        or _not_cleared(command)
+        or validation.not_cleared(command)
         or _throttled_if_there(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, asked, rejection or _UNKNOWN)
+        return _rejected(command, details, rejection or _UNKNOWN)
     if _is_unheard(command, cluster):
         return CONSULT
     partitions = _more_partitions(topic, command, cluster)
@@ -59,14 +49,14 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         command.principal,
         command.client_id,
         cluster.live,
-        asked,
+        details,
     )
     return Decision((event,), _now_or_later(answer, cluster))
 
 
 def delete_topic(state: State, command: DeleteTopic) -> Decision:
     """Delete a topic; a create that still waits for it is answered, since it will not be complete any more."""
-    asked = _asked(command, DeletionWanted(command.topic_id))
+    details = _details(command, DeletionWanted(command.topic_id))
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
@@ -75,48 +65,49 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
         or _throttled_if_there(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, asked, rejection or _UNKNOWN)
+        return _rejected(command, details, rejection or _UNKNOWN)
     answer = Answer(command.request_id, topic.name, 0, topic=topic)
     if command.validate_only:
         return Decision((), (answer,))
-    deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, command.principal, command.client_id, asked)
-    told = _now_or_later(answer, state.cluster)
+    who = (command.principal, command.client_id)
+    deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
+    answers = _now_or_later(answer, state.cluster)
     if topic.waiter is None:
-        return Decision((deleted,), told)
+        return Decision((deleted,), answers)
     message = "The topic was deleted before it was complete."
     gone = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
-    return Decision((deleted, *gone.events), (*told, *gone.answers))
+    return Decision((deleted, *gone.events), (*answers, *gone.answers))
 
 
 def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
-    """Change a topic's explicit configs. As in Kafka a wrong value is told even where there is no such topic."""
-    asked = _asked(command, ConfigsWanted(command.ops, command.incremental))
+    """Change a topic's explicit configs. As in Kafka a wrong value is answered even where there is no such topic."""
+    details = _details(command, ConfigsWanted(command.ops, command.incremental))
     topic = topic_named(state, command.topic)
     rejection = _refused_at_once(command) or validation.name(command.topic)
     if rejection is not None:
-        return _rejected(command, asked, rejection)
+        return _rejected(command, details, rejection)
     configs = altered_configs(topic.configs if topic else (), command, state.cluster.settings)
     if isinstance(configs, Rejection):
-        return _rejected(command, asked, configs)
+        return _rejected(command, details, configs)
     if topic is None:
-        return _rejected(command, asked, _not_there(f"The topic '{command.topic}' does not exist."))
-    refused = _not_cleared(command)
+        return _rejected(command, details, _not_there(f"The topic '{command.topic}' does not exist."))
+    refused = validation.not_cleared(command)
     if refused is not None:
-        return _rejected(command, asked, refused)
+        return _rejected(command, details, refused)
     if configs != topic.configs and _is_unheard(command, state.cluster):
         return CONSULT
     altered = replace(topic, configs=configs)
     answer = Answer(command.request_id, topic.name, 0, topic=altered)
     if command.validate_only or configs == topic.configs:
         return Decision((), (answer,))
-    event = TopicConfigsChanged(command.request_id, topic.name, configs, command.principal, command.client_id, asked)
+    event = TopicConfigsChanged(command.request_id, topic.name, configs, command.principal, command.client_id, details)
     return Decision((event, *_elections(altered, state.cluster)), _now_or_later(answer, state.cluster))
 
 
 def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
     """Leaders for partitions that have none and may have one by the new configs (unclean election, as in Kafka); with
     real brokers also the replicas that are eligible by another min.insync.replicas (KIP-966)."""
-    if all(partition.leader >= 0 for partition in altered.partitions) and not is_real(cluster):
+    if all(partition.leader >= 0 for partition in altered.partitions) and not has_real_brokers(cluster):
         return []
     return leadership.settle(altered, cluster, "configs changed")[1]
 
@@ -124,17 +115,9 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
 # What all changes share.
 
 
-def _is_unheard(ask: Ask, cluster: Cluster) -> bool:
-    """Whether the cluster that carries decisions out is to be asked first."""
-    return cluster.settings.cluster_carries_out and ask.clearance is None
-
-
-def _not_cleared(ask: Ask) -> Rejection | None:
-    """What the cluster that carries decisions out has against it."""
-    said = ask.clearance
-    if said is None or not said.error_code:
-        return None
-    return Rejection(foreign(said.error_code), said.message, BY_CLUSTER)
+def _is_unheard(command: TopicCommand, cluster: Cluster) -> bool:
+    """Whether the cluster that carries decisions out is to be consulted first."""
+    return cluster.settings.cluster_carries_out and command.clearance is None
 
 
 def _now_or_later(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
@@ -142,16 +125,16 @@ def _now_or_later(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     return () if cluster.settings.cluster_carries_out else (answer,)
 
 
-def _asked(ask: Ask, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> ChangeAsked:
-    return ChangeAsked(ask.api, ask.api_version, wanted, ask.duplicate, ask.denied)
+def _details(command: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> ChangeAsked:
+    return ChangeAsked(command.api, command.api_version, wanted, command.duplicate, command.denied)
 
 
-def _refused_at_once(ask: Ask) -> Rejection | None:
-    return validation.duplicate(ask) or validation.denied(ask)
+def _refused_at_once(command: TopicCommand) -> Rejection | None:
+    return validation.duplicate(command) or validation.denied(command)
 
 
-def _throttled_if_there(topic: Topic | None, ask: Ask) -> Rejection | None:
-    return None if topic is None else validation.throttled(ask)
+def _throttled_if_there(topic: Topic | None, command: TopicCommand) -> Rejection | None:
+    return None if topic is None else validation.throttled(command)
 
 
 def _not_there(message: str) -> Rejection:
@@ -161,12 +144,14 @@ def _not_there(message: str) -> Rejection:
 _UNKNOWN = _not_there("This server does not host this topic-partition.")
 
 
-def _rejected(ask: Ask, asked: ChangeAsked, rejection: Rejection) -> Decision:
+def _rejected(command: TopicCommand, details: ChangeAsked, rejection: Rejection) -> Decision:
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
-    answer = Answer(ask.request_id, ask.topic, code, message, rule)
-    if ask.validate_only:
+    answer = Answer(command.request_id, command.topic, code, message, rule)
+    if command.validate_only:
         return Decision((), (answer,))
-    event = ChangeRejected(ask.request_id, ask.topic, code, message, rule, ask.principal, ask.client_id, asked)
+    event = ChangeRejected(
+        command.request_id, command.topic, code, message, rule, command.principal, command.client_id, details
+    )
     return Decision((event,), (answer,), refusal=rejection)
 
 
@@ -218,7 +203,7 @@ def _more_partitions(topic: Topic, command: CreatePartitions, cluster: Cluster) 
     if command.assignments is not None:
         return tuple(leadership.new_partition(replicas, cluster) for replicas in command.assignments)
     first = len(topic.partitions)
-    return placed(cluster, topic.name, first, command.count - first, topic.replication_factor)
+    return leadership.new_partitions(cluster, topic.name, first, command.count - first, topic.replication_factor)
 
 
 # DeleteTopics.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from controller.machine import leadership, placement, validation
-from controller.machine.commands import CreateTopic
-from controller.machine.config_rules import config_rejection, explicit_configs, min_insync_replicas
+from controller.machine import validation
+from controller.machine.commands.commands import CreateTopic
+from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
 from controller.machine.decision import CONSULT, Answer, Decision
-from controller.machine.discovering import BY_CLUSTER
-from controller.machine.errors import ErrorCode, Rejection, foreign
-from controller.machine.partition_rules import is_real
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions import leadership
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import CreateAnswered, CreateRejected, CreateRequested, Partition, TopicCreated
 from events.names import Offset, shard_key
@@ -33,10 +32,10 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
         return _reject_create(command, Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule))
     elif verdict.outcome == "failed":
         return _reject_create(command, Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, POLICY_FAILED, verdict.rule))
-    clearance = command.clearance
-    if clearance is not None and clearance.error_code:
-        return _reject_create(command, Rejection(foreign(clearance.error_code), clearance.message, BY_CLUSTER))
-    if clearance is None and cluster.settings.cluster_carries_out:
+    refused = validation.not_cleared(command)
+    if refused is not None:
+        return _reject_create(command, refused)
+    if command.clearance is None and cluster.settings.cluster_carries_out:
         return CONSULT
     throttled = validation.throttled(command)
     return _created(cluster, command) if throttled is None else _reject_create(command, throttled)
@@ -53,7 +52,7 @@ def _check_create(state: State, command: CreateTopic) -> Rejection | None:
         or validation.counts(command)
         or validation.size(validation.resolved_partitions(command, cluster.settings), 1 + len(command.configs))
         or (validation.assignment(command.assignments, cluster) if command.assignments else None)
-        or (config_rejection(command.configs, cluster.settings) if command.configs else None)
+        or (validate_topic_configs(command.configs, cluster.settings.topic_defaults) if command.configs else None)
         or _check_brokers(cluster, command)
     )
 
@@ -103,16 +102,7 @@ def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partiti
         return tuple(leadership.new_partition(one.replicas, cluster) for one in by_id)
     settings = cluster.settings
     count = validation.resolved_partitions(command, settings)
-    return placed(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
-
-
-def placed(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:
-    """New partitions `first` to `first + count - 1` of a topic where placement puts them on the live brokers."""
-    ring = placement.rack_ring(cluster.live, cluster.live_racks)
-    replica_lists = placement.place(topic, ring, first, count, factor)
-    if factor <= len(cluster.live) and not is_real(cluster):
-        return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
-    return tuple(leadership.new_partition(replicas, cluster) for replicas in replica_lists)
+    return leadership.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
 
 
 def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.errors import Rejection
-from controller.machine.state import State, Topic
+from controller.machine.commands.base import NO_TOPIC
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.state import Broker, State, Topic
 from events.access import Acl
 from events.catalog import Event, Partition
 from events.names import RequestId, TopicName, shard_key
 
 
 class Detail(msgspec.Struct, frozen=True, gc=False):
-    """What one part of an ask about the cluster (an entry, a filter, an entity, a user) is answered; `acls` are those
-    that a filter found."""
+    """What one part of a request about the cluster (an entry, a filter, an entity, a user) is answered; `acls` are
+    those that a filter found."""
 
     code: int = 0
     message: str = ""
@@ -32,10 +33,10 @@ class PartitionAnswer(msgspec.Struct, frozen=True, gc=False):
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a request for a topic is answered. `topic` shows the topic as decided (also of a dry run), else None.
 
-    An ask about the cluster has an empty name, and in `details` one for each of its parts, in their order; they are
-    missing only where the whole ask failed with `code`.
+    A request about the cluster has an empty name, and in `details` one for each of its parts, in their order; they are
+    missing only where the whole request failed with `code`.
     `partitions` are the answers to what is asked for each partition, `number` to what is asked for no topic (the first
-    of a block of producer ids).
+    of a block of producer ids, the epoch of a broker).
     """
 
     request_id: RequestId
@@ -53,7 +54,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """Events to record, then answers to give. With `consult` there is neither: the policies are to be asked first.
 
-    `refusal` is set where the ask was refused: its events change no state, and whoever records may count alike
+    `refusal` is set where the command was refused: its events change no state, and whoever records may count alike
     refusals instead of keeping each of them.
     """
 
@@ -61,6 +62,14 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     answers: tuple[Answer, ...] = ()
     consult: bool = False
     refusal: Rejection | None = None
+
+
+def about_broker(request_id: RequestId, broker: Broker | None, *events: Event) -> Decision:
+    """Events about a registered broker. A real one is answered with its epoch, None that it is not registered."""
+    if broker is None:
+        return Decision(events, (Answer(request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
+    is_real = bool(broker.features)
+    return Decision(events, (Answer(request_id, NO_TOPIC, 0, number=broker.broker_epoch),) if is_real else ())
 
 
 NOTHING = Decision()

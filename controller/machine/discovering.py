@@ -3,8 +3,8 @@
 With the setting `cluster.carries.out` another controller elects the leaders and knows the truth. What is seen there
 becomes events, so that the state stays true; what it refuses after the decision was recorded is undone by events.
 
-Observations may be old by the time they are decided on. So each tells what was known of the topic when it was looked
-at (`known`), and changes nothing where that is no longer so: the next look tells anew.
+Observations may be old by the time they are decided on. So each says what was known of the topic when it was looked
+at (`known`), and changes nothing where that is no longer so: the next look is newer.
 """
 
 from __future__ import annotations
@@ -12,23 +12,15 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.machine import readiness
-from controller.machine.commands import DiscoverDeletion, DiscoverTopic, FinishChange, RefuseCreation, SeenPartition
+from controller.machine.commands import cluster as commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, foreign
-from controller.machine.partitions import after_change
-from controller.machine.readiness import answer_waiter
+from controller.machine.partitions.after_events import after_change
+from controller.machine.readiness import answer_waiter, answers_of
 from controller.machine.state import Cluster, State, Topic
-from events.catalog import (
-    ChangeCarriedOut,
-    CreateAnswered,
-    CreationRefused,
-    Event,
-    IsrChanged,
-    LeaderElected,
-    Partition,
-    TopicDiscovered,
-    TopicVanished,
-)
+from controller.machine.validation import BY_CLUSTER
+from events import catalog
+from events.catalog import Event, IsrChanged, LeaderElected, Partition
 from events.names import NO_LEADER, BrokerId, is_placeholder, shard_key
 
 OBSERVED = "observed in the cluster"
@@ -36,7 +28,7 @@ MADE_ANEW = "deleted and made anew in the cluster"
 DELETED_BEFORE_COMPLETE = "The topic was deleted in the cluster before it was complete."
 
 
-def discover(state: State, command: DiscoverTopic) -> Decision:
+def discover(state: State, command: commands.DiscoverTopic) -> Decision:
     """The cluster has a topic so: nothing if that is known, else what makes the state true."""
     topic = state.topics.get(shard_key(command.topic))
     if topic is None:
@@ -52,11 +44,11 @@ def discover(state: State, command: DiscoverTopic) -> Decision:
 
 
 def is_provisional(topic: Topic) -> bool:
-    """Whether the cluster has not told its own id of the topic yet: no broker has confirmed it."""
+    """Whether the cluster has not given the topic its own id yet: no broker has confirmed it."""
     return topic.ready_at_ms is None and not topic.propagated
 
 
-def _made_anew(topic: Topic, command: DiscoverTopic, cluster: Cluster) -> Decision:
+def _made_anew(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
     if command.configs is None:
         return NOTHING
     gone = _gone(topic, MADE_ANEW, command.at_ms)
@@ -64,7 +56,7 @@ def _made_anew(topic: Topic, command: DiscoverTopic, cluster: Cluster) -> Decisi
     return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
 
 
-def _seen_again(topic: Topic, command: DiscoverTopic, cluster: Cluster) -> Decision:
+def _seen_again(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
     configs = topic.configs if command.configs is None else command.configs
     partitions = tuple(
         _as_seen(topic.partitions[index], seen, cluster) if index < len(topic.partitions) else _new(seen, cluster)
@@ -74,29 +66,26 @@ def _seen_again(topic: Topic, command: DiscoverTopic, cluster: Cluster) -> Decis
     if seen_topic == topic:
         return NOTHING
     events: list[Event] = list(_steps(topic, seen_topic) or (_discovered(command, partitions, configs),))
-    answers: list[Answer] = []
     if topic.ready_at_ms is None:
-        told = readiness.complete(seen_topic, topic.propagated, cluster, command.at_ms)
-        events += told
-        if told and isinstance(told[-1], CreateAnswered):
-            answers.append(Answer(told[-1].request_id, topic.name, 0, "", "", told[-1].waited_ms, seen_topic))
-    return Decision(tuple(events), tuple(answers))
+        completed = readiness.complete(seen_topic, topic.propagated, cluster, command.at_ms)
+        return Decision((*events, *completed), answers_of(completed, seen_topic))
+    return Decision(tuple(events))
 
 
 def _discovered(
-    command: DiscoverTopic, partitions: tuple[Partition, ...], configs: tuple[tuple[str, str], ...]
+    command: commands.DiscoverTopic, partitions: tuple[Partition, ...], configs: tuple[tuple[str, str], ...]
 ) -> Event:
-    return TopicDiscovered(command.topic, command.topic_id, partitions, configs, command.reason or OBSERVED)
+    return catalog.TopicDiscovered(command.topic, command.topic_id, partitions, configs, command.reason or OBSERVED)
 
 
-def _new(seen: SeenPartition, cluster: Cluster) -> Partition:
+def _new(seen: commands.SeenPartition, cluster: Cluster) -> Partition:
     """A partition that was not known before. Kafka may have none in sync (KIP-966); here one always is the last."""
     isr = tuple(replica for replica in seen.replicas if replica in seen.isr) or seen.replicas[:1]
     leader = seen.leader if seen.leader in cluster.live and seen.leader in isr else NO_LEADER
     return Partition(seen.replicas, isr, leader, max(0, seen.leader_epoch), 0)
 
 
-def _as_seen(before: Partition, seen: SeenPartition, cluster: Cluster) -> Partition:
+def _as_seen(before: Partition, seen: commands.SeenPartition, cluster: Cluster) -> Partition:
     """The partition with what was seen of it; as it was where that is older than what is known, or names a leader of
     which it is not known yet that it lives."""
     if seen.leader_epoch < before.leader_epoch or (seen.leader >= 0 and seen.leader not in cluster.live):
@@ -139,7 +128,7 @@ def _steps(before: Topic, after: Topic) -> list[LeaderElected | IsrChanged]:
     return steps
 
 
-def discover_deletion(state: State, command: DiscoverDeletion) -> Decision:
+def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:
     """The cluster has the topic of this id no more; a create that still waits for it is answered."""
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id:
@@ -148,33 +137,29 @@ def discover_deletion(state: State, command: DiscoverDeletion) -> Decision:
 
 
 def _gone(topic: Topic, reason: str, at_ms: int) -> Decision:
-    vanished = TopicVanished(topic.name, topic.topic_id, reason)
+    vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
     if topic.waiter is None:
         return Decision((vanished,))
-    told = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
-    return Decision((vanished, *told.events), told.answers)
+    answered = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
+    return Decision((vanished, *answered.events), answered.answers)
 
 
-def refuse_creation(state: State, command: RefuseCreation) -> Decision:
-    """The cluster did not create a topic that was decided on: it is no more, and whoever waits for it is told why."""
+def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
+    """The cluster did not create a topic that was decided on: it is gone, and whoever waits for it is answered why."""
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id or not is_provisional(topic):
         return NOTHING
-    refused = CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
+    refused = catalog.CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
     if topic.waiter is None:
         return Decision((refused,))
-    told = answer_waiter(topic, foreign(command.error_code), command.message, command.at_ms)
-    return Decision((refused, *told.events), told.answers)
+    answered = answer_waiter(topic, foreign(command.error_code), command.message, command.at_ms)
+    return Decision((refused, *answered.events), answered.answers)
 
 
-def finish_change(state: State, command: FinishChange) -> Decision:
+def finish_change(state: State, command: commands.FinishChange) -> Decision:
     """The cluster did what a request decided for a topic, or refused to: now its client is answered."""
     topic = topic_named(state, command.topic)
     code, message = command.error_code, command.message
-    done = ChangeCarriedOut(command.request_id, command.topic, code, message)
+    done = catalog.ChangeCarriedOut(command.request_id, command.topic, code, message)
     rule = BY_CLUSTER if code else ""
     return Decision((done,), (Answer(command.request_id, command.topic, code, message, rule, topic=topic),))
-
-
-BY_CLUSTER = "cluster"
-"""The rule that is named where the cluster refused."""

@@ -1,77 +1,108 @@
-"""Deciding on what brokers do and on time that passes: registration, liveness, propagation, leaders, deadlines."""
+"""Deciding on what brokers do, on their controller and on time that passes: registration, liveness, features,
+propagation, leaders, deadlines."""
 
 from __future__ import annotations
 
-from controller.machine import leadership, partition_reports, readiness
-from controller.machine.commands import (
-    AlterPartition,
-    ChangeSettings,
-    ConfirmMetadata,
-    ExpireRequest,
-    FenceBroker,
-    RegisterBroker,
-    ReportLeader,
-    ReviewTopics,
-    UnfenceBroker,
-    UnregisterBroker,
-)
-from controller.machine.decision import NOTHING, Answer, Decision, topic_named
+from controller.machine import readiness
+from controller.machine.commands import commands
+from controller.machine.configs.resource_configs import with_one_min_isr
+from controller.machine.decision import NOTHING, Answer, Decision, about_broker, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import after_change, with_partition
-from controller.machine.readiness import answer_waiter
+from controller.machine.partitions import leadership, reports
+from controller.machine.partitions.after_events import after_change, with_partition
+from controller.machine.readiness import answer_waiter, answers_of
 from controller.machine.state import Cluster, State, Topic, settings_from_pairs
-from events.catalog import (
-    BrokerFenced,
-    BrokerRegistered,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    CreateAnswered,
-    Event,
-    SettingsChanged,
-)
+from events import catalog
+from events.catalog import Event
 from events.names import ShardKey
 
 
-def register(state: State, command: RegisterBroker) -> Decision:
+def register(state: State, command: commands.RegisterBroker) -> Decision:
     """A broker is known from here on, fenced; one that was live under another incarnation is gone first (KIP-631)."""
     known = state.cluster.brokers.get(command.broker_id)
     same = (command.incarnation, command.rack, command.endpoints)
-    if known is not None and (known.incarnation, known.rack, known.endpoints) == same:
-        return NOTHING
-    epoch = state.cluster.last_broker_epoch + 1
-    event = BrokerRegistered(
+    is_known = known is not None and (known.incarnation, known.rack, known.endpoints) == same
+    epoch = known.broker_epoch if known is not None and is_known else state.cluster.last_broker_epoch + 1
+    answers = (Answer(command.request_id, command.topic, 0, number=epoch),) if command.details is not None else ()
+    if is_known:
+        return Decision((), answers)
+    event = catalog.BrokerRegistered(
         command.broker_id, epoch, command.incarnation, command.rack, command.endpoints, command.details
     )
     if known is None or known.fenced:
-        return Decision((event,))
-    return Decision((BrokerFenced(command.broker_id, known.broker_epoch, "registered anew"), event))
+        return Decision((event,), answers)
+    return Decision((catalog.BrokerFenced(command.broker_id, known.broker_epoch, "registered anew"), event), answers)
 
 
-def unregister(state: State, command: UnregisterBroker) -> Decision:
+def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
     """A broker is forgotten (KIP-746); its replicas stay in the topics' lists, as in Kafka."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
-        return NOTHING
-    return Decision((BrokerUnregistered(command.broker_id, known.broker_epoch, command.reason),))
+        return about_broker(command.request_id, None)
+    gone = catalog.BrokerUnregistered(command.broker_id, known.broker_epoch, command.reason)
+    return about_broker(command.request_id, known, gone)
 
 
-def fence(state: State, command: FenceBroker) -> Decision:
+def fence(state: State, command: commands.FenceBroker) -> Decision:
     """A live broker is gone. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None or known.fenced:
-        return NOTHING
-    return Decision((BrokerFenced(command.broker_id, known.broker_epoch, command.reason),))
+        return about_broker(command.request_id, known)
+    fenced = catalog.BrokerFenced(command.broker_id, known.broker_epoch, command.reason)
+    return about_broker(command.request_id, known, fenced)
 
 
-def unfence(state: State, command: UnfenceBroker) -> Decision:
+def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
     """A fenced broker is live. What it can lead or fill is looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None or not known.fenced:
-        return NOTHING
-    return Decision((BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason),))
+        return about_broker(command.request_id, known)
+    unfenced = catalog.BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason)
+    return about_broker(command.request_id, known, unfenced)
 
 
-def review(state: State, command: ReviewTopics) -> Decision:
+def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
+    """The controller leads in the next epoch. A log without features gets those of the command."""
+    cluster = state.cluster
+    last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
+    epoch = max(last + 1, command.epoch_min)
+    begun = catalog.QuorumEpochBegun(
+        epoch, command.node_id, command.kraft_version, command.host, command.port, command.directory_id
+    )
+    events: list[Event] = [begun]
+    if not cluster.features:
+        events.append(catalog.FeaturesChanged(command.features, "the cluster's first"))
+        events += with_one_min_isr(cluster, command.features, command.request_id)
+    return Decision(tuple(events))
+
+
+def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
+    """The finalized features from here on; no event if they are."""
+    answers = (Answer(command.request_id, command.topic, 0),)
+    if command.features == state.cluster.features:
+        return Decision((), answers)
+    safe = with_one_min_isr(state.cluster, command.features, command.request_id)
+    return Decision((catalog.FeaturesChanged(command.features, command.reason), *safe), answers)
+
+
+def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
+    """A live broker leaves: it is not to lead any more. Its topics are looked at by `review`."""
+    known = state.cluster.brokers.get(command.broker_id)
+    if known is None or known.fenced or known.leaving:
+        return about_broker(command.request_id, known)
+    return about_broker(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
+
+
+def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
+    """Other log directories of a broker are online. Its topics are looked at by `review`."""
+    known = state.cluster.brokers.get(command.broker_id)
+    if known is None or known.log_dirs == command.log_dirs:
+        return about_broker(command.request_id, known)
+    changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs)
+    return about_broker(command.request_id, known, changed)
+
+
+def review(state: State, command: commands.ReviewTopics) -> Decision:
     """Bring topics in line with the brokers that are live now; a waiting create may be complete by it."""
     events: list[Event] = []
     answers: list[Answer] = []
@@ -87,22 +118,16 @@ def review(state: State, command: ReviewTopics) -> Decision:
 def _complete(topic: Topic, cluster: Cluster, at_ms: int, events: list[Event], answers: list[Answer]) -> None:
     """Add what follows if the topic, as it is after `events`, became complete."""
     if topic.ready_at_ms is None:
-        _collect(topic, readiness.complete(topic, topic.propagated, cluster, at_ms), events, answers)
-
-
-def _collect(topic: Topic, told: list[Event], events: list[Event], answers: list[Answer]) -> None:
-    if told:
-        events += told
-        last = told[-1]
-        if type(last) is CreateAnswered:
-            answers.append(Answer(last.request_id, topic.name, 0, "", "", last.waited_ms, topic))
+        completed = readiness.complete(topic, topic.propagated, cluster, at_ms)
+        events += completed
+        answers += answers_of(completed, topic)
 
 
 def _decision(events: list[Event], answers: list[Answer]) -> Decision:
     return Decision(tuple(events), tuple(answers)) if events else NOTHING
 
 
-def confirm(state: State, command: ConfirmMetadata) -> Decision:
+def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
     """Brokers have applied the log so far: topics that wait for that may be complete. Oldest first."""
     cluster, topics = state.cluster, state.topics
     events: list[Event] = []
@@ -110,7 +135,9 @@ def confirm(state: State, command: ConfirmMetadata) -> Decision:
     for key in _created_between(state, command.after, command.offset):
         topic = topics.get(key)
         assert topic is not None, "what waits exists"
-        _collect(topic, readiness.confirm(topic, command.brokers, cluster, command.at_ms), events, answers)
+        confirmed = readiness.confirm(topic, command.brokers, cluster, command.at_ms)
+        events += confirmed
+        answers += answers_of(confirmed, topic)
     return _decision(events, answers)
 
 
@@ -129,10 +156,10 @@ def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
     return keys
 
 
-def alter_partition(state: State, command: AlterPartition) -> Decision:
+def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
     """In-sync sets as their leader reports them, each on top of the one before; what does not fit changes nothing."""
     if command.broker_epoch is not None:
-        return partition_reports.alter_partition(state, command)
+        return reports.alter_partition(state, command)
     topic = topic_named(state, command.topic)
     if topic is None:
         return NOTHING
@@ -145,7 +172,7 @@ def alter_partition(state: State, command: AlterPartition) -> Decision:
     return _decision(events, [])
 
 
-def report_leader(state: State, command: ReportLeader) -> Decision:
+def report_leader(state: State, command: commands.ReportLeader) -> Decision:
     """A leader that serves settles its topic; one that cannot is replaced. A waiting create may be complete by it."""
     topic, index = topic_named(state, command.topic), command.partition
     if topic is None or not 0 <= index < len(topic.partitions):
@@ -163,17 +190,17 @@ def report_leader(state: State, command: ReportLeader) -> Decision:
     return _decision(events, answers)
 
 
-def change_settings(state: State, command: ChangeSettings) -> Decision:
+def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
     """The settings in force from here on; nothing if they are. Raises if they cannot be read, before they are logged:
     the shell checks them at its start, so that would be a bug of its."""
     cluster = state.cluster
     if cluster.release and (cluster.settings_pairs, cluster.release) == (command.settings, command.release):
         return NOTHING
     settings_from_pairs(command.settings)
-    return Decision((SettingsChanged(command.settings, command.release),))
+    return Decision((catalog.SettingsChanged(command.settings, command.release),))
 
 
-def expire(state: State, command: ExpireRequest) -> Decision:
+def expire(state: State, command: commands.ExpireRequest) -> Decision:
     """The deadline of a create passed: it is answered, and its topic may become complete later. Nothing if it does
     not wait any more, or if `at_ms` is before its deadline."""
     topic = topic_named(state, command.topic)

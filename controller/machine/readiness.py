@@ -39,6 +39,14 @@ def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, a
     return events
 
 
+def answers_of(events: list[Event], topic: Topic) -> tuple[Answer, ...]:
+    """The answer of the create that waited for a topic, if these events complete it."""
+    last = events[-1] if events else None
+    if type(last) is not CreateAnswered:
+        return ()
+    return (Answer(last.request_id, topic.name, 0, "", "", last.waited_ms, topic),)
+
+
 def how_far(topic: Topic, cluster: Cluster) -> str:
     """How far a topic came, in words for the message of REQUEST_TIMED_OUT."""
     leaders = sum(1 for partition in topic.partitions if partition.leader in cluster.live)

@@ -19,6 +19,11 @@ from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 
+ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
+"""The feature with which eligible leader replicas are kept (KIP-966)."""
+BROKERS = 4
+"""Kafka's number of brokers among what has configs."""
+
 
 class Waiter(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The create request that waits for a topic to be complete."""
@@ -154,8 +159,8 @@ class Cluster(msgspec.Struct, frozen=True):
     features: tuple[tuple[str, int], ...] = ()
     """The finalized features of real brokers with their levels, by name (KIP-584); empty with others."""
     resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
-    """The dynamic configs of what is no topic, by Kafka's number of its kind and by name: see `ResourceConfigsChanged`;
-    sorted, without empty ones."""
+    """The dynamic configs of what is not a topic, by Kafka's number of its kind and by name, sorted, without
+    empty ones: see `ResourceConfigsChanged`."""
     next_producer_id: int = 0
     quorum: Quorum | None = None
     """The controller's own epoch and place, None where the brokers are not real ones."""
@@ -170,13 +175,13 @@ class Cluster(msgspec.Struct, frozen=True):
         return dict(self.features).get(name, 0)
 
     def with_configs(self, kind: int, name: str, configs: Configs) -> Cluster:
-        """This cluster with other dynamic configs of what is no topic."""
+        """This cluster with other dynamic configs of what is not a topic."""
         others = [(key, value) for key, value in self.resource_configs if key != (kind, name)]
         ours = [((kind, name), configs)] if configs else []
         return replace(self, resource_configs=tuple(sorted(others + ours)))
 
     def configs_of(self, kind: int, name: str) -> Configs:
-        """The dynamic configs of what is no topic; (4, "") has the defaults of all brokers."""
+        """The dynamic configs of what is not a topic; (4, "") has the defaults of all brokers."""
         return dict(self.resource_configs).get((kind, name), ())
 
     def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:

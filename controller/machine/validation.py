@@ -1,4 +1,4 @@
-"""The rules that an ask must pass, each a function that returns a rejection or None.
+"""The rules that a command of a client must pass, each a function that returns a rejection or None.
 
 Codes are those of Kafka 4.x (ReplicationControlManager, Topic.validate) and messages begin with Kafka's words; where
 KIP-4, KIP-409 or one topic's independence of another want something else, the rule says so. The order of the rules is
@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from controller.machine.commands import Ask, CreateTopic
-from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.commands.commands import CreateTopic, TopicCommand
+from controller.machine.errors import ErrorCode, Rejection, foreign
 from controller.machine.state import Cluster, Settings, Topic
 from events.catalog import Assignment
 from events.names import BrokerId
@@ -22,39 +22,49 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's bound on the partitions of one request, and on the metadata records that a request leads to
 (QuorumController.MAX_RECORDS_PER_USER_OP). Here it holds for each topic by itself, because topics are independent."""
 PLACEHOLDERS_PER_REQUEST_MAX = 100_000
-"""Bounds what one ask can make of a factor far beyond the brokers that there are (KIP-409 has no bound)."""
+"""Bounds what one request can make of a factor far beyond the brokers that there are (KIP-409 has no bound)."""
 CLUSTER_METADATA = "__cluster_metadata"
-"""Kafka's own metadata log; it is no topic, and must not become one."""
+"""Kafka's own metadata log; it is not a topic, and must not become one."""
 CREATE_TOPICS = "CreateTopics"
 QUOTA = "quota"
 """The rule of what a mutation quota refuses."""
+BY_CLUSTER = "cluster"
+"""The rule of what the cluster refuses that carries decisions out."""
 DEFAULT_COUNTS_SINCE = 4
-"""The CreateTopics version from which -1 asks for the cluster's defaults (KIP-464)."""
+"""The CreateTopics version from which -1 stands for the cluster's defaults (KIP-464)."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def denied(ask: Ask) -> Rejection | None:
-    """What the authorizer said of an ask."""
-    if not ask.denied:
+def denied(command: TopicCommand) -> Rejection | None:
+    """What the authorizer said of an command."""
+    if not command.denied:
         return None
-    code = ErrorCode(ask.denied)
-    if isinstance(ask, CreateTopic):
+    code = ErrorCode(command.denied)
+    if isinstance(command, CreateTopic):
         return Rejection(code, "Authorization failed.", "authorizer")
     what = "Cluster" if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else "Topic"
     return Rejection(code, f"{what} authorization failed.", "authorizer")
 
 
-def throttled(ask: Ask) -> Rejection | None:
-    """What the asker's mutation quota says of an ask that all else allows (KIP-599)."""
-    if not ask.throttle_ms:
+def throttled(command: TopicCommand) -> Rejection | None:
+    """What the requester's mutation quota says of a command that all else allows (KIP-599)."""
+    if not command.throttle_ms:
         return None
     return Rejection(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.", QUOTA)
 
 
-def duplicate(ask: Ask) -> Rejection | None:
+def not_cleared(command: TopicCommand) -> Rejection | None:
+    """What the cluster that carries decisions out has against a command."""
+    clearance = command.clearance
+    if clearance is None or not clearance.error_code:
+        return None
+    return Rejection(foreign(clearance.error_code), clearance.message, BY_CLUSTER)
+
+
+def duplicate(command: TopicCommand) -> Rejection | None:
     """One request may name a topic once (KIP-4)."""
-    if ask.duplicate:
+    if command.duplicate:
         return Rejection(ErrorCode.INVALID_REQUEST, "Duplicate topic name.", "validation:duplicate")
     return None
 
@@ -156,14 +166,14 @@ def size(partitions: int, other_records: int = 0) -> Rejection | None:
 
 
 def resolved_partitions(command: CreateTopic, settings: Settings) -> int:
-    """The partition count that an ask comes to."""
+    """The partition count that a command comes to."""
     if command.assignments:
         return len(command.assignments)
     return settings.num_partitions if command.num_partitions == -1 else command.num_partitions
 
 
 def resolved_factor(command: CreateTopic, settings: Settings) -> int:
-    """The replication factor that an ask comes to."""
+    """The replication factor that a command comes to."""
     if command.assignments:
         return len(command.assignments[0].replicas)
     return settings.default_replication_factor if command.replication_factor == -1 else command.replication_factor
@@ -240,7 +250,7 @@ def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> R
 
 
 def placeholders(partitions: int, factor: int, cluster: Cluster) -> Rejection | None:
-    """Not more placeholders than one ask may leave."""
+    """Not more placeholders than one request may leave."""
     missing = partitions * (factor - len(cluster.live))
     if missing <= PLACEHOLDERS_PER_REQUEST_MAX:
         return None

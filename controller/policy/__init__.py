@@ -7,7 +7,7 @@
             if "." not in request.topic:
                 raise PolicyViolation(f"topic name '{request.topic}' does not begin with its team, as in 'pay.orders'")
 
-`interface` is what a policy sees; `loading` finds classes by name; `chain` asks several in a row and makes one verdict
+`interface` is what a policy sees; `loading` finds classes by name; `chain` calls several in a row and makes one verdict
 of it; `runner` does so off the event loop; `rules` is a ready-made policy whose rules are in a file.
 """
 

@@ -1,8 +1,8 @@
-"""Several policies asked in a row, and one verdict of it.
+"""Several policies in a row, and one verdict of theirs.
 
-The first policy that refuses or fails decides, and those after it are not asked. Whatever a policy raises ends here, as
+The first policy that refuses or fails decides, and those after it are not called. What a policy raises ends here, as
 a verdict: no code of an operator's may stop the controller. The chain runs no threads and reads no clock of its own, so
-that a replay can ask it as the controller does.
+that a replay can use it as the controller does.
 """
 
 import inspect
@@ -75,7 +75,7 @@ class PolicyChain:
         sealed = _sealed(request)
         observed: tuple[Observation, ...] = ()
         for loaded in self._policies:
-            verdict = _ask(loaded, sealed, probe)
+            verdict = _judge(loaded, sealed, probe)
             observed += verdict.observed
             if verdict.outcome != "allowed":
                 return msgspec.structs.replace(verdict, observed=observed)
@@ -118,7 +118,7 @@ def error_text(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _ask(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
+def _judge(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
     began = probe.clock()
     verdict = _answer(loaded, request, probe)
     probe.on_judged(loaded.name, verdict.outcome, probe.clock() - began)

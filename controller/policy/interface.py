@@ -13,7 +13,7 @@ from events.catalog import Observation
 
 
 class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic that a client asks for, after the built-in checks have passed.
+    """One topic that a client wants to create, after the built-in checks have passed.
 
     As in Kafka, either both counts are set and `replicas_assignments` is None, or the client assigned replicas by hand
     and both counts are None. Counts are resolved: where the client left one to the cluster (-1), the policy sees
@@ -21,9 +21,9 @@ class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     `configs` are those of the request alone, without the cluster's defaults, which `configure` receives.
     `replicas_assignments` goes from partition to its replicas, the preferred leader first. Beyond KIP-108, `principal`
-    is who asks (`User:alice`) and `client_id` what the client calls itself, if anything.
+    is who wants it (`User:alice`) and `client_id` what the client calls itself, if anything.
 
-    Raises ValueError for counts beside an assignment, or neither: what breaks KIP-108's promise is no valid request.
+    Raises ValueError for counts beside an assignment, or neither: what breaks KIP-108's promise is not a valid request.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class PolicyViolation(Exception):
 class CreateTopicPolicy(ABC):
     """A policy for topic creation (KIP-108), made once at the start by calling the class without arguments.
 
-    Calls come one at a time: `configure` once, then `validate` for each topic asked for, dry runs and auto-creations
+    Calls come one at a time: `configure` once, then `validate` for each topic, dry runs and auto-creations
     included, then `close`. `validate` runs on a thread of its own, not the one that called `configure`.
     """
 

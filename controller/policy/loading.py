@@ -1,9 +1,9 @@
 """Finds policies by class name, as `create.topic.policy.class.name` gives them, and makes a chain of them.
 
-A name is `module.Class`; several are separated by commas and are asked in that order. Modules are looked for where
+A name is `module.Class`; several are separated by commas and are called in that order. Modules are looked for where
 Python looks (PYTHONPATH included) and then in the working folder, which comes last so that a file there called like a
 module of the standard library does not take its place. All that can be known to be wrong with a class is found here, at
-the start, with a message that says what would be right, and not by the first client who asks for a topic.
+the start, with a message that says what would be right, and not by the first client that creates a topic.
 """
 
 import importlib
@@ -147,7 +147,7 @@ def _method(name: str, policy: object, method: _Method) -> Callable[..., object]
 def _accepts(call: Callable[..., object], parameters: Sequence[str]) -> bool:
     try:
         signature = inspect.signature(call)
-    except (TypeError, ValueError):  # written in C without a signature: only calling it will tell
+    except (TypeError, ValueError):  # written in C without a signature: only a call will show
         return True
     try:
         signature.bind(*parameters)

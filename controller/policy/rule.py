@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from controller.machine.config_values import Bad, Value, read_value, value_text
-from controller.machine.topic_configs_table import BY_NAME
+from controller.machine.configs.table import BY_NAME
+from controller.machine.configs.values import Bad, Value, read_value, value_text
 from controller.policy.interface import RequestMetadata
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})

@@ -40,7 +40,7 @@ class TopicRules(CreateTopicPolicy):
             raise RulesError("is not set", "the path of a TOML file of rules", key=FILE_SETTING)
         mode = settings.get(MODE_SETTING, "").strip() or "enforce"
         if mode not in MODES:
-            raise RulesError("is no mode", " or ".join(MODES), key=MODE_SETTING, value=f"'{mode}'")
+            raise RulesError("is not a mode", " or ".join(MODES), key=MODE_SETTING, value=f"'{mode}'")
         self._enforcing = mode == "enforce"
         self._rules = read_rules(Path(path))
 

@@ -17,8 +17,8 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
-from controller.machine.config_values import Bad, ConfigType, Value, allowed_text, read_value
-from controller.machine.topic_configs_table import BY_NAME, TopicConfig
+from controller.machine.configs.table import BY_NAME, TopicConfig
+from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
 from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigDemand, Range, Rule, Scope
 
 MODES = ("enforce", "observe")
@@ -68,7 +68,7 @@ def _document(path: Path, file: str) -> dict[str, Any]:
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in the file the reader is, so that each mistake is told with its place."""
+    """Where in the file the reader is, so that each mistake is reported with its place."""
 
     file: str
     rule: str
@@ -82,7 +82,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
         raise RulesError(problem, allowed, file=self.file, rule=self.rule, key=self.key, value=shown)
 
 
-def _rule(place: _Place, table: dict[str, Any]) -> Rule:
+def _rule(place: _Place, table: dict[str, object]) -> Rule:
     name = _name(place.at("name"), table.get("name"))
     place = msgspec.structs.replace(place, rule=f"rule '{name}'")
     values: dict[str, Any] = {}
@@ -115,38 +115,38 @@ def _check_contradictions(place: _Place, values: Mapping[str, Any]) -> None:
 
 def _name(place: _Place, value: object) -> str:
     if not isinstance(value, str) or _NAME.fullmatch(value) is None:
-        problem = "a rule has no name" if value is None else "is no name"
+        problem = "a rule has no name" if value is None else "is not a name"
         place.fail(value, problem, "1 to 100 letters, digits, '.', '_' and '-'")
     return value
 
 
 def _mode(place: _Place, value: object) -> str:
     if not isinstance(value, str) or value not in MODES:
-        place.fail(value, "is no mode", " or ".join(MODES))
+        place.fail(value, "is not a mode", " or ".join(MODES))
     return value
 
 
 def _text(place: _Place, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        place.fail(value, "is no text", "a text that says why, or where to ask")
+        place.fail(value, "is not a text", "a text that says why, or whom to ask")
     return value
 
 
 def _globs(place: _Place, value: object) -> re.Pattern[str]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list) or not patterns or not all(isinstance(one, str) and one for one in patterns):
-        place.fail(value, "is no pattern", "a pattern or a list of them, with * for any text, ? for one character")
+        place.fail(value, "is not a pattern", "a pattern or a list of them, with * for any text, ? for one character")
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
 
 def _regex(place: _Place, value: object) -> re.Pattern[str]:
     allowed = "a Python regular expression, found anywhere in the name unless ^ and $ anchor it"
     if not isinstance(value, str) or not value:
-        place.fail(value, "is no regular expression", allowed)
+        place.fail(value, "is not a regular expression", allowed)
     try:
         return re.compile(value)
     except re.error as error:
-        place.fail(value, f"is no regular expression: {error}", allowed)
+        place.fail(value, f"is not a regular expression: {error}", allowed)
 
 
 def _count(place: _Place, value: object) -> Range:
@@ -162,7 +162,7 @@ def _count(place: _Place, value: object) -> Range:
 
 def _names(place: _Place, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        place.fail(value, "is no list of topic configs", 'a list as in ["retention.ms", "cleanup.policy"]')
+        place.fail(value, "is not a list of topic configs", 'a list as in ["retention.ms", "cleanup.policy"]')
     for name in value:
         _row(place, name, value)
     return tuple(dict.fromkeys(value))
@@ -177,7 +177,7 @@ def _some_names(place: _Place, value: object) -> tuple[str, ...]:
 
 def _demands(place: _Place, value: object) -> tuple[ConfigDemand, ...]:
     if not isinstance(value, dict) or not value:
-        place.fail(value, "is no table of topic configs", 'a table as in { "retention.ms" = { max = 604800000 } }')
+        place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = { max = 604800000 } }')
     return tuple(_demand(place.at(_quoted(name)), name, wanted) for name, wanted in value.items())
 
 
@@ -198,17 +198,17 @@ def _config_range(place: _Place, row: TopicConfig, ends: dict[str, Any]) -> Rang
     _check_ends(place, ends, ends, allowed)
     for key, end in ends.items():
         if type(end) not in (int, float) or not math.isfinite(end):
-            place.fail(ends, f"{_shown(end)} is no number", allowed)
+            place.fail(ends, f"{_shown(end)} is not a number", allowed)
         if end == -1 and row.name in NO_LIMIT_AT_MINUS_ONE:
-            place.fail(ends, "-1 is no number here but means without limit", "leave that end out")
+            place.fail(ends, "-1 is not a number here but means without limit", "leave that end out")
         _value(place.at(key), row, end)
     return _range(place, ends, ends, allowed)
 
 
 def _value(place: _Place, row: TopicConfig, given: object) -> Value:
-    """The value as the table of topic configs reads it, so that a rule cannot ask for what no topic may have."""
+    """The value as the table of topic configs reads it, so that a rule cannot demand what no topic may have."""
     if not isinstance(given, str | int | float):
-        place.fail(given, "is no value", allowed_text(row.kind, row.allowed))
+        place.fail(given, "is not a value", allowed_text(row.kind, row.allowed))
     text = str(given).lower() if isinstance(given, bool) else str(given)
     value = read_value(row.name, row.kind, row.allowed, text)
     if isinstance(value, Bad):
@@ -219,7 +219,7 @@ def _value(place: _Place, row: TopicConfig, given: object) -> Value:
 def _row(place: _Place, name: str, value: object) -> TopicConfig:
     row = BY_NAME.get(name)
     if row is None:
-        place.fail(value, f"'{name}' is no topic config", _near(name))
+        place.fail(value, f"'{name}' is not a topic config", _near(name))
     return row
 
 

@@ -1,8 +1,8 @@
-"""Asks the policies off the event loop, one request after another.
+"""Runs the policies off the event loop, one request after another.
 
-A policy may be slow: it may ask a catalogue over HTTP, or read a file. While it does, the loop goes on serving everyone
-else, and only creates that come after wait for it. One worker thread asks the chain, first come first judged, so a
-policy never runs twice at once and needs no locks. Verdicts come back on the loop in the order of the asks.
+A policy may be slow: it may look into a catalogue over HTTP, or read a file. While it does, the loop goes on serving
+everyone else, and only creates that come after wait for it. One worker thread runs the chain, first come first judged,
+so a policy never runs twice at once and needs no locks. Verdicts come back on the loop in the order of the calls.
 
 The thread is a daemon: a policy that never returns holds up the creates behind it, which is the operator's to see in
 the log and the metrics, but not the end of the process. `InlinePolicyRunner` is the same without the thread, for a
@@ -60,13 +60,13 @@ class InlinePolicyRunner:
         return self._chain.close()
 
 
-class _Ask(msgspec.Struct, frozen=True, kw_only=True):
+class _Task(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[RequestMetadata, ...]
     answer: asyncio.Future[Verdicts]
 
 
 class PolicyRunner:
-    """Judges on one daemon thread, which starts with the first ask. An empty chain needs none and has none.
+    """Judges on one daemon thread, which starts with the first call. An empty chain needs none and has none.
 
     Belongs to one event loop; `probe` is called on the worker's thread.
     """
@@ -74,7 +74,7 @@ class PolicyRunner:
     def __init__(self, chain: PolicyChain, *, probe: PolicyProbe = SILENT) -> None:
         self._chain = chain
         self._probe = probe
-        self._asks: queue.SimpleQueue[_Ask | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._closed: asyncio.Future[tuple[str, ...]] | None = None
@@ -82,11 +82,11 @@ class PolicyRunner:
 
     @property
     def waiting(self) -> int:
-        """How many asks the worker has not begun."""
-        return self._asks.qsize()
+        """How many calls the worker has not begun."""
+        return self._tasks.qsize()
 
     async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
-        """A verdict for each request, in the order of the requests; asks are judged in the order of these calls.
+        """A verdict for each request, in the order of the requests; calls are judged in their order.
 
         Cancelling the wait does not stop the policy. Raises PolicyRunnerClosed, also when closed while waiting.
         """
@@ -94,9 +94,9 @@ class PolicyRunner:
             raise PolicyRunnerClosed("the policies are closed")
         if not self._chain.names:
             return (ALLOWED,) * len(requests)
-        ask = _Ask(requests=tuple(requests), answer=asyncio.get_running_loop().create_future())
-        self._put(ask)
-        return await ask.answer
+        task = _Task(requests=tuple(requests), answer=asyncio.get_running_loop().create_future())
+        self._put(task)
+        return await task.answer
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
         """End the topic in hand, turn away all others, close the policies: all on the worker's thread.
@@ -114,26 +114,26 @@ class PolicyRunner:
         busy = f"still judging topic '{self._judging}'" if self._judging else "still closing"
         return (f"policies {', '.join(self._chain.names)}: {busy} after {timeout_s:g} s, left behind",)
 
-    def _put(self, ask: _Ask | None) -> None:
-        self._asks.put(ask)
+    def _put(self, task: _Task | None) -> None:
+        self._tasks.put(task)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="create-topic-policy", daemon=True)
             self._thread.start()
 
     def _work(self) -> None:
-        while (ask := self._asks.get()) is not None:
-            verdicts = self._judged(ask)
+        while (task := self._tasks.get()) is not None:
+            verdicts = self._judged(task)
             if verdicts is None:
-                _refuse(ask.answer, PolicyRunnerClosed("the policies were closed before this request was judged"))
+                _refuse(task.answer, PolicyRunnerClosed("the policies were closed before this request was judged"))
             else:
-                _settle(ask.answer, verdicts)
+                _settle(task.answer, verdicts)
         assert self._closed is not None, "close() makes the future before it ends the work"
         _settle(self._closed, _close(self._chain))
 
-    def _judged(self, ask: _Ask) -> Verdicts | None:
-        """None when closing began before the last of its topics: part of an ask is no answer to it."""
+    def _judged(self, task: _Task) -> Verdicts | None:
+        """None when closing began before the last of its topics: part of an answer is none."""
         verdicts = []
-        for request in ask.requests:
+        for request in task.requests:
             if self._closing.is_set():
                 return None
             self._judging = request.topic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.machine import validation
-from controller.machine.commands import CreateTopic
+from controller.machine.commands.commands import CreateTopic
 from controller.machine.state import Settings
 from controller.policy.interface import RequestMetadata
 

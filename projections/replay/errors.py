@@ -1,7 +1,7 @@
-"""What goes wrong in a replay, and how it is told.
+"""What goes wrong in a replay, and how it is said.
 
-Spark hands on what was raised in a worker as text, wrapped in its own and Java's traces. `told` finds the one line in
-it that is for people.
+Spark hands on what was raised in a worker as text, wrapped in its own and Java's traces. `message_of` finds the one
+line in it that is for people.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ReplayError(Exception):
     """The replay cannot be done; the message says why and what to do."""
 
 
-def told(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """What an error says, in one line; of one that came through Spark, what the worker said."""
     text = str(error)
     ours = _RAISED.findall(text)

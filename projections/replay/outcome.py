@@ -14,8 +14,8 @@ import msgspec
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for beside the log; each sub-command reads what concerns it.
 
-    `at` is a moment in the syntax of `projections.moments`, None the newest event. `policies` are class names for
-    `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, `view` what to rebuild
+    `at` is a moment in the syntax of `projections.queries.moments`, None the newest event. `policies` are class names
+    for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, `view` what to rebuild
     (topics, brokers or requests). `output` is a file or folder to write to, and `format` how. `limit` bounds the
     examples that are shown.
     """
@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True):
     """What came of it: `rows` for programs, `lines` for people, and whether a check `found` something (exit code 1).
 
-    `about` tells programs what was looked at: up to which offset, and how much there was.
+    `about` says for programs what was looked at: up to which offset, and how much there was.
     """
 
     rows: Sequence[Mapping[str, Any]]

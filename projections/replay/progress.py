@@ -1,4 +1,4 @@
-"""How far long work has come, told while it goes on: a bar on a terminal, now and then a line elsewhere.
+"""How far long work has come, shown while it goes on: a bar on a terminal, now and then a line elsewhere.
 
 Lines are kept, in logs and mails, so there are few: after 5 seconds, then 10, 20, 40 and so on later. When another
 stage begins there is one at once, if the last is 5 seconds old, and waiting begins anew.
@@ -15,12 +15,12 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from time import monotonic  # noqa: TID251 - told to people, never decided on
+from time import monotonic  # noqa: TID251 - shown to people, never decided on
 from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from projections.replay.session import is_connect
+from projections.replay.spark.connect import is_connect
 
 LOOK_EVERY_S = 0.2
 LINE_EVERY_S = 5.0
@@ -31,18 +31,18 @@ BAR_WIDTH = 30
 def progress(
     session: SparkSession, work: str, out: TextIO | None = None, *, line_every_s: float = LINE_EVERY_S
 ) -> Iterator[None]:
-    """Tell on `out` (standard error) how far Spark has come with what is done meanwhile. Short work tells nothing."""
-    telling = _Telling(work, sys.stderr if out is None else out, line_every_s)
-    following = _called_by_connect if is_connect(session) else _asking_spark
-    with following(session, telling):
+    """Show on `out` (standard error) how far Spark has come with what is done meanwhile; nothing for short work."""
+    reporter = _Reporter(work, sys.stderr if out is None else out, line_every_s)
+    following = _called_by_connect if is_connect(session) else _looking_at_spark
+    with following(session, reporter):
         try:
             yield
         finally:
-            telling.ended = True
-    telling.clear()
+            reporter.ended = True
+    reporter.clear()
 
 
-class _Telling:
+class _Reporter:
     """Counts tasks, and says so in the way that fits where it is said."""
 
     def __init__(self, work: str, out: TextIO, line_every_s: float) -> None:
@@ -53,8 +53,8 @@ class _Telling:
         self._gap_s = self._shortest_s = LOOK_EVERY_S if self._is_terminal else line_every_s
         self._last = self._started
         self._stages: dict[int, tuple[int, int]] = {}
-        self._told: frozenset[int] = frozenset()
-        """The stages that were known when it was last told."""
+        self._shown: frozenset[int] = frozenset()
+        """The stages that were known when it was last shown."""
         self.ended = False
 
     def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
@@ -62,10 +62,10 @@ class _Telling:
         now = {stage: (done, tasks) for stage, done, tasks in stages}
         finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
         self._stages = finished | now
-        if self._stages.keys() != self._told:
+        if self._stages.keys() != self._shown:
             self._gap_s = self._shortest_s
         if self._stages and not self.ended and monotonic() >= self._last + self._gap_s:
-            self._last, self._told = monotonic(), frozenset(self._stages)
+            self._last, self._shown = monotonic(), frozenset(self._stages)
             self._gap_s *= 1 if self._is_terminal else 2
             self._say()
 
@@ -93,27 +93,27 @@ class _Telling:
 
 
 @contextmanager
-def _asking_spark(session: SparkSession, telling: _Telling) -> Iterator[None]:
+def _looking_at_spark(session: SparkSession, reporter: _Reporter) -> Iterator[None]:
     tracker, stopped = session.sparkContext.statusTracker(), threading.Event()
 
-    def ask() -> None:
+    def look() -> None:
         while not stopped.wait(LOOK_EVERY_S):
             known = [(stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()]
-            telling.hear((stage, info.numCompletedTasks, info.numTasks) for stage, info in known if info is not None)
+            reporter.hear((stage, info.numCompletedTasks, info.numTasks) for stage, info in known if info is not None)
 
-    asking = threading.Thread(target=ask, name="progress", daemon=True)
-    asking.start()
+    looking = threading.Thread(target=look, name="progress", daemon=True)
+    looking.start()
     try:
         yield
     finally:
         stopped.set()
-        asking.join()
+        looking.join()
 
 
 @contextmanager
-def _called_by_connect(session: SparkSession, telling: _Telling) -> Iterator[None]:
+def _called_by_connect(session: SparkSession, reporter: _Reporter) -> Iterator[None]:
     def called(*, stages: Iterable[Any] | None = None, **_: Any) -> None:
-        telling.hear((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
+        reporter.hear((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
 
     handler: Any = called
     session.registerProgressHandler(handler)

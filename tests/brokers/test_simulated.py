@@ -10,8 +10,8 @@ from controller.brokers.simulated import UnknownBroker, rack_of
 from controller.machine.state import Topic
 from events.catalog import BrokerRegistered, Endpoint, IsrChanged, PlaceholderFilled
 from events.names import BrokerId
-from tests.machine.auditor import audit
-from tests.runtime.stage import Stage, codes
+from tests.engine.stage import Stage, codes
+from tests.machine.audit.auditor import audit
 from tests.simulation.virtual_time import on_virtual_time, virtual_loop
 
 

@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
-from controller import cli_query
+from controller.cli import query, tables
 from events.catalog import EVENT_VERSION
-from events.rocksdb_log import RocksDbLog
-from projections.explain import STEPS_FIRST
+from events.logs.rocksdb_log import RocksDbLog
+from projections.shown.json_types import CauseShape, EventShape, ExplanationShape, StepShape
+from projections.words.explain import STEPS_FIRST
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -38,7 +40,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run_it(*arguments: object) -> Outcome:
         parser = argparse.ArgumentParser(prog="topicwright")
-        cli_query.register(parser.add_subparsers(required=True))
+        query.register(parser.add_subparsers(required=True))
         try:
             options = parser.parse_args([str(one) for one in arguments])
             code = options.func(options)
@@ -156,7 +158,7 @@ def test_events_are_shown_one_a_line_and_chosen_by_topic_request_and_offset(run:
 def test_pages_are_put_together(run: Run, stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = [("topics",), ("topics", "--at", 20), ("events",)]
     whole = [run(*one, "--data", stopped) for one in commands]
-    monkeypatch.setattr(cli_query, "PAGE", 1)
+    monkeypatch.setattr(query, "PAGE", 1)
     assert [run(*one, "--data", stopped) for one in commands] == whole
 
 
@@ -176,10 +178,7 @@ def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
     assert unknown.err == "topicwright: no topic and no request 'nonesuch' is in the log (RESOURCE_NOT_FOUND)\n"
 
 
-def test_what_is_left_out_of_a_long_chain_is_said_and_a_cause_is_told_once(run: Run, stopped: Path) -> None:
-    from controller.cli_tables import explanation
-    from controller.http.shapes import CauseShape, ExplanationShape, StepShape
-
+def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped: Path) -> None:
     steps = tuple(
         StepShape(
             offset=number,
@@ -193,8 +192,8 @@ def test_what_is_left_out_of_a_long_chain_is_said_and_a_cause_is_told_once(run: 
         )
         for number in range(STEPS_FIRST + 2)
     )
-    told = ExplanationShape(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
-    lines = [line.strip() for line in explanation(told)]
+    chain = ExplanationShape(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
+    lines = [line.strip() for line in tables.explanation(chain)]
     assert [line for line in lines if line.startswith("…")] == [
         "… 7 steps are left out; `topicwright events` shows all …"
     ]
@@ -254,7 +253,14 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
         assert run(*command, "--data", tmp_path / "data") == seen, command
 
 
-async def test_events_are_followed_until_the_service_stops(run: Run) -> None:
+async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[int] = []
+
+    def as_json(event: EventShape) -> str:
+        printed.append(event.offset)
+        return msgspec.json.encode(event).decode()
+
+    monkeypatch.setattr(query, "_as_json", as_json)
     async with _running() as (one, address):
         following = asyncio.create_task(
             asyncio.to_thread(run, "events", "--follow", "--topic", "t", "--json", "--http", address)
@@ -263,16 +269,18 @@ async def test_events_are_followed_until_the_service_stops(run: Run) -> None:
         await one.create("t", num_partitions=1)
         end = one.log.durable_offset
         await one.create("u", num_partitions=1)
-        await asyncio.sleep(0.2)
+        await one.ask("DELETE", "/topics/t")
+        deleted = one.log.durable_offset - 1
+        await one.until(lambda: deleted in printed)
         await one.http.stop()
         outcome = await following
     assert outcome.code == 2
     assert outcome.err == f"topicwright: the service at {address} has stopped\n"
     offsets = [json.loads(line)["offset"] for line in outcome.out.splitlines()]
-    assert offsets == list(range(end - 5, end))
+    assert offsets == printed == [*range(end - 5, end), deleted], "those of topic t alone"
 
 
-async def test_a_policy_that_refuses_is_named_by_a_dry_run_and_one_that_cannot_be_asked_is_too(
+async def test_a_dry_run_names_the_policy_that_refuses_and_says_when_none_was_consulted(
     run: Run, tmp_path: Path
 ) -> None:
     log = _open(tmp_path / "data")
@@ -281,9 +289,9 @@ async def test_a_policy_that_refuses_is_named_by_a_dry_run_and_one_that_cannot_b
     log.close()
     assert refused.code == 1
     assert refused.out == "t would be refused: t has no owner (POLICY_VIOLATION, by policy:tests.Owned/owner)\n"
-    unasked = run("topics", "t", "--dry-run", "--data", tmp_path / "data")
-    assert unasked.code == 0
-    assert "no policy was asked: a stopped service has none running" in unasked.out
+    without_policy = run("topics", "t", "--dry-run", "--data", tmp_path / "data")
+    assert without_policy.code == 0
+    assert "no policy was consulted: a stopped service has none running" in without_policy.out
 
 
 # arguments | what standard error says
@@ -293,7 +301,7 @@ topics t --partitions 3                 | --partitions, --replication-factor and
 topics t --dry-run --at 3               | --dry-run shows what would be created now: it goes without --at
 topics t --dry-run --config retention   | argument --config: 'retention' is not KEY=VALUE
 topics t --dry-run --partitions many    | argument --partitions: invalid int value: 'many'
-topics --at yesterday                   | argument --at: 'yesterday' is no moment: say an offset (1234), an ISO-8601
+topics --at yesterday                   | argument --at: 'yesterday' is not a valid point in time: say an offset (1234)
 topics --http here                      | argument --http: 'here' is not HOST:PORT with a port from 1 to 65535
 topics --http h:0                       | argument --http: 'h:0' is not HOST:PORT with a port from 1 to 65535
 topics --http h:1 --data x              | argument --data: not allowed with argument --http
@@ -305,7 +313,7 @@ explain                                 | the following arguments are required: 
 
 
 @pytest.mark.parametrize("line", MISUSE.strip().splitlines())
-def test_misuse_is_told_with_what_is_allowed(
+def test_misuse_gets_an_error_with_what_is_allowed(
     line: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -322,7 +330,7 @@ def test_following_needs_a_running_service(run: Run, stopped: Path) -> None:
     assert "--follow needs a running service" in outcome.err
 
 
-async def test_nobody_there_and_somebody_else_there_are_told_apart(run: Run) -> None:
+async def test_no_service_and_another_service_have_different_errors(run: Run) -> None:
     async def not_ours(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from controller import cli, cli_query
-from controller.runtime.stream.commands import partition_of
-from controller.runtime.stream.partition import PartitionState
+from controller.cli import main, query
+from controller.stream.log.commands_topic import partition_of
+from controller.stream.log.partition import PartitionState
 from events.names import shard_key
-from tests.stream.records import Writing, create, joined
+from tests.stream.log.records import Writing, create, joined
 
 PARTITIONS = 3
 NAMES = [f"topic.{number}" for number in range(9)]
@@ -36,7 +36,7 @@ def _partition(name: str) -> int:
 
 
 def _run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    code = cli.main([str(word) for word in words])
+    code = main.main([str(word) for word in words])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -69,7 +69,7 @@ def test_events_are_listed_over_all_pages(
 ) -> None:
     whole = _events(folder, capsys)
     assert {partition for partition, _ in whole} == {0, 1, 2}
-    monkeypatch.setattr(cli_query, "PAGE", 2)
+    monkeypatch.setattr(query, "PAGE", 2)
     assert _events(folder, capsys) == whole
     of_one = [place for place in whole if place[0] == 1]
     assert _events(folder, capsys, "--partition", "1") == of_one

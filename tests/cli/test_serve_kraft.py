@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli import main
+from controller.cli.main import main
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (
             ["--brokers", "kraft:3"],
@@ -23,13 +23,13 @@ from tests.support.topicwright import COMMAND
         (["--metadata-version", "30"], "--metadata-version is of real brokers: it goes with --brokers kraft"),
     ],
 )
-def test_a_bad_command_line_is_refused(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_command_line_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         code = main(["serve", *arguments])
     except SystemExit as exit_:
         code = int(str(exit_.code))
     assert code == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_folder_of_real_brokers_is_served_with_no_others_and_no_lower_levels(tmp_path: Path) -> None:

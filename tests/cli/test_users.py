@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli import main
-from controller.runtime.users_file import UsersFileError, matches, read_users
+from controller.access.users_file import UsersFileError, matches, read_users
+from controller.cli.main import main
 from tests.support.topicwright import topicwright
 
 
@@ -40,11 +40,11 @@ def test_the_first_user_of_a_stopped_service(
     assert main(["users", "remove", "alice", "--data", data]) == 1
     assert "Attempt to delete a user credential that does not exist" in capsys.readouterr().err
     assert main(["events", "--data", data]) == 0
-    told = capsys.readouterr().out
-    assert "SettingsChanged" in told.splitlines()[0], "the first event of every log"
-    assert "sets the password of user alice for SCRAM-SHA-512" in told
-    assert "removes the password of user alice for SCRAM-SHA-512" in told
-    assert "secret" not in told
+    events = capsys.readouterr().out
+    assert "SettingsChanged" in events.splitlines()[0], "the first event of every log"
+    assert "sets the password of user alice for SCRAM-SHA-512" in events
+    assert "removes the password of user alice for SCRAM-SHA-512" in events
+    assert "secret" not in events
 
 
 def test_through_a_running_service(
@@ -100,7 +100,7 @@ add  --data DIR                     | secret | Username must not be empty
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_what_is_refused_is_told(
+def test_a_refusal_says_why(
     line: str, said: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, password, message = (cell.strip() for cell in line.split("|"))

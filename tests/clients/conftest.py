@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from functools import cache
 
 import pytest
 
@@ -14,21 +13,15 @@ JAVA = tools.ROOT / "tests/clients/java"
 
 
 @pytest.fixture(scope="session")
-def java_client(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+def java_client() -> Callable[[str], str]:
     """The classpath of the client programs, compiled against a version of Kafka's client."""
-
-    @cache
-    def compiled(version: str) -> str:
-        classes = tmp_path_factory.mktemp(f"java-{version}")
-        return tools.compile_java(JAVA / "client", tools.client_classpath(version), classes)
-
-    return compiled
+    return lambda version: tools.compile_java(JAVA / "client", tools.client_classpath(version))
 
 
 @pytest.fixture(scope="session")
-def java_tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+def java_tools() -> str:
     """The classpath of the program that runs Kafka's command line tools."""
-    return tools.compile_java(JAVA / "tools", tools.server_classpath(), tmp_path_factory.mktemp("java-tools"))
+    return tools.compile_java(JAVA / "tools", tools.server_classpath())
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ class KafkaTools:
         expected, None where the tool has none that means something."""
         at = ("--bootstrap-controller", self.cluster.address) if controller else ("--bootstrap-server", self._bootstrap)
         self._process.tell("\t".join((tool, *at, *arguments)))
-        found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=90)
+        found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=240)
         lines = self._process.output.split("\n")
         told, self._seen = "\n".join(lines[self._seen : -1]), len(lines)
         assert code in (None, int(found[1])), f"{tool} {' '.join(arguments)}: exit code {found[1]}\n{told}"
@@ -43,9 +43,7 @@ class KafkaTools:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
     folder = tmp_path_factory.mktemp("tools")
-    classes = folder / "classes"
-    classes.mkdir()
-    classpath = tools.compile_java(SOURCES, tools.server_classpath(), classes)
+    classpath = tools.compile_java(SOURCES, tools.server_classpath())
     settings = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
     with (
         real_cluster(folder, settings=settings) as cluster,
@@ -71,9 +69,9 @@ def test_topics(kafka: KafkaTools) -> None:
     twice = kafka.run("kafka-topics", "--create", "--topic", "made", code=1)
     assert "Topic 'made' already exists" in twice
     kafka.run("kafka-topics", "--alter", "--topic", "made", "--partitions", "5")
-    until(lambda: len(partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))) == 5, 20, "5 partitions")
+    until(lambda: len(partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))) == 5, 120, "5 partitions")
     kafka.run("kafka-topics", "--delete", "--topic", "made")
-    until(lambda: "made" not in kafka.run("kafka-topics", "--list").split(), 20, "the topic is gone")
+    until(lambda: "made" not in kafka.run("kafka-topics", "--list").split(), 120, "the topic is gone")
 
 
 def test_configs(kafka: KafkaTools) -> None:
@@ -91,15 +89,15 @@ def test_configs(kafka: KafkaTools) -> None:
         ("groups", "readers", "consumer.session.timeout.ms=50000"),
     ):
         configs(kind, name, "--alter", "--add-config", config)
-        until(lambda: config in configs(kind, name), 20, f"{config} of {kind} {name}")  # noqa: B023
+        until(lambda: config in configs(kind, name), 120, f"{config} of {kind} {name}")  # noqa: B023
         configs(kind, name, "--alter", "--delete-config", config.partition("=")[0])
-        until(lambda: config not in configs(kind, name), 20, f"{config} is gone")  # noqa: B023
+        until(lambda: config not in configs(kind, name), 120, f"{config} is gone")  # noqa: B023
     configs("brokers", "2", "--alter", "--add-config", "log.cleaner.threads=2", controller=True)
-    until(lambda: "log.cleaner.threads=2" in configs("brokers", "2"), 20, "what was set at the controller")
+    until(lambda: "log.cleaner.threads=2" in configs("brokers", "2"), 120, "what was set at the controller")
     refused = configs("topics", "set", "--alter", "--add-config", "retention.ms=soon", code=1)
     assert "retention.ms" in refused
     configs("users", "ann", "--alter", "--add-config", "producer_byte_rate=1")
-    until(lambda: "producer_byte_rate=1" in configs("users", "ann"), 20, "the quota of a user")
+    until(lambda: "producer_byte_rate=1" in configs("users", "ann"), 120, "the quota of a user")
 
 
 def test_reassignments_and_elections(kafka: KafkaTools, tmp_path: Path) -> None:
@@ -117,7 +115,7 @@ def test_reassignments_and_elections(kafka: KafkaTools, tmp_path: Path) -> None:
         told = kafka.run("kafka-reassign-partitions", "--verify", "--reassignment-json-file", str(plan))
         return told.count("is completed.") == 2
 
-    until(verified, 30, "the partitions have moved")
+    until(verified, 120, "the partitions have moved")
     assert "No partition reassignments found." in kafka.run("kafka-reassign-partitions", "--list")
     told = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved"))
     assert told == {0: (3, "3,2", {"3", "2"}), 1: (3, "3", {"3"})}

@@ -18,7 +18,7 @@ import msgspec
 
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
-from tests.machine import planted
+from tests.machine.audit import planted
 from tests.machine.rig import Rig, fold, stored
 from tests.machine.tables import command, given
 

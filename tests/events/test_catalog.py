@@ -9,8 +9,8 @@ import pytest
 
 from events import access, catalog
 from events.catalog import EVENT_TYPES, EVENT_VERSION, LeaderElected, Verdict
-from events.fact import Fact
 from events.names import BrokerId, TopicName, is_placeholder, shard_key
+from events.values import Fact
 
 RECORDED = Path(__file__).parents[1] / "golden" / "events" / "catalog.txt"
 FACTS = sorted(

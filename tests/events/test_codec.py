@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events import codec, upcasts
+from events import codec
 from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded, TopicDeleted, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event, topic_of
 from events.names import Offset, RequestId, TopicName
@@ -154,7 +154,7 @@ OLD = ["TopicGone", "q", "t", b"i" * 16, "User:a", None, ["HTTP", 0, ["deletion"
 
 def test_an_older_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "EVENT_VERSION", 2)
-    monkeypatch.setitem(upcasts.UPCASTS, 1, _named_before)
+    monkeypatch.setitem(codec.UPCASTS, 1, _named_before)
     record = decode_event(4, _raw(event=OLD))
     assert isinstance(record.event, TopicDeleted)
     assert topic_of(4, _raw(event=OLD)) == "t"
@@ -164,9 +164,9 @@ def test_an_older_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_older_version_that_cannot_be_raised_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "EVENT_VERSION", 3)
-    monkeypatch.setitem(upcasts.UPCASTS, 1, _named_before)
+    monkeypatch.setitem(codec.UPCASTS, 1, _named_before)
     with pytest.raises(EventDecodeError, match="cannot be raised from event version 1: 2"):
         decode_event(4, _raw(event=OLD))
-    monkeypatch.setitem(upcasts.UPCASTS, 2, lambda event: event[:2])
+    monkeypatch.setitem(codec.UPCASTS, 2, lambda event: event[:2])
     with pytest.raises(EventDecodeError, match=r"cannot be raised from event version 1: .*length 7"):
         decode_event(4, _raw(event=OLD))

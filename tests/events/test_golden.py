@@ -9,9 +9,9 @@ import pytest
 from events.catalog import EVENT_TYPES, Recorded
 from events.codec import EventDecodeError, decode_event, encode_event
 from tests.events.golden import ADOPTED, BAD, FOLDER, HISTORIES, OLDER, hash_of, lines_of, state_hash
-from tests.machine.auditor import audit
-from tests.machine.lives import Lives
-from tests.machine.real_auditor import RealAuditor
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.lives import Lives
+from tests.machine.audit.real_auditor import RealAuditor
 
 good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED])
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from controller.access.users import Users
+from controller.access.users_file import add_token, set_password
 from controller.http.authentication import Logins
 from controller.kafka.sasl.scram import credential_of
 from controller.machine.state import Cluster
-from controller.runtime.users import Users
-from controller.runtime.users_file import add_token, set_password
 from tests.http.service import service
 from tests.kafka.sasl.users import SALT
 

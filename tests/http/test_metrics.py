@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from controller.engine.reports import Figures
 from controller.http.metrics import SECONDS, Distribution, Metrics
-from controller.runtime.reports import Figures
 from tests.http.service import POLICY, Judge, owned, service
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -26,12 +26,16 @@ def _of(metrics: Metrics) -> Samples:
     return _samples(metrics.render().decode())
 
 
-def test_it_takes_all_that_the_controller_tells() -> None:
-    figures: Figures = Metrics()
+def test_what_the_controller_reports_is_counted_once_each() -> None:
+    metrics = Metrics()
+    figures: Figures = metrics
     figures.committed(3, 9, 0.002)
     figures.answered("CreateTopics", 36, 0)
     figures.policy_judged("my.Policy", "refused", 0.1)
     figures.request("CreateTopics", 7, "ok", 0.01)
+    counts = {name: value for (name, _), value in _of(metrics).items() if name.endswith(("_count", "_total"))}
+    names = ("commit_seconds", "commit_commands", "commit_events", "answer_wait_seconds", "policy_seconds")
+    assert counts == {f"{name}_count": 1 for name in (*names, "request_seconds")} | {"answers_total": 1}
 
 
 def test_commits_are_counted_and_their_sizes_and_times_spread() -> None:
@@ -100,7 +104,7 @@ async def test_a_service_tells_its_states_and_its_work() -> None:
         assert told["log_offset", ()] == one.log.durable_offset
         assert (told["topics", ()], told["partitions", ()], told["topics_pending", ()]) == (2, 5, 1)
         assert (told["brokers_registered", ()], told["brokers_live", ()], told["ready", ()]) == (3, 2, 1)
-        assert told["asks_in_flight", ()] == 0
+        assert told["requests_in_flight", ()] == 0
         assert told["commit_seconds_count", ()] > 0
         errors = {dict(labels)["error"]: count for (name, labels), count in told.items() if name == "answers_total"}
         assert errors == {"NONE": 1, "POLICY_VIOLATION": 1, "REQUEST_TIMED_OUT": 1}

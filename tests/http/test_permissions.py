@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.runtime.authorizer import Asker, Operation, ResourceType
+from controller.access.authorizer import Operation, Requester, ResourceType
 from tests.http.service import service
 
 
@@ -12,7 +12,7 @@ class Half:
     def __init__(self, *more: tuple[Operation, ResourceType]) -> None:
         self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
 
-    def allows(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if (operation, resource_type) == ("Describe", "Topic"):
             return name.startswith("open")
         return (operation, resource_type) in self._more

@@ -13,9 +13,8 @@ import structlog
 
 from controller.http.app import Parts, build_app
 from controller.http.following import Followers
-from controller.http.reading import Reading
+from controller.http.query_threads import Reading, Stopping
 from controller.http.server import HttpServer
-from controller.http.stopping import Stopping
 from tests.http.service import service
 
 

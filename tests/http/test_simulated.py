@@ -51,7 +51,7 @@ async def test_a_broker_that_is_not_there_and_a_bad_wish_are_refused() -> None:
             b'{"delay_ms": 3600001}': "delay_ms: Expected `int` <= 3600000",
             b'{"delay": 1}': "delay: unknown field; allowed are delay_ms",
             b"{}": "body: Object missing required field `delay_ms`",
-            b"": "body: missing; it is to be JSON",
+            b"": "body: missing; it has to be JSON",
         }
         for body, message in wishes.items():
             told = await one.ask("PUT", "/simulated/brokers/1/delay", 400, content=body)

@@ -8,23 +8,17 @@ import msgspec
 
 from controller.machine.acls import Acls
 from controller.machine.apply import apply
-from controller.machine.commands import (
-    AnyCommand,
-    ChangeSettings,
-    ConfirmMetadata,
-    RegisterBroker,
-    ReviewTopics,
-    UnfenceBroker,
-)
+from controller.machine.commands import commands
+from controller.machine.commands.commands import AnyCommand
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.state import Broker, Cluster, DictTopics, ScramCredential, State, Topic, settings_from_pairs
 from events.access import Acl, QuotaEntity
 from events.catalog import Cause, Endpoint, Recorded
 from events.codec import decode_event, encode_event
-from events.names import BrokerId, Offset, RequestId, ShardKey
+from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId
 
-TOPIC_ID = b"0123456789abcdef"
+TOPIC_ID = TopicId(b"0123456789abcdef")
 BORN_MS = 1_700_000_000_000
 """2023-11-14T22:13:20Z, when the rig's clock begins."""
 
@@ -56,12 +50,14 @@ class Rig:
 
     def settings(self, pairs: Iterable[tuple[str, str]] = ()) -> Decision:
         """Change the settings."""
-        return self.put(ChangeSettings(request_id=_id("s"), at_ms=self.tick(), settings=tuple(pairs), release="1.0"))
+        return self.put(
+            commands.ChangeSettings(request_id=_id("s"), at_ms=self.tick(), settings=tuple(pairs), release="1.0")
+        )
 
     def register(self, broker_id: int, rack: str | None = None, incarnation: str = "first") -> Decision:
         """A broker registers."""
         return self.put(
-            RegisterBroker(
+            commands.RegisterBroker(
                 request_id=_id(f"b{broker_id}"),
                 at_ms=self.tick(),
                 broker_id=BrokerId(broker_id),
@@ -73,7 +69,7 @@ class Rig:
 
     def unfence(self, broker_id: int) -> Decision:
         """A broker becomes live."""
-        command = UnfenceBroker(
+        command = commands.UnfenceBroker(
             request_id=_id(f"b{broker_id}"), at_ms=self.tick(), broker_id=BrokerId(broker_id), reason="caught up"
         )
         return self.put(command)
@@ -81,13 +77,15 @@ class Rig:
     def review(self, *names: str) -> Decision:
         """Look at these topics, or all."""
         topics = names or tuple(topic.name for topic in topics_of(self.state))
-        return self.put(ReviewTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
+        return self.put(commands.ReviewTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
 
     def confirm(self, *broker_ids: int) -> Decision:
         """These brokers, or all live ones, have applied everything."""
         brokers = tuple(BrokerId(broker_id) for broker_id in broker_ids) or self.state.cluster.live
         offset = Offset(len(self.log) - 1)
-        return self.put(ConfirmMetadata(request_id=_id("c"), at_ms=self.tick(), brokers=brokers, offset=offset))
+        return self.put(
+            commands.ConfirmMetadata(request_id=_id("c"), at_ms=self.tick(), brokers=brokers, offset=offset)
+        )
 
     def topic(self, name: str) -> Topic:
         """The topic of this name; it must be there."""

@@ -15,36 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from controller.machine.commands import (
-    AlterPartition,
-    AlterTopicConfigs,
-    AnyCommand,
-    ChangeSettings,
-    Clearance,
-    ConfigOp,
-    ConfirmMetadata,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
+from controller.machine.commands import commands
+from controller.machine.commands.cluster import (
     DiscoverDeletion,
     DiscoverTopic,
-    ExpireRequest,
-    FenceBroker,
     FinishChange,
-    IsrReport,
     RefuseCreation,
-    RegisterBroker,
-    ReportLeader,
-    ReviewTopics,
     SeenPartition,
-    UnfenceBroker,
-    UnregisterBroker,
 )
+from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import topic_named
-from events.catalog import Assignment, Endpoint, Verdict
+from events.catalog import Assignment, ConfigOp, Endpoint, Verdict
 from events.names import NO_LEADER, BrokerId
-from tests.machine import tables_access
-from tests.machine.real_tables import REAL_VERBS
+from tests.machine.access import tables
+from tests.machine.partitions.real_tables import REAL_VERBS
 from tests.machine.rig import TOPIC_ID, Rig
 
 Row = tuple[str, str, str]
@@ -138,14 +122,14 @@ def _ask(rig: Rig, words: list[str], options: dict[str, str], api: str, version:
     }
 
 
-def _create(rig: Rig, text: str) -> CreateTopic:
+def _create(rig: Rig, text: str) -> commands.CreateTopic:
     """`create NAME [COUNTxFACTOR] [on=PARTITION:1.2,…] [conf=k=v;…] [v=] [timeout=] [verdict=] [denied=] [id=] [dry]
     [twice]`: counts are -1 and the timeout 1000 ms unless given."""
     words, options = _options(text)
     count, _, factor = next((word for word in words[1:] if "x" in word), "-1x-1").partition("x")
-    return CreateTopic(
+    return commands.CreateTopic(
         **_ask(rig, words, options, "CreateTopics", 7),
-        topic_id=TOPIC_ID,  # type: ignore[arg-type]
+        topic_id=TOPIC_ID,
         num_partitions=int(count),
         replication_factor=int(factor),
         assignments=tuple(
@@ -162,9 +146,9 @@ def _create(rig: Rig, text: str) -> CreateTopic:
     )
 
 
-def _clearance(text: str | None) -> Clearance | None:
+def _clearance(text: str | None) -> commands.Clearance | None:
     """`clear=CODE`: what the cluster that carries decisions out said, 0 for nothing against it."""
-    return None if text is None else Clearance(int(text), "not here" if int(text) else "")
+    return None if text is None else commands.Clearance(int(text), "not here" if int(text) else "")
 
 
 def _verdict(text: str | None) -> Verdict | None:
@@ -183,35 +167,35 @@ def _brokers(text: str) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(int(one)) for one in text.split(".") if one)
 
 
-def _partitions(rig: Rig, text: str) -> CreatePartitions:
+def _partitions(rig: Rig, text: str) -> commands.CreatePartitions:
     """`partitions NAME to=COUNT [on=1.2,2.3 | on=none]`: `on=none` is an empty list of assignments."""
     words, options = _options(text)
     on = options.get("on")
     lists = None if on is None else tuple(_brokers(one.replace("-", "")) for one in on.split(",") if on != "none")
-    return CreatePartitions(
+    return commands.CreatePartitions(
         **_ask(rig, words, options, "CreatePartitions", 3), count=int(options["to"]), assignments=lists
     )
 
 
-def _delete(rig: Rig, text: str) -> DeleteTopic:
+def _delete(rig: Rig, text: str) -> commands.DeleteTopic:
     """`delete NAME [topic-id=same|other]`"""
     words, options = _options(text)
     wanted = {None: None, "same": TOPIC_ID, "other": b"f" * 16}[options.get("topic-id")]
-    return DeleteTopic(**_ask(rig, words, options, "DeleteTopics", 6), topic_id=wanted)  # type: ignore[arg-type]
+    return commands.DeleteTopic(**_ask(rig, words, options, "DeleteTopics", 6), topic_id=wanted)  # type: ignore[arg-type]
 
 
-def _alter(rig: Rig, text: str) -> AlterTopicConfigs:
+def _alter(rig: Rig, text: str) -> commands.AlterTopicConfigs:
     """`alter NAME set:k=v delete:k append:k=v …`, or `replace NAME set:k=v …`"""
     words = text.split()
     ops = tuple(_op(word) for word in words if word.partition(":")[0] in OPS)
     rest, options = _options(" ".join(word for word in words if word.partition(":")[0] not in OPS))
-    return AlterTopicConfigs(**_ask(rig, rest, options, "IncrementalAlterConfigs", 1), ops=ops)
+    return commands.AlterTopicConfigs(**_ask(rig, rest, options, "IncrementalAlterConfigs", 1), ops=ops)
 
 
-def _replace(rig: Rig, text: str) -> AlterTopicConfigs:
+def _replace(rig: Rig, text: str) -> commands.AlterTopicConfigs:
     altered = _alter(rig, text + " api=AlterConfigs v=2")
     fields = {name: getattr(altered, name) for name in altered.__struct_fields__}
-    return AlterTopicConfigs(**{**fields, "incremental": False})
+    return commands.AlterTopicConfigs(**{**fields, "incremental": False})
 
 
 def _op(word: str) -> ConfigOp:
@@ -220,9 +204,9 @@ def _op(word: str) -> ConfigOp:
     return ConfigOp(name, OPS.index(kind), value if has_value and value != "null" else None)
 
 
-def _register(rig: Rig, text: str) -> RegisterBroker:
+def _register(rig: Rig, text: str) -> commands.RegisterBroker:
     words, options = _options(text)
-    return RegisterBroker(
+    return commands.RegisterBroker(
         **_stamps(rig, options),
         broker_id=BrokerId(int(words[0])),
         incarnation=options.get("as", "first"),
@@ -231,30 +215,32 @@ def _register(rig: Rig, text: str) -> RegisterBroker:
     )
 
 
-def _of_broker(kind: type[UnregisterBroker | FenceBroker | UnfenceBroker]) -> Callable[[Rig, str], AnyCommand]:
+def _of_broker(
+    kind: type[commands.UnregisterBroker | commands.FenceBroker | commands.UnfenceBroker],
+) -> Callable[[Rig, str], AnyCommand]:
     def make(rig: Rig, text: str) -> AnyCommand:
         return kind(**_stamps(rig, {}), broker_id=BrokerId(int(text)), reason="why")
 
     return make
 
 
-def _review(rig: Rig, text: str) -> ReviewTopics:
-    return ReviewTopics(**_stamps(rig, {}), topics=tuple(text.split()))  # type: ignore[arg-type]
+def _review(rig: Rig, text: str) -> commands.ReviewTopics:
+    return commands.ReviewTopics(**_stamps(rig, {}), topics=tuple(text.split()))  # type: ignore[arg-type]
 
 
-def _isr(rig: Rig, text: str) -> AlterPartition:
+def _isr(rig: Rig, text: str) -> commands.AlterPartition:
     """`isr NAME by=BROKER PARTITION:1.2:LEADER_EPOCH:PARTITION_EPOCH …`"""
     words, options = _options(text)
     reports = []
     for word in words[1:]:
         partition, isr, leader_epoch, partition_epoch = word.split(":")
-        reports.append(IsrReport(int(partition), _brokers(isr), int(leader_epoch), int(partition_epoch)))
+        reports.append(commands.IsrReport(int(partition), _brokers(isr), int(leader_epoch), int(partition_epoch)))
     broker_id = BrokerId(int(options["by"]))
     stamps = _stamps(rig, options)
-    return AlterPartition(**stamps, topic=words[0], broker_id=broker_id, reports=tuple(reports))  # type: ignore[arg-type]
+    return commands.AlterPartition(**stamps, topic=words[0], broker_id=broker_id, reports=tuple(reports))  # type: ignore[arg-type]
 
 
-def _sync(rig: Rig, text: str) -> AlterPartition:
+def _sync(rig: Rig, text: str) -> commands.AlterPartition:
     """`sync NAME [alone]`: the leader of partition 0 reports for all that it leads, with the epochs as they are, every
     live replica in sync, or itself alone."""
     words, options = _options(text)
@@ -263,24 +249,26 @@ def _sync(rig: Rig, text: str) -> AlterPartition:
     leader = partitions[0].leader if partitions else NO_LEADER
     live = (leader,) if "alone" in words else rig.state.cluster.live
     reports = tuple(
-        IsrReport(index, tuple(r for r in one.replicas if r in live), one.leader_epoch, one.partition_epoch)
+        commands.IsrReport(index, tuple(r for r in one.replicas if r in live), one.leader_epoch, one.partition_epoch)
         for index, one in enumerate(partitions)
         if one.leader == leader
     )
-    return AlterPartition(**_stamps(rig, options), topic=words[0], broker_id=leader, reports=reports)  # type: ignore[arg-type]
+    return commands.AlterPartition(**_stamps(rig, options), topic=words[0], broker_id=leader, reports=reports)  # type: ignore[arg-type]
 
 
-def _confirm(rig: Rig, text: str) -> ConfirmMetadata:
+def _confirm(rig: Rig, text: str) -> commands.ConfirmMetadata:
     """`confirm BROKER… [upto=OFFSET]`: everything, unless an offset is given."""
     words, options = _options(text)
     offset: Any = int(options.get("upto", len(rig.log) - 1))
-    return ConfirmMetadata(**_stamps(rig, options), brokers=tuple(BrokerId(int(w)) for w in words), offset=offset)
+    return commands.ConfirmMetadata(
+        **_stamps(rig, options), brokers=tuple(BrokerId(int(w)) for w in words), offset=offset
+    )
 
 
-def _leader(rig: Rig, text: str) -> ReportLeader:
+def _leader(rig: Rig, text: str) -> commands.ReportLeader:
     """`leader NAME PARTITION BROKER serves|gone`"""
     (name, partition, broker, how), options = _options(text)
-    return ReportLeader(
+    return commands.ReportLeader(
         **_stamps(rig, options),
         topic=name,  # type: ignore[arg-type]
         partition=int(partition),
@@ -290,16 +278,16 @@ def _leader(rig: Rig, text: str) -> ReportLeader:
     )
 
 
-def _expire(rig: Rig, text: str) -> ExpireRequest:
+def _expire(rig: Rig, text: str) -> commands.ExpireRequest:
     """`expire NAME id=REQUEST [at=MS from now]`"""
     words, options = _options(text)
-    return ExpireRequest(**_stamps(rig, options), topic=words[0])  # type: ignore[arg-type]
+    return commands.ExpireRequest(**_stamps(rig, options), topic=words[0])  # type: ignore[arg-type]
 
 
-def _settings(rig: Rig, text: str) -> ChangeSettings:
+def _settings(rig: Rig, text: str) -> commands.ChangeSettings:
     """`settings [RELEASE] key=value …`, short names allowed."""
     words, options = _options(" ".join(_long(word) for word in text.split()))
-    return ChangeSettings(
+    return commands.ChangeSettings(
         **_stamps(rig, {}), settings=tuple(sorted(options.items())), release=words[0] if words else "1.0"
     )
 
@@ -369,9 +357,9 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "alter": _alter,
     "replace": _replace,
     "register": _register,
-    "unregister": _of_broker(UnregisterBroker),
-    "fence": _of_broker(FenceBroker),
-    "unfence": _of_broker(UnfenceBroker),
+    "unregister": _of_broker(commands.UnregisterBroker),
+    "fence": _of_broker(commands.FenceBroker),
+    "unfence": _of_broker(commands.UnfenceBroker),
     "review": _review,
     "isr": _isr,
     "sync": _sync,
@@ -383,10 +371,10 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "gone": _gone,
     "refuse": _refuse,
     "done": _done,
-    "acls": _of_access(tables_access.create_acls),
-    "unacls": _of_access(tables_access.delete_acls),
-    "quotas": _of_access(tables_access.quotas),
-    "credential": _of_access(tables_access.credential),
-    "refusals": _of_access(tables_access.refusals),
+    "acls": _of_access(tables.create_acls),
+    "unacls": _of_access(tables.delete_acls),
+    "quotas": _of_access(tables.quotas),
+    "credential": _of_access(tables.credential),
+    "refusals": _of_access(tables.refusals),
     **REAL_VERBS,
 }

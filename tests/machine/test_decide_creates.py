@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.machine.in_short import in_short
 from tests.machine.tables import Row, command, given, rows
-from tests.machine.told import told
 
 CREATES = """
 # plain
@@ -160,5 +160,5 @@ def test_create(row: Row) -> None:
     rig = given(row[0])
     before = len(rig.log)
     decision = rig.put(command(rig, row[1]))
-    assert told(decision) == row[2]
+    assert in_short(decision) == row[2]
     assert len(rig.log) == before or " dry" not in row[1], "a dry run is not logged"

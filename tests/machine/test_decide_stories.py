@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.machine.in_short import in_short
 from tests.machine.rig import restored, stored
 from tests.machine.tables import command, given
-from tests.machine.told import told
 
 STORIES = """
 # placeholders for CreatePartitions too; the factor counts them (KIP-409)
@@ -185,9 +185,9 @@ STORIES = """
 1 2 has:t:1x2
     unregister 2 | unregistered(2 e2)
     review t | isr(0: 1 of 1 e0/1)
-    unregister 2 | nothing
-    fence 2 | nothing
-    unfence 2 | nothing
+    unregister 2 | => BROKER_ID_NOT_REGISTERED
+    fence 2 | => BROKER_ID_NOT_REGISTERED
+    unfence 2 | => BROKER_ID_NOT_REGISTERED
     register 2 | registered(2 e3)
     review t | nothing
     unfence 2 | unfenced(2 e3)
@@ -202,9 +202,9 @@ STORIES = """
     register 1 as=second rack=r | fenced(1 e2) registered(1 e3)
     fence 1 | nothing
     fence 1 | nothing
-    unfence 7 | nothing
-    fence 7 | nothing
-    unregister 7 | nothing
+    unfence 7 | => BROKER_ID_NOT_REGISTERED
+    fence 7 | => BROKER_ID_NOT_REGISTERED
+    unregister 7 | => BROKER_ID_NOT_REGISTERED
 
 # a create is complete when every live broker has it
 1 2 3
@@ -341,7 +341,7 @@ def test_story(name: str, lines: list[str]) -> None:
     rig = given(lines[0])
     for line in lines[1:]:
         ask, _, result = (part.strip() for part in line.partition("|"))
-        assert told(rig.put(command(rig, ask))) == result, f"{name}: {ask}"
+        assert in_short(rig.put(command(rig, ask))) == result, f"{name}: {ask}"
 
 
 @pytest.mark.parametrize(("name", "lines"), _stories(), ids=[name for name, _ in _stories()])
@@ -351,4 +351,4 @@ def test_story_through_restarts(name: str, lines: list[str]) -> None:
     for line in lines[1:]:
         ask, _, result = (part.strip() for part in line.partition("|"))
         rig.state = restored(stored(rig.state))
-        assert told(rig.put(command(rig, ask))) == result, f"{name}: {ask}, after a restart"
+        assert in_short(rig.put(command(rig, ask))) == result, f"{name}: {ask}, after a restart"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.machine.auditor import audit
-from tests.machine.lives import Lives
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.lives import Lives
+from tests.machine.in_short import in_short
 from tests.machine.rig import restored, stored
 from tests.machine.tables import command, given
-from tests.machine.told import told
 
 STORIES = """
 # a create is put again with the cluster's word, and is complete when the cluster's brokers know it under its own id
@@ -33,7 +33,7 @@ STORIES = """
     create t 1x3 verdict=refused id=q1 | refused => POLICY_VIOLATION policy:names
     create t 1x3 verdict=allowed clear=0 id=q2 | requested created(3.1.2)
 
-# a refusal after the decision takes the topic back, and its client is told; one that is of another topic does not
+# a refusal after the decision takes the topic back, and its client is answered; one that is of another topic does not
 1 2 3 cluster
     create t 1x3 clear=0 | requested created(3.1.2)
     refuse t code=44 topic-id=other | nothing
@@ -66,7 +66,7 @@ STORIES = """
     done t id=q1 code=73 | carried-out(73) => TOPIC_DELETION_DISABLED cluster
     seen t 1.2.3::1:0 conf= | discovered(1.2.3 led by 1e0/0)
 
-# leaders are the cluster's: a review elects none, and single steps are told as elections and in-sync sets
+# leaders are the cluster's: a review elects none, and single steps are seen as elections and in-sync sets
 1 2 3 cluster
     seen t 1.2.3::1:0 2.3.1::2:4 conf= | discovered(1.2.3 2.3.1 led by 1e0/0 2e4/0)
     fence 1 | fenced(1 e1)
@@ -150,6 +150,6 @@ def test_story(about: str, lines: list[str]) -> None:
     for line in lines[1:]:
         text, expected = (column.strip() for column in line.split("|"))
         rig.state = restored(stored(rig.state))
-        assert told(rig.put(command(rig, text))) == expected, text
+        assert in_short(rig.put(command(rig, text))) == expected, text
     assert audit(rig.log) == [], about
     Lives().see_all(rig.log)

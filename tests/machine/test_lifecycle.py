@@ -6,17 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.machine.lifecycle import (
-    CREATE_REQUEST,
-    LIFECYCLES,
-    PARTITION,
-    Lifecycle,
-    OutOfLifecycle,
-    RequestState,
-    advance,
-    event_name,
-)
-from controller.machine.lifecycle_page import page
 from events.catalog import (
     EVENT_TYPES,
     BrokerUnfenced,
@@ -26,8 +15,19 @@ from events.catalog import (
     TopicCreated,
 )
 from events.names import NO_LEADER, BrokerId, RequestId, TopicName
-from tests.machine.lives import Lives
-from tests.machine.planted import clean
+from tests.machine.audit.lifecycle import (
+    CREATE_REQUEST,
+    LIFECYCLES,
+    PARTITION,
+    Lifecycle,
+    OutOfLifecycle,
+    RequestState,
+    advance,
+    event_name,
+)
+from tests.machine.audit.lifecycle_page import page
+from tests.machine.audit.lives import Lives
+from tests.machine.audit.planted import clean
 from tests.machine.tables import command, given
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
 def test_the_page_is_drawn_from_the_tables() -> None:
     drawn = page()
-    assert PAGE.read_text() == drawn, "draw it anew: python -m controller.machine.lifecycle_page > docs/lifecycle.md"
+    assert PAGE.read_text() == drawn, "draw it anew: python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md"
 
 
 @pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
-from controller.machine.commands import AnyCommand, Ask
+from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.recall import recall
 from events.catalog import Recorded
 from events.codec import encode_event
-from tests.machine.auditor import audit
-from tests.machine.lives import Lives
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.lives import Lives
 from tests.machine.rig import Rig, fold, restored, stored, topics_of
 from tests.machine.walks import Walk, decisions, steps, walked, walks
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-seldom = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often, seldom = settings(max_examples=150), settings(max_examples=40)
 
 
 def _printed(rig: Rig) -> str:
@@ -100,12 +99,14 @@ def test_what_is_recalled_is_what_was_asked(walk: Walk) -> None:
 
 
 def _recalled(asked: AnyCommand, records: list[Recorded]) -> None:
-    """The records of a command give it back, if it is an ask that left any."""
+    """The records of a command give it back, if it is a request that left any."""
     recalled = recall(records)
     if recalled is not None:  # nobody was asked for clearance, and decisions do not look at it
         recalled = msgspec.structs.replace(recalled, clearance=None)
-    assert recalled == (asked if records and isinstance(asked, Ask) else None), f"recalled {recalled} for {asked}"
-    assert not (records and isinstance(asked, Ask) and asked.validate_only), f"a dry run was logged: {asked}"
+    assert recalled == (asked if records and isinstance(asked, TopicCommand) else None), (
+        f"recalled {recalled} for {asked}"
+    )
+    assert not (records and isinstance(asked, TopicCommand) and asked.validate_only), f"a dry run was logged: {asked}"
 
 
 @often

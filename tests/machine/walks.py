@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from controller.machine.commands import AnyCommand
+from controller.machine.commands.commands import AnyCommand
 from events.catalog import Recorded
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given

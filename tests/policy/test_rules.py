@@ -210,7 +210,7 @@ def test_a_file_is_found_from_the_working_folder(tmp_path: Path, monkeypatch: py
         ({"topic.rules.file": "  "}, "topic.rules.file: is not set; allowed: the path of a TOML file of rules"),
         (
             {"topic.rules.file": "x.toml", "topic.rules.mode": "audit"},
-            "topic.rules.mode = 'audit': is no mode; allowed: enforce or observe",
+            "topic.rules.mode = 'audit': is not a mode; allowed: enforce or observe",
         ),
     ],
 )

@@ -14,19 +14,19 @@ MISTAKES = r"""
 # keys and shapes
 foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, hint, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
 topics = 'a*'                             | rule 'r': demands nothing; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
-refuse = 'no'; mode = 'audit'             | rule 'r': mode = 'audit': is no mode; allowed: enforce or observe
-refuse = 'no'; mode = ['observe']         | rule 'r': mode = ['observe']: is no mode; allowed: enforce or observe
-refuse = ' '                              | rule 'r': refuse = ' ': is no text; allowed: a text that says why, or where to ask
-refuse = true                             | rule 'r': refuse = true: is no text; allowed: a text that says why, or where to ask
-partitions = 1; hint = ''                 | rule 'r': hint = '': is no text; allowed: a text that says why, or where to ask
+refuse = 'no'; mode = 'audit'             | rule 'r': mode = 'audit': is not a mode; allowed: enforce or observe
+refuse = 'no'; mode = ['observe']         | rule 'r': mode = ['observe']: is not a mode; allowed: enforce or observe
+refuse = ' '                              | rule 'r': refuse = ' ': is not a text; allowed: a text that says why, or whom to ask
+refuse = true                             | rule 'r': refuse = true: is not a text; allowed: a text that says why, or whom to ask
+partitions = 1; hint = ''                 | rule 'r': hint = '': is not a text; allowed: a text that says why, or whom to ask
 
 # patterns
-refuse = 'no'; topics = []                | rule 'r': topics = []: is no pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
-refuse = 'no'; topics = ''                | rule 'r': topics = '': is no pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
-refuse = 'no'; principals = ['a', 5]      | rule 'r': principals = ['a', 5]: is no pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
-name_pattern = '^(pay'                    | rule 'r': name_pattern = '^(pay': is no regular expression: missing ), unterminated subpattern at position 1; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
-name_pattern = ''                         | rule 'r': name_pattern = '': is no regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
-name_pattern = ['a']                      | rule 'r': name_pattern = ['a']: is no regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
+refuse = 'no'; topics = []                | rule 'r': topics = []: is not a pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
+refuse = 'no'; topics = ''                | rule 'r': topics = '': is not a pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
+refuse = 'no'; principals = ['a', 5]      | rule 'r': principals = ['a', 5]: is not a pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
+name_pattern = '^(pay'                    | rule 'r': name_pattern = '^(pay': is not a regular expression: missing ), unterminated subpattern at position 1; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
+name_pattern = ''                         | rule 'r': name_pattern = '': is not a regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
+name_pattern = ['a']                      | rule 'r': name_pattern = ['a']: is not a regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
 
 # counts
 partitions = 0                            | rule 'r': partitions = 0: 0 is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
@@ -40,23 +40,23 @@ replication_factor = {}                   | rule 'r': replication_factor = {}: h
 replication_factor = [1, 3]               | rule 'r': replication_factor = [1, 3]: [1, 3] is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such
 
 # values of configs
-configs = {}                              | rule 'r': configs = {}: is no table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
-configs = ['retention.ms']                | rule 'r': configs = ['retention.ms']: is no table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
-configs = { retention.ms = 5 }            | rule 'r': configs.retention = { ms = 5 }: 'retention' is no topic config; allowed: names as they are; one with dots stands in quotes, as in "retention.ms"
-configs = { "retention.m" = 5 }           | rule 'r': configs."retention.m" = 5: 'retention.m' is no topic config; allowed: perhaps retention.ms; any of cleanup.policy, …
-configs = { zzz = 5 }                     | rule 'r': configs.zzz = 5: 'zzz' is no topic config; allowed: any of cleanup.policy, …
+configs = {}                              | rule 'r': configs = {}: is not a table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
+configs = ['retention.ms']                | rule 'r': configs = ['retention.ms']: is not a table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
+configs = { retention.ms = 5 }            | rule 'r': configs.retention = { ms = 5 }: 'retention' is not a topic config; allowed: names as they are; one with dots stands in quotes, as in "retention.ms"
+configs = { "retention.m" = 5 }           | rule 'r': configs."retention.m" = 5: 'retention.m' is not a topic config; allowed: perhaps retention.ms; any of cleanup.policy, …
+configs = { zzz = 5 }                     | rule 'r': configs.zzz = 5: 'zzz' is not a topic config; allowed: any of cleanup.policy, …
 configs = { "retention.ms" = 'week' }     | rule 'r': configs."retention.ms" = 'week': Invalid value week for configuration retention.ms: Not a number of type LONG; allowed: a 64-bit integer in [-1,...]
 configs = { "retention.ms" = -7 }         | rule 'r': configs."retention.ms" = -7: Invalid value -7 for configuration retention.ms: Value must be at least -1; allowed: a 64-bit integer in [-1,...]
 configs = { "retention.ms" = 1.5 }        | rule 'r': configs."retention.ms" = 1.5: Invalid value 1.5 for configuration retention.ms: Not a number of type LONG; allowed: a 64-bit integer in [-1,...]
 configs = { "retention.ms" = [] }         | rule 'r': configs."retention.ms" = []: is empty; allowed: values, each a 64-bit integer in [-1,...]
-configs = { "retention.ms" = [[1]] }      | rule 'r': configs."retention.ms" = [1]: is no value; allowed: a 64-bit integer in [-1,...]
+configs = { "retention.ms" = [[1]] }      | rule 'r': configs."retention.ms" = [1]: is not a value; allowed: a 64-bit integer in [-1,...]
 configs = { "retention.ms" = {} }         | rule 'r': configs."retention.ms" = {}: has neither min nor max; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
-configs = { "retention.ms" = { max = -1 } } | rule 'r': configs."retention.ms" = { max = -1 }: -1 is no number here but means without limit; allowed: leave that end out
-configs = { "retention.ms" = { max = '5' } } | rule 'r': configs."retention.ms" = { max = '5' }: '5' is no number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
-configs = { "retention.ms" = { max = true } } | rule 'r': configs."retention.ms" = { max = true }: true is no number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
+configs = { "retention.ms" = { max = -1 } } | rule 'r': configs."retention.ms" = { max = -1 }: -1 is not a number here but means without limit; allowed: leave that end out
+configs = { "retention.ms" = { max = '5' } } | rule 'r': configs."retention.ms" = { max = '5' }: '5' is not a number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
+configs = { "retention.ms" = { max = true } } | rule 'r': configs."retention.ms" = { max = true }: true is not a number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
 configs = { "retention.ms" = { min = 9, max = 5 } } | rule 'r': configs."retention.ms" = { min = 9, max = 5 }: min is over max; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
 configs = { "retention.ms" = { below = 5 } } | rule 'r': configs."retention.ms" = { below = 5 }: unknown key 'below'; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
-configs = { "min.cleanable.dirty.ratio" = { max = nan } } | rule 'r': configs."min.cleanable.dirty.ratio" = { max = nan }: nan is no number; allowed: { min = …, max = … }, each a decimal number in [0,...,1]
+configs = { "min.cleanable.dirty.ratio" = { max = nan } } | rule 'r': configs."min.cleanable.dirty.ratio" = { max = nan }: nan is not a number; allowed: { min = …, max = … }, each a decimal number in [0,...,1]
 configs = { "min.cleanable.dirty.ratio" = { max = 2 } } | rule 'r': configs."min.cleanable.dirty.ratio".max = 2: Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1; allowed: a decimal number in [0,...,1]
 configs = { preallocate = { max = 1 } }   | rule 'r': configs.preallocate = { max = 1 }: has no ranges; allowed: a value or a list of them, each true or false
 configs = { "compression.type" = 'zip' }  | rule 'r': configs."compression.type" = 'zip': Invalid value zip for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer; allowed: one of [uncompressed, zstd, lz4, snappy, gzip, producer]
@@ -65,9 +65,9 @@ configs = { "cleanup.policy" = 'delet' }  | rule 'r': configs."cleanup.policy" =
 # names of configs
 required_configs = []                     | rule 'r': required_configs = []: is empty; allowed: a list as in ["retention.ms", "cleanup.policy"], or no such key
 forbidden_configs = []                    | rule 'r': forbidden_configs = []: is empty; allowed: a list as in ["retention.ms", "cleanup.policy"], or no such key
-required_configs = 'retention.ms'         | rule 'r': required_configs = 'retention.ms': is no list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
-allowed_configs = [5]                     | rule 'r': allowed_configs = [5]: is no list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
-allowed_configs = ['segment.m']           | rule 'r': allowed_configs = ['segment.m']: 'segment.m' is no topic config; allowed: perhaps segment.ms; any of cleanup.policy, …
+required_configs = 'retention.ms'         | rule 'r': required_configs = 'retention.ms': is not a list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
+allowed_configs = [5]                     | rule 'r': allowed_configs = [5]: is not a list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
+allowed_configs = ['segment.m']           | rule 'r': allowed_configs = ['segment.m']: 'segment.m' is not a topic config; allowed: perhaps segment.ms; any of cleanup.policy, …
 forbidden_configs = ['flush.ms']; allowed_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
 forbidden_configs = ['flush.ms']; required_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
 forbidden_configs = ['flush.ms']; configs = { "flush.ms" = 5 } | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
@@ -84,8 +84,8 @@ rule = [1]                                | there are no rules; allowed: one [[r
 mode = 'observe'; [[rule]]; refuse = 'no' | mode = 'observe': unknown key; allowed: [[rule]] tables alone
 [[rules]]; name = 'a'                     | rules = [{ name = 'a' }]: unknown key; allowed: [[rule]] tables alone
 [[rule]]; refuse = 'no'                   | rule 1: name: a rule has no name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
-[[rule]]; name = 'a b'; refuse = 'no'     | rule 1: name = 'a b': is no name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
-[[rule]]; name = 5; refuse = 'no'         | rule 1: name = 5: is no name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
+[[rule]]; name = 'a b'; refuse = 'no'     | rule 1: name = 'a b': is not a name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
+[[rule]]; name = 5; refuse = 'no'         | rule 1: name = 5: is not a name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
 [[rule]]; name = 'a'; refuse = 'no'; [[rule]]; name = 'a'; refuse = 'no' | rule 2: name = 'a': is taken; allowed: a name of its own
 [[rule]]; name = 'a'; name = 'b'; hint = 'c' | is not TOML: Cannot overwrite a value (at line 3, column 11); allowed: TOML; a regex stands best in 'single quotes'
 [[rule]]; name = "\d"                     | is not TOML: Unescaped '\' in a string (at line 2, column 11); allowed: TOML; a regex stands best in 'single quotes'

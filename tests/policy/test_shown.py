@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.commands import CreateTopic
+from controller.machine.commands.commands import CreateTopic
 from controller.policy import RequestMetadata
 from controller.policy.shown import as_policies_see_it
 from tests.machine.tables import command, given

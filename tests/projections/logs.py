@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from controller.machine.apply import apply
 from events.catalog import Recorded
 from events.codec import encode_event
-from events.log import Commit, Entry, InMemoryLog
-from projections.query import Query
-from projections.store import TopicStore
+from events.logs.log import Commit, Entry, InMemoryLog
+from projections.queries.query import Query, Questions
+from projections.store.store import TopicStore
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given
 
@@ -30,9 +30,14 @@ def kept(records: Iterable[Recorded]) -> tuple[InMemoryLog, TopicStore]:
 
 
 def query_of(records: Iterable[Recorded]) -> Query:
-    """Questions about these records."""
+    """Queries on a log of these records."""
     log, store = kept(records)
     return Query(log, lambda: store)
+
+
+def questions_of(records: Iterable[Recorded]) -> Questions:
+    """Queries on a service whose only log has these records."""
+    return Questions([query_of(records)])
 
 
 def story(text: str) -> Rig:

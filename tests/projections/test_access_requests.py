@@ -1,12 +1,12 @@
-"""Requests that concern no topic: they can be asked about like any other."""
+"""Requests that concern no topic: they can be looked up like any other."""
 
 from __future__ import annotations
 
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
-from events.catalog import Cause, Event, Recorded
+from events.catalog import Cause, Event, Recorded, ResourceConfigsChanged
 from events.names import Offset, RequestId
-from projections.requests import request_row
-from projections.wording import in_words
+from projections.rows.requests import request_row
+from projections.words.wording import in_words
 
 ID = RequestId("r1")
 ACL = Acl(2, 3, "pay.orders", "User:bob", "*", 3, 3)
@@ -17,6 +17,7 @@ EVENTS: dict[str, list[Event]] = {
     ],
     "CreateAcls": [AclsCreated(ID, (ACL,), "User:admin", "kafka-configs")],
     "DeleteAcls": [AclsDeleted(ID, (ACL,), "User:admin", "kafka-configs")],
+    "AlterConfigs": [ResourceConfigsChanged(ID, 4, "1", (("log.retention.ms", "5"),), "User:admin", "kafka-configs")],
     "AlterClientQuotas": [
         QuotasChanged(ID, (("user", "bob"),), (("controller_mutation_rate", 1.0),), (), "User:admin", "kafka-configs")
     ],
@@ -33,7 +34,7 @@ def test_a_request_of_the_cluster_has_a_row_without_topics() -> None:
 
 
 def test_each_has_words_of_its_own_without_secrets() -> None:
-    told = [in_words(event) for events in EVENTS.values() for event in events]
-    assert len(set(told)) == len(told)
-    assert told[0] == "User:admin (kafka-configs) removes the password of user bob for SCRAM-SHA-256"
-    assert told[1] == "User:admin (kafka-configs) sets the password of user eve for SCRAM-SHA-256"
+    words = [in_words(event) for events in EVENTS.values() for event in events]
+    assert len(set(words)) == len(words)
+    assert words[0] == "User:admin (kafka-configs) removes the password of user bob for SCRAM-SHA-256"
+    assert words[1] == "User:admin (kafka-configs) sets the password of user eve for SCRAM-SHA-256"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from controller.machine.acls import Acls
 from controller.machine.state import Cluster
 from events.access import QuotaEntity
-from projections.access_state import ACL, QUOTA, put_access
-from projections.store import TopicStore
-from tests.machine.tables_access import acl
+from projections.store.access_state import ACL, QUOTA, put_access
+from projections.store.store import TopicStore
+from tests.machine.access.tables import acl
 from tests.projections.logs import kept, story
 
 ENTRIES = [acl(f"u{number}/allow/read/topic/t{number % 7}") for number in range(50)]

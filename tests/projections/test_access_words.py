@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from events.access import AsksRefused
-from projections.wording import in_words
+from projections.words.wording import in_words
 from tests.projections.logs import story
 
-TOLD = [
+WORDS = [
     (
         "acls bob/allow/create/topic/pay.…",
         "User:admin (table) adds an access control entry: User:bob may Create Topic:pay. (prefixed)",
@@ -39,7 +39,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("step", "words"), TOLD)
+@pytest.mark.parametrize(("step", "words"), WORDS)
 def test_what_is_said(step: str, words: str) -> None:
     rig = story(f"1\nacls held/allow/read/topic/t\nquotas user:held/controller_mutation_rate=1\n{step}")
     assert words in in_words(rig.log[-1].event)

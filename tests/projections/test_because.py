@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from projections.explain import explain
-from tests.projections.logs import query_of, story
+from projections.words.explain import explain
+from tests.projections.logs import questions_of, story
 
 THREE = """fewer
 quorum elr
@@ -59,9 +59,9 @@ CASES = {
 def test_the_change_that_concerns_the_partition_is_named(name: str) -> None:
     steps, because = CASES[name]
     rig = story(f"{THREE}\n{steps}".replace("; ", "\n"))
-    told = explain(query_of(rig.log), "t").steps[-1]
-    assert told.event == "PartitionChanged", told
-    assert told.because.partition(" at offset ")[0] == because, told
+    step = explain(questions_of(rig.log), "t").steps[-1]
+    assert step.event == "PartitionChanged", step
+    assert step.because.partition(" at offset ")[0] == because, step
     if because:
-        number = int(told.because.rpartition(" ")[2])
-        assert number < told.offset, "it was before"
+        number = int(step.because.rpartition(" ")[2])
+        assert number < step.offset, "it was before"

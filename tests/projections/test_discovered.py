@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
-from projections.requests import request_row
-from projections.topics import NO_PAST, TopicPast, fold_topic
+from projections.rows.requests import request_row
+from projections.rows.topics import NO_PAST, TopicPast, fold_topic
 from tests.events.golden import history
 from tests.machine.rig import topics_of
-from tests.projections.logs import query_of
+from tests.projections.logs import query_of, questions_of
 
 
 def test_rows_agree_with_the_state_at_every_offset() -> None:
@@ -40,7 +40,7 @@ def test_topics_of_any_moment_are_those_of_the_folds() -> None:
 
 
 def test_a_topic_that_was_found_has_a_row_now() -> None:
-    query = query_of(history("cluster")[:-2])
+    query = questions_of(history("cluster")[:-2])
     rows = query.rows(query.newest(None, 100))
     assert [(row.name, row.created_by, len(row.partitions)) for row in rows] == [("d", None, 2)]
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given as drawn
 
 from events.catalog import Event, MetadataAdopted, MetadataHandedBack
-from projections import explain as module
-from projections.explain import Explanation, explain
-from projections.query import NotThere
-from projections.wording import in_words
+from projections.queries.query import NotThere
+from projections.words import explain as module
+from projections.words.explain import Explanation, explain
+from projections.words.wording import in_words
 from tests.events import golden
 from tests.events.golden import REAL, history
 from tests.machine.tables import command
 from tests.machine.walks import Walk, walked, walks
-from tests.projections.logs import query_of, story
+from tests.projections.logs import questions_of, story
 
 LIFE = """
 1 2 3 fewer
@@ -36,7 +36,7 @@ delete t id=end as=User:bob
 unregister 4
 """
 
-TOLD = """
+EXPLAINED = """
 topic t: deleted 2023-11-14T22:13:20.020Z by User:bob
 7 +0 CreateTopic ask: User:alice (table) asks over CreateTopics v7 to create t with 1 partition, factor 4, \
 retention.ms=5, waiting up to 1000 ms
@@ -59,27 +59,27 @@ It was created at 2023-11-14T22:13:20.008Z and is ready.
 21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
 22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; set are now: \
 cleanup.policy=delete,compact, retention.ms=7
-23 +11 CreatePartitions less: User:alice (table) asks of t to have 1 partition, but is refused with \
+23 +11 CreatePartitions less: User:alice (table) asks for t to have 1 partition, but is refused with \
 INVALID_PARTITIONS (37) by validation:partitions: The topic t currently has 3 partition(s); 1 would not be an increase.
 24 +12 DeleteTopic end: User:bob (table) deletes t
 """
 
 
-def _shown(told: Explanation) -> str:
-    lines = [told.summary]
-    for step in told.steps:
+def _shown(chain: Explanation) -> str:
+    lines = [chain.summary]
+    for step in chain.steps:
         because = f" <= {step.because}" if step.because else ""
         lines.append(f"{step.offset} +{step.after_ms} {step.command} {step.request_id}: {step.text}{because}")
     return "\n".join(lines)
 
 
-def test_a_topic_is_explained_from_the_first_ask_to_its_end() -> None:
-    told = explain(query_of(story(LIFE).log), "t")
-    assert told.kind == "topic"
-    assert _shown(told) == TOLD.strip()
+def test_a_topic_is_explained_from_its_first_request_to_its_end() -> None:
+    chain = explain(questions_of(story(LIFE).log), "t")
+    assert chain.kind == "topic"
+    assert _shown(chain) == EXPLAINED.strip()
 
 
-# steps | what of the request is told: its summary behind the time, and the types of its events
+# steps | what of the request is shown: its summary behind the time, and the types of its events
 REQUESTS = """
 create t 1x1                                 | t waiting                            | CreateRequested TopicCreated
 create t 1x1; confirm 1 2                    | t waiting                            | CreateRequested TopicCreated MetadataPropagated
@@ -97,43 +97,43 @@ delete t                                     | t rejected UNKNOWN_TOPIC_OR_PARTI
 @pytest.mark.parametrize("line", REQUESTS.strip().splitlines())
 def test_a_request_is_explained_until_its_topics_are_complete(line: str) -> None:
     steps, fared, events = (column.strip() for column in line.split("|"))
-    told = explain(query_of(story("1 2 3\n" + steps.replace(";", "\n")).log), "q")
-    assert told.kind == "request"
-    assert told.summary.partition("Z: ")[2] == fared
-    assert " ".join(step.event for step in told.steps) == events
+    chain = explain(questions_of(story("1 2 3\n" + steps.replace(";", "\n")).log), "q")
+    assert chain.kind == "request"
+    assert chain.summary.partition("Z: ")[2] == fared
+    assert " ".join(step.event for step in chain.steps) == events
 
 
 def test_a_name_that_is_both_is_taken_for_the_topic() -> None:
-    told = explain(query_of(story("1 2 3\ncreate both 1x1 id=both").log), "both")
-    assert told.kind == "topic"
-    assert told.summary.startswith("topic both: pending, 1 partition, created 2023-11-14T22:13:20.008Z by User:alice")
+    chain = explain(questions_of(story("1 2 3\ncreate both 1x1 id=both").log), "both")
+    assert chain.kind == "topic"
+    assert chain.summary.startswith("topic both: pending, 1 partition, created 2023-11-14T22:13:20.008Z by User:alice")
 
 
-def test_a_name_that_was_only_asked_for_is_explained_too() -> None:
-    told = explain(query_of(story("1 2 3\ncreate t 0x1").log), "t")
-    assert told.summary == "topic t: never created, only asked for"
-    assert len(told.steps) == 3
+def test_a_name_that_was_only_requested_is_explained_too() -> None:
+    chain = explain(questions_of(story("1 2 3\ncreate t 0x1").log), "t")
+    assert chain.summary == "topic t: never created, only requested"
+    assert len(chain.steps) == 3
 
 
 def test_what_no_event_speaks_of_is_not_there() -> None:
     with pytest.raises(NotThere, match="no topic and no request 'u' is in the log"):
-        explain(query_of(story("1 2 3\ncreate t 1x1 dry").log), "u")
+        explain(questions_of(story("1 2 3\ncreate t 1x1 dry").log), "u")
 
 
-def test_of_a_long_chain_the_beginning_and_the_end_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_chain_the_beginning_and_the_end_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STEPS_FIRST", 3)
     monkeypatch.setattr(module, "STEPS_LAST", 4)
     rig = story("1 2 3\ncreate t 1x1")
     for number in range(20):
         rig.put(command(rig, f"alter t set:retention.ms={number}"))
-    told = explain(query_of(rig.log), "t")
+    chain = explain(questions_of(rig.log), "t")
     first = rig.log[-1].offset - 19
-    assert [step.offset for step in told.steps] == [first - 2, first - 1, first, *range(first + 16, first + 20)]
-    assert told.omitted == 15
+    assert [step.offset for step in chain.steps] == [first - 2, first - 1, first, *range(first + 16, first + 20)]
+    assert chain.omitted == 15
 
 
 @drawn(walks())
-def test_every_event_can_be_told(walk: Walk) -> None:
+def test_every_event_has_words(walk: Walk) -> None:
     for record in walked(walk).log:
         text = in_words(record.event)
         assert text, f"words for {record}"
@@ -147,6 +147,6 @@ def test_every_type_of_event_has_words() -> None:
         *history("cluster"),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),
     ]
-    told = {type(record.event): in_words(record.event) for record in log}
-    assert told.keys() == {kind for kind in get_args(Event) if kind.__module__ != "events.access"}
-    assert len(set(told.values())) == len(told), "each says something of its own"
+    sentences = {type(record.event): in_words(record.event) for record in log}
+    assert sentences.keys() == {kind for kind in get_args(Event) if kind.__module__ != "events.access"}
+    assert len(set(sentences.values())) == len(sentences), "each says something of its own"

@@ -8,18 +8,15 @@ import pytest
 
 from controller.machine.state import Topic
 from events.catalog import Recorded
-from events.kafka_partitions import partition_of
-from events.log import InMemoryLog
+from events.logs.kafka_partitions import partition_of
 from events.names import ShardKey, shard_key
-from projections.explain import explain
-from projections.listing import BadPlace, cursor_of, listing
-from projections.moments import BadMoment
-from projections.partitioned_query import PartitionedQuery
-from projections.partitioned_store import PartitionedStore
-from projections.query import NoTopic, NotThere, Query
-from projections.questions import Questions
-from projections.store import Counts, TopicStore
-from tests.projections.logs import kept, story
+from projections.queries.listing import BadPlace, cursor_of, listing
+from projections.queries.moments import BadMoment
+from projections.queries.query import NoTopic, NotThere, Query, Questions
+from projections.store.partitioned_store import PartitionedStore
+from projections.store.store import Counts, TopicStore
+from projections.words.explain import explain
+from tests.projections.logs import kept, questions_of, story
 
 PARTITIONS = 3
 NAMES = [f"topic-{number}" for number in range(12)]
@@ -43,11 +40,11 @@ def stories(**more: str) -> dict[int, list[Recorded]]:
     return logs
 
 
-def partitioned(logs: Mapping[int, list[Recorded]]) -> tuple[PartitionedQuery, PartitionedStore]:
+def partitioned(logs: Mapping[int, list[Recorded]]) -> tuple[Questions, PartitionedStore]:
     pairs = [kept(logs[number]) for number in range(PARTITIONS)]
     store = PartitionedStore([one for _, one in pairs], of)
     parts = [Query(log, _giving(one), number) for number, (log, one) in enumerate(pairs)]
-    return PartitionedQuery(parts, store, of), store
+    return Questions(parts, of), store
 
 
 def _giving(store: TopicStore) -> Callable[[], TopicStore]:
@@ -85,13 +82,13 @@ def test_a_topic_is_found_by_its_name_and_by_its_id() -> None:
     assert store.durable_name_of(b"?" * 16) is None
 
 
-def test_a_change_of_brokers_is_told_when_every_partition_has_heard_of_it() -> None:
+def test_a_change_of_brokers_is_shown_once_every_partition_has_it() -> None:
     assert partitioned(stories(p0="fence 3", p1="fence 3"))[1].durable_cluster.live == (1, 2, 3)
     assert partitioned(stories(p0="fence 3", p1="fence 3", p2="fence 3"))[1].durable_cluster.live == (1, 2)
     assert partitioned(stories(p1="register 4;unfence 4"))[1].durable_cluster.live == (1, 2, 3)
 
 
-def test_settings_are_told_when_every_partition_has_them() -> None:
+def test_settings_are_shown_once_every_partition_has_them() -> None:
     logs = stories()
     assert partitioned(logs)[1].durable_cluster.release
     assert not partitioned({**logs, 2: []})[1].durable_cluster.release
@@ -100,8 +97,6 @@ def test_settings_are_told_when_every_partition_has_them() -> None:
 def test_questions_are_answered_as_by_the_partitions() -> None:
     logs = stories(p0=f"delete {names_of(0)[0]}")
     query, _ = partitioned(logs)
-    assert isinstance(query, Questions)
-    assert isinstance(query.parts[0], Questions)
     end = query.end()
     assert end == tuple(len(logs[number]) for number in range(PARTITIONS))
     assert query.as_of(end).ends == end
@@ -117,10 +112,10 @@ def test_questions_are_answered_as_by_the_partitions() -> None:
     assert [row.name for row in query.rows(newest)] == [topic.name for topic in newest] == _in_order(there)
     with pytest.raises(NoTopic, match="deleted"):
         query.of_topic(names_of(0)[0]).topic_at(names_of(0)[0], end[0])
-    assert query.live_at(end) == {1, 2, 3}
+    assert query.cluster_at(end).live == {1, 2, 3}
 
 
-def test_an_offset_is_no_moment_of_several_partitions_but_a_time_is() -> None:
+def test_partitions_take_a_time_but_not_an_offset() -> None:
     query, _ = partitioned(stories())
     with pytest.raises(BadMoment, match="each of the 3 partitions has its own: say a time, or ask for one topic"):
         query.end("5")
@@ -129,7 +124,7 @@ def test_an_offset_is_no_moment_of_several_partitions_but_a_time_is() -> None:
     assert query.of_topic(NAMES[0]).end("5") == 6
 
 
-def test_a_request_is_told_with_its_topics_of_all_partitions() -> None:
+def test_a_request_has_its_topics_of_all_partitions() -> None:
     query, _ = partitioned(stories())
     row = query.request("all")
     assert {topic.topic for topic in row.topics} == set(NAMES)
@@ -176,12 +171,12 @@ def test_one_partition_is_listed_by_its_offsets() -> None:
     assert {number for number, _ in of_topic.page((0,), 99, of_topic.end()).events} == {of(shard_key(NAMES[0]))}
 
 
-def test_places_that_are_none_are_refused() -> None:
+def test_invalid_places_are_refused() -> None:
     query, _ = partitioned(stories())
     with pytest.raises(BadPlace, match="no partition 3; allowed are 0 to 2"):
         listing(query, partition=3)
     with pytest.raises(BadPlace, match="no partition 0; this log has none"):
-        listing(Query(*_alone()), partition=0)
+        listing(questions_of(stories()[0]), partition=0)
     with pytest.raises(BadPlace, match="give partition or topic too, or cursor"):
         listing(query).place(7, None)
     for wrong in ("1-2", "1-2-x", "", "1-2-3-4"):
@@ -189,17 +184,12 @@ def test_places_that_are_none_are_refused() -> None:
             listing(query).place(0, wrong)
 
 
-def _alone() -> tuple[InMemoryLog, Callable[[], TopicStore]]:
-    log, store = kept(stories()[0])
-    return log, _giving(store)
-
-
 def test_a_topic_is_explained_from_its_partition_and_a_request_from_all() -> None:
     query, _ = partitioned(stories())
     name = names_of(2)[0]
-    told = explain(query, name)
-    assert told.kind == "topic"
-    assert {step.partition for step in told.steps} == {2}
+    topic = explain(query, name)
+    assert topic.kind == "topic"
+    assert {step.partition for step in topic.steps} == {2}
     request = explain(query, "all")
     assert request.kind == "request"
     assert {step.partition for step in request.steps} == {0, 1, 2}

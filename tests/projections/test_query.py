@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State, Topic
 from events.catalog import CreateAnswered, Recorded
-from events.log import Commit, Entry, InMemoryLog
-from projections.query import NoTopic, NotThere, Query, QueryClosed
-from projections.topics import TopicRow
+from events.logs.log import Commit, Entry, InMemoryLog
+from projections.queries.query import NoTopic, NotThere, Query, QueryClosed
+from projections.rows.topics import TopicRow
 from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
 from tests.machine.walks import NAMES, Walk, walked, walks
-from tests.projections.logs import kept, query_of, story
+from tests.projections.logs import kept, query_of, questions_of, story
 
 LIMIT = 1000
 
@@ -53,7 +53,7 @@ def test_what_was_at_every_offset_is_what_the_machine_knew_then(walk: Walk) -> N
 
 
 @drawn(walks(50), st.lists(st.integers(0, 100), max_size=6))
-def test_moments_may_be_asked_for_in_any_order(walk: Walk, ends: list[int]) -> None:
+def test_moments_may_be_queried_in_any_order(walk: Walk, ends: list[int]) -> None:
     records = walked(walk).log
     query = query_of(records)
     for end in (min(one, len(records)) for one in ends):
@@ -64,18 +64,18 @@ def test_moments_may_be_asked_for_in_any_order(walk: Walk, ends: list[int]) -> N
 
 @drawn(walks())
 def test_what_is_now_is_what_the_events_say(walk: Walk) -> None:
-    query = query_of(walked(walk).log)
+    query = questions_of(walked(walk).log)
     end = query.end()
     newest = query.newest(None, LIMIT)
     assert query.rows(newest) == query.topics_at(end, None, LIMIT).rows, "the live store and the fold agree"
     for name in NAMES:
-        topic = query.newest_named(name)
+        topic = query.of_topic(name).newest_named(name)
         assert (topic in newest) == (topic is not None), f"{name} is in the list if it is there"
 
 
 @drawn(walks(), st.integers(1, 4))
 def test_pages_make_up_the_whole_list(walk: Walk, limit: int) -> None:
-    query = query_of(walked(walk).log)
+    query = questions_of(walked(walk).log)
     rows: list[TopicRow] = []
     end, after = query.end(), None
     while True:
@@ -109,15 +109,15 @@ def test_events_of_a_topic_and_of_a_request_are_those_that_name_them(walk: Walk,
                 and (request_id is None or getattr(one.event, "request_id", None) == request_id)
             ]
             page = query.events(start, limit, end, topic=topic, request_id=request_id)
-            asked = f"topic {topic} request {request_id} from {start} limit {limit}"
-            assert list(page.records) == found[:limit], asked
-            assert page.next_offset == (found[limit].offset if len(found) > limit else None), asked
+            which = f"topic {topic} request {request_id} from {start} limit {limit}"
+            assert list(page.records) == found[:limit], which
+            assert page.next_offset == (found[limit].offset if len(found) > limit else None), which
 
 
 @drawn(walks())
-def test_every_request_of_a_log_can_be_asked_for(walk: Walk) -> None:
+def test_every_request_of_a_log_can_be_looked_up(walk: Walk) -> None:
     records = walked(walk).log
-    query = query_of(records)
+    query = questions_of(records)
     for request_id in sorted({one for record in records if (one := getattr(record.event, "request_id", ""))}):
         row = query.request(request_id)
         codes = {one.topic: one.code for one in row.topics if one.status not in {"waiting", "asked"}}
@@ -142,7 +142,7 @@ def _offset(rig: Rig, kind: str, number: int = 0) -> int:
     return [record.offset for record in rig.log if type(record.event).__name__ == kind][number]
 
 
-def test_who_asks_for_a_topic_that_is_not_there_learns_when_it_was() -> None:
+def test_the_error_for_a_missing_topic_says_when_it_existed() -> None:
     rig = story(PAST)
     query = query_of(rig.log)
     born, gone, again = _offset(rig, "TopicCreated"), _offset(rig, "TopicDeleted"), _offset(rig, "TopicCreated", 1)
@@ -169,11 +169,11 @@ def test_only_the_name_itself_counts_where_names_collide() -> None:
 
 
 def test_a_request_that_is_not_recorded_is_not_there() -> None:
-    with pytest.raises(NotThere, match="no request 'q' is in the log: dry runs and asks that change nothing"):
-        query_of(story("1 2 3\ncreate t 1x1 dry").log).request("q")
+    with pytest.raises(NotThere, match="no request 'q' is in the log: dry runs and requests that change nothing"):
+        questions_of(story("1 2 3\ncreate t 1x1 dry").log).request("q")
 
 
-def test_what_is_not_durable_yet_is_not_told() -> None:
+def test_what_is_not_durable_yet_is_not_shown() -> None:
     records = story(PAST).log
     log, store = kept(records)
     lost = InMemoryLog("kept")

@@ -6,8 +6,8 @@ import pytest
 
 from events.catalog import Cause, CreateAnswered, Recorded, TopicReady
 from events.names import Offset, RequestId, TopicName
-from projections.requests import RequestRow, fold_request_topic, request_row
-from projections.topics import CannotFold
+from projections.rows.requests import RequestRow, fold_request_topic, request_row
+from projections.rows.topics import CannotFold
 from tests.machine.tables import command, given
 
 # given | steps, separated by `;` | request q: its API and version, then each topic: status, code, rule, wait
@@ -34,13 +34,13 @@ TABLE = """
 def _shown(row: RequestRow | None) -> str:
     if row is None:
         return "nothing"
-    told = []
+    topics = []
     for one in row.topics:
         words = [one.topic, one.status, *([str(one.code)] if one.code is not None else [])]
         words += [one.rule] if one.rule else []
         words += [f"{one.waited_ms}ms"] if one.waited_ms is not None else []
-        told.append(" ".join(words))
-    return f"{row.api} v{row.api_version}: {', '.join(told)}"
+        topics.append(" ".join(words))
+    return f"{row.api} v{row.api_version}: {', '.join(topics)}"
 
 
 def _row(begin: str, steps: str) -> RequestRow | None:
@@ -56,14 +56,18 @@ def test_a_request_is_what_its_events_say(line: str) -> None:
     assert _shown(_row(begin, steps)) == expected
 
 
-def test_a_row_tells_who_asked_and_until_when_the_answer_is_due() -> None:
+def test_a_row_has_its_client_and_when_the_answer_is_due() -> None:
     row = _row("1 2 3", "create t 2x1 as=User:bob conf=retention.ms=5 timeout=700")
     assert row is not None
     assert (row.principal, row.client_id, row.timeout_ms) == ("User:bob", "table", 700)
     assert row.deadline_ms == row.asked_at_ms + 700
-    asked = row.topics[0].asked
-    assert asked is not None
-    assert (asked.num_partitions, asked.replication_factor, asked.configs) == (2, 1, (("retention.ms", "5"),))
+    requested = row.topics[0].asked
+    assert requested is not None
+    assert (requested.num_partitions, requested.replication_factor, requested.configs) == (
+        2,
+        1,
+        (("retention.ms", "5"),),
+    )
     unwaited = _row("1 2 3", "create t 2x1 timeout=0")
     assert unwaited is not None
     assert unwaited.deadline_ms is None, "nothing is waited for"

@@ -10,9 +10,9 @@ from controller.machine.apply import apply
 from controller.machine.state import Broker, Cluster, State, Topic, Waiter
 from events.catalog import Cause, Endpoint, Partition, Recorded, TopicCreated
 from events.codec import encode_event
-from events.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry, InMemoryLog
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName, shard_key
-from projections.store import TOPIC_ID, WAITING, Counts, TopicCache, TopicStore
+from projections.store.store import TOPIC_ID, WAITING, Counts, TopicCache, TopicStore
 
 NAMES = ("a", "b", "c.d", "c_d", "e")
 

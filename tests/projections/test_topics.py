@@ -19,7 +19,15 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, TopicName
-from projections.topics import NO_PAST, CannotFold, TopicPast, fold_topic, offline_replicas, placeholders, status
+from projections.rows.topics import (
+    NO_PAST,
+    CannotFold,
+    TopicPast,
+    fold_topic,
+    offline_replicas,
+    placeholders,
+    status,
+)
 from tests.machine.tables import command, given
 from tests.machine.walks import NAMES, Walk, walked, walks
 

@@ -70,7 +70,7 @@ def topicwright_with_users(folder: Path, settings: Mapping[str, str] | None = No
 
 def logged_in(address: str, user: str, client_id: str = "table") -> Wire:
     """A connection of a user."""
-    wire = Wire(address, timeout_s=20, client_id=client_id)
+    wire = Wire(address, timeout_s=120, client_id=client_id)
     wire.log_in(user, password_of(user))
     return wire
 
@@ -119,7 +119,7 @@ def _prepare(admin: Wire) -> dict[str, str]:
 
 def _wait_for(admin: Wire, names: set[str]) -> None:
     """Until the broker that is asked knows all of it: Kafka answers before."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         seen = {each["name"] for each in admin.call("Metadata", 12, topics=None)["topics"]}
         acls = admin.call("DescribeAcls", 3, **ANY_ACL)

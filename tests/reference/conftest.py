@@ -6,15 +6,17 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 
-from controller.runtime.stream.front_members import NODE_IDS_FROM
+from controller.stream.front.members import NODE_IDS_FROM
 from tests.conftest import TABLE_SETTINGS
 from tests.reference.cases import Case
-from tests.reference.differences import Fleet, versions_asked
+from tests.reference.differences import Fleet, versions_asked, versions_that_tell
 from tests.reference.golden import FILE, parse
-from tests.reference.table import CASES, Answers, ask_all
+from tests.reference.table import CASES, KAFKA_IS_SILENT, Answers, ask_all
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.tools import CACHE, KAFKA_SERVER
@@ -28,43 +30,35 @@ def kafka_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     if not can_run and os.environ.get("CI") != "true":
         return parse(FILE.read_text(encoding="utf-8"))
     with reference_kafka(tmp_path_factory.mktemp("table") / "kafka") as kafka:
-        return ask_all(kafka.brokers)
+        return ask_all(kafka.brokers, silent=KAFKA_IS_SILENT)
 
 
 @pytest.fixture(scope="session")
 def embedded_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """Topicwright's answers, in every version that it speaks; a second server forbids automatic creation."""
-    folder = tmp_path_factory.mktemp("table")
-    with topicwright(folder / "auto", {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}) as server:
-        answers = _asked_with_auto(server)
-    with topicwright(folder / "no-auto", {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}) as server:
-        return {**answers, **_asked_without_auto(server)}
+    folder, cases = tmp_path_factory.mktemp("table"), cases_for("embedded")
+    with topicwright(folder / "auto", AUTO) as server:
+        answers = _asked_with_auto(server, cases)
+    with topicwright(folder / "no-auto", NO_AUTO) as server:
+        return {**answers, **_asked_without_auto(server, cases)}
 
 
 @pytest.fixture(scope="session")
 def front_answers(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """The same of a front with a worker behind it."""
-    folder = tmp_path_factory.mktemp("table-front")
-    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
-    with stream(folder / "auto", kafka43.bootstrap, "table-auto", settings) as running:
-        answers = _asked_with_auto(running.fronts[0])
-    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
-    with stream(folder / "no-auto", kafka43.bootstrap, "table-no-auto", settings) as running:
-        return {**answers, **_asked_without_auto(running.fronts[0])}
+    return _asked_of_fronts("front", kafka43, tmp_path_factory.mktemp("table-front"))
 
 
 @pytest.fixture(scope="session")
 def cluster_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """The same of a process of its own before a Kafka cluster, which carries out what it decides."""
-    folder = tmp_path_factory.mktemp("table-cluster")
+    folder, cases = tmp_path_factory.mktemp("table-cluster"), cases_for("cluster")
     with reference_kafka(folder / "kafka") as kafka:
-        brokers = f"cluster:{kafka.bootstrap}"
-        settings = {**TABLE_SETTINGS, "node.id": str(NODE_IDS_FROM), "auto.create.topics.enable": "true"}
-        with topicwright(folder / "auto", settings, brokers=brokers) as server:
-            answers = _asked_with_auto(server)
-        settings = {**settings, "auto.create.topics.enable": "false"}
-        with topicwright(folder / "no-auto", settings, brokers=brokers) as server:
-            return {**answers, **_asked_without_auto(server)}
+        brokers, node = f"cluster:{kafka.bootstrap}", {"node.id": str(NODE_IDS_FROM)}
+        with topicwright(folder / "auto", {**AUTO, **node}, brokers=brokers) as server:
+            answers = _asked_with_auto(server, cases)
+        with topicwright(folder / "no-auto", {**NO_AUTO, **node}, brokers=brokers) as server:
+            return {**answers, **_asked_without_auto(server, cases)}
 
 
 @pytest.fixture(scope="session")
@@ -72,13 +66,11 @@ def fleet_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """The same of a front with a worker behind it, before the Kafka that holds their log."""
     folder = tmp_path_factory.mktemp("table-fleet")
     with reference_kafka(folder / "kafka") as kafka:
-        settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
-        with stream(folder / "auto", kafka.bootstrap, "auto", settings, brokers="cluster") as running:
-            answers = _asked_with_auto(running.fronts[0])
-        settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
-        with stream(folder / "no-auto", kafka.bootstrap, "no-auto", settings, brokers="cluster") as running:
-            return {**answers, **_asked_without_auto(running.fronts[0])}
+        return _asked_of_fronts("fleet", kafka, folder, "cluster")
 
+
+AUTO = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
+NO_AUTO = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
 
 _OF: Mapping[str, Fleet] = {
     "embedded": "simulated",
@@ -86,23 +78,41 @@ _OF: Mapping[str, Fleet] = {
     "cluster": "cluster",
     "fleet": "workers' cluster",
 }
+"""The servers that are asked, and who carries their decisions out."""
+
+
+@cache
+def cases_for(server: str) -> Mapping[str, Case]:
+    """The cases by id, each with the versions in which a server is asked it."""
+    golden = parse(FILE.read_text(encoding="utf-8"))
+    return {
+        case.id: replace(
+            case,
+            versions=versions_asked(case) if server == "embedded" else versions_that_tell(case, _OF[server], golden),
+        )
+        for case in CASES
+    }
 
 
 @pytest.fixture(params=list(_OF))
-def topicwright_answers(request: pytest.FixtureRequest) -> tuple[Fleet, Answers]:
-    """Topicwright's answers as a process of its own, and as a front of workers; each with simulated brokers, and before
-    a Kafka cluster."""
+def topicwright_answers(request: pytest.FixtureRequest) -> tuple[Fleet, Mapping[str, Case], Answers]:
+    """Topicwright as a process of its own, and as a front of workers; each with simulated brokers, and before a Kafka
+    cluster: who carries decisions out, the cases as they were asked, and the answers."""
     answers: Answers = request.getfixturevalue(f"{request.param}_answers")
-    return _OF[request.param], answers
+    return _OF[request.param], cases_for(request.param), answers
 
 
-def _asked_with_auto(server: Topicwright) -> Answers:
-    return ask_all({1: server.kafka}, [case for case in _cases() if case.node == 1])
+def _asked_of_fronts(server: str, kafka: ReferenceKafka, folder: Path, brokers: str = "simulated:3") -> Answers:
+    cases = cases_for(server)
+    with stream(folder / "auto", kafka.bootstrap, f"table-{server}-auto", AUTO, brokers=brokers) as running:
+        answers = _asked_with_auto(running.fronts[0], cases)
+    with stream(folder / "no-auto", kafka.bootstrap, f"table-{server}-no-auto", NO_AUTO, brokers=brokers) as running:
+        return {**answers, **_asked_without_auto(running.fronts[0], cases)}
 
 
-def _asked_without_auto(server: Topicwright) -> Answers:
-    return ask_all({1: server.kafka, 3: server.kafka}, [case for case in _cases() if case.node == 3])
+def _asked_with_auto(server: Topicwright, cases: Mapping[str, Case]) -> Answers:
+    return ask_all({1: server.kafka}, [case for case in cases.values() if case.node == 1])
 
 
-def _cases() -> list[Case]:
-    return [replace(case, versions=versions_asked(case)) for case in CASES]
+def _asked_without_auto(server: Topicwright, cases: Mapping[str, Case]) -> Answers:
+    return ask_all({1: server.kafka, 3: server.kafka}, [case for case in cases.values() if case.node == 3])

@@ -7,8 +7,9 @@ give, so that a difference is tested as strictly as an agreement. A difference t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from tests.reference.answers import OWN_NODE
@@ -69,6 +70,19 @@ def versions_asked(case: Case) -> tuple[int, ...]:
     dry = case.body.get("validate_only") is True
     older = range(int(dry), oldest) if oldest == case.versions[0] else ()
     return (*older, *case.versions)
+
+
+def versions_that_tell(case: Case, fleet: Fleet, kafka: Mapping[tuple[str, int], Rows]) -> tuple[int, ...]:
+    """Of the versions asked the oldest, the newest, and each whose right answer is not that of the version before it.
+
+    All servers read and write versions by the same code, so that one of them alone is asked in every version.
+    """
+    asked = versions_asked(case)
+    right = {
+        version: expected(kafka[case.id, max(version, case.versions[0])], case, version, fleet) for version in asked
+    }
+    turns = (version for before, version in pairwise(asked) if right[before] != right[version])
+    return tuple(sorted({asked[0], *turns, asked[-1]}))
 
 
 # --- changes

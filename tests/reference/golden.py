@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.reference.cases import Case, Row, in_version
-from tests.reference.table import CASES, Answers, ask_all
+from tests.reference.table import CASES, KAFKA_IS_SILENT, Answers, ask_all
 from tests.support.reference_kafka import reference_kafka
 from tests.support.tools import ROOT
 
@@ -118,7 +118,7 @@ def _parse_row(line: str, facts: tuple[str, ...]) -> Row:
 def main() -> int:
     """Ask a real Kafka and rewrite the file."""
     with tempfile.TemporaryDirectory() as folder, reference_kafka(Path(folder) / "kafka") as kafka:
-        text = render(ask_all(kafka.brokers))
+        text = render(ask_all(kafka.brokers, silent=KAFKA_IS_SILENT))
     FILE.write_text(text, encoding="utf-8")
     print(f"wrote {FILE.relative_to(ROOT)}")
     return 0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from projections.replay.kafka_ref import kafka_topic
-from projections.replay.log_ref import KafkaRef, LogRef, open_folder, scanned
+from projections.replay.log.kafka_ref import kafka_topic
+from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, scanned
 from tests.replay.history import write_history
 from tests.replay.kafka_history import as_records, in_partitions, make_topic
 from tests.replay.written import records_of

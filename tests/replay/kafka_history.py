@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
-from events.kafka_partitions import partition_of
-from events.kafka_record import Decided, Fence, encode_record
+from events.logs.kafka_partitions import partition_of
+from events.logs.kafka_record import Decided, Fence, encode_record
 from events.names import shard_key
-from tests.replay.planted import renumbered
+from tests.replay.checks.planted import renumbered
 
-WITHIN_S = 60.0
+WITHIN_S = 240.0
 IGNORED_IN_EACH = 4
 """How many records that do not count `as_records` puts in."""
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from events.catalog import Recorded
 from events.codec import decode_event, encode_event
-from events.log import Commit, Entry
+from events.logs.log import Commit, Entry
 from events.names import shard_key
-from projections.replay.log_ref import LogRef, looked_at, open_folder
+from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.spark.source import TopicwrightSource
 from tests.replay.history import open_log
 
 
@@ -28,6 +33,15 @@ def records_of(ref: LogRef) -> list[Recorded]:
     """All records of a log."""
     with looked_at(ref) as log:
         return [decode_event(offset, value) for offset, value in log.read(0)]
+
+
+def read(location: str, **options: object) -> list[dict[str, Any]]:
+    """The rows that the data source gives Spark with some options, read in this process, in order."""
+    source = TopicwrightSource({"path": location, **{name: str(value) for name, value in options.items()}})
+    source.schema()
+    reader = source.reader(StructType())
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [row for batch in batches if isinstance(batch, pa.RecordBatch) for row in batch.to_pylist()]
 
 
 def _entry(record: Recorded) -> Entry:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from controller.access.users_file import add_token, set_password
 from controller.release import RELEASE
-from controller.runtime.settings import load_settings
-from controller.runtime.users_file import add_token, set_password
-from controller.runtime.users_offline import offline_users
+from controller.serving.offline_users import offline_users
+from controller.settings.load import load_settings
 from tests.security.certificates import Authority, Files
 from tests.support.processes import Process
 from tests.support.tools import ROOT
@@ -123,9 +123,9 @@ def secured(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
     config.write_text("".join(f"{key}={text}\n" for key, text in said.items()))
     argv: list[str | Path] = [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", data, "--config", config]
     with Process(argv, cwd=folder, env={"PYTHONPATH": str(ROOT)}) as process:
-        ready = process.wait_for_line(r"^ready kafka=\S+ http=(\S+) listeners=(\S+)$", within_s=60)
+        ready = process.wait_for_line(r"^ready kafka=\S+ http=(\S+) listeners=(\S+)$", within_s=240)
         addresses = dict(each.split("://", 1) for each in ready[2].split(","))
         secrets = [*PASSWORDS.values(), *PLAIN_PASSWORDS.values(), token, "key-PLANTED-4"]
         yield Secured(process, folder, data, ready[1], addresses, authority, server, client, users_file, token, secrets)
-        code = process.stop(within_s=20)
+        code = process.stop(within_s=120)
         assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"

@@ -17,9 +17,9 @@ MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM": "scram.ScramLoginModule"}
 
 
 @pytest.fixture(scope="session")
-def java_tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+def java_tools() -> str:
     """The classpath of the program that runs Kafka's command line tools."""
-    return tools.compile_java(JAVA / "tools", tools.server_classpath(), tmp_path_factory.mktemp("java-tools"))
+    return tools.compile_java(JAVA / "tools", tools.server_classpath())
 
 
 def java_properties(

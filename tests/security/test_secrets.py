@@ -19,11 +19,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from events.access import ScramCredentialSet
 from events.codec import decode_event
-from events.rocksdb_log import RocksDbLog
-from projections.replay.columns import COLUMNS
-from projections.replay.log_ref import parse_ref
-from projections.replay.ranges import Range
-from projections.replay.source import read_range
+from events.logs.rocksdb_log import RocksDbLog
+from projections.replay.log.log_ref import parse_ref
+from projections.replay.log.ranges import Range
+from projections.replay.spark.columns import COLUMNS
+from projections.replay.spark.options import read_range
 from tests.security.service import PASSWORDS, Secured, secured
 from tests.support.topicwright import COMMAND
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from controller.machine.state import DictTopics, State, Topic
 from events.names import shard_key
-from projections.store import TOPIC, TOPIC_ID, WAITING, Counts, TopicStore
-from tests.machine.auditor import audit
-from tests.machine.lives import Lives
+from projections.store.store import TOPIC, TOPIC_ID, WAITING, Counts, TopicStore
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.lives import Lives
 from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.witness import Witness

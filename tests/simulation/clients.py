@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from controller.kafka.codec import decode_response, encode_response
+from controller.kafka.codec.codec import decode_response, encode_response
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import create_partitions as partitions
 from controller.kafka.messages import create_topics as creates

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Sequence
 
-from events.log import Commit, InMemoryLog, LogClosed, LogDiskFull, LogWriteError
+from events.logs.log import Commit, InMemoryLog, LogClosed, LogDiskFull, LogWriteError
 
 
 class Disk:

@@ -6,9 +6,10 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from controller.machine.verdict import ALLOWED, Verdict
 from controller.policy import RequestMetadata
+from controller.policy.chain import ALLOWED
 from controller.policy.runner import PolicyRunnerClosed, Verdicts
+from events.catalog import Verdict
 
 
 class SlowPolicies:

@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from controller.apis.tables import HandlerTable, controller_listener
 from controller.brokers.simulated import SimulatedFleet
-from controller.kafka import eager
+from controller.engine.group_commit import Controller
+from controller.engine.reports import Reports
+from controller.front.front import Front
 from controller.kafka.handling import NO_RESPONSE, ClientConnection, RequestContext
-from controller.kafka.listeners import HandlerTable, controller_listener
 from controller.kafka.messages import Message
-from controller.runtime.embedded import Controller
-from controller.runtime.front import Front
-from controller.runtime.reports import Reports
+from controller.kafka.server import eager
 from events.catalog import Endpoint, Recorded
 from events.codec import decode_event
-from events.log import LogError
+from events.logs.log import LogError
 from tests.simulation.faulty_log import Disk, FaultyLog
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.virtual_time import context_of, virtual_loop

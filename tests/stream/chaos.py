@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.stream.checking import Found, check_topics, next_source
-from tests.stream.front_load import Asked, FrontClient, decided_otherwise, shown_otherwise
+from tests.stream.front.load import Asked, FrontClient, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
 from tests.stream.supervised import Supervised
 from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
@@ -37,7 +37,7 @@ CLIENTS = 3
 OUTAGE_S = 60
 _REPLAYS = """
 import sys
-from controller.cli_replay import main
+from controller.cli.replay import main
 sys.exit(max(main([what, *sys.argv[1:]]) for what in ("invariants", "redecide")))
 """
 """Both in one process, so that Java starts once."""
@@ -254,7 +254,7 @@ class Chaos:
         time.sleep(5)
 
     def _wait_until_decided(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while True:
             commands, events = self._topics()
             if all(next_source(each) == len(asked) for asked, each in zip(commands, events, strict=True)):

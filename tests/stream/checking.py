@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from controller.machine.apply import apply
-from controller.machine.commands import Ask, CreateTopic
+from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.state import DictTopics, State
-from controller.runtime.stream.answers import decode_answers
-from controller.runtime.stream.commands import CommandError, CommandFromNewerVersion, decode_command
+from controller.stream.log.answers import decode_answers
+from controller.stream.log.commands_topic import CommandError, CommandFromNewerVersion, decode_command
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
-from events.kafka_fold import PartitionFold
-from events.kafka_record import Fence, decode_record
-from events.rocksdb_log import RocksDbLog
-from tests.machine.auditor import audit
+from events.logs.kafka_fold import PartitionFold
+from events.logs.kafka_record import Fence, decode_record
+from events.logs.rocksdb_log import RocksDbLog
+from tests.machine.audit.auditor import audit
 
 
 @dataclass
@@ -122,14 +122,14 @@ def _check_asks(
             found.wrong.append(f"partition {partition}: {key} has {terminal[key]} terminal answers")
 
 
-def _asks(asked: Sequence[bytes | None]) -> list[Ask]:
+def _asks(asked: Sequence[bytes | None]) -> list[TopicCommand]:
     commands: list[Any] = []
     for value in asked:
         try:
             commands.append(decode_command(value))
         except (CommandError, CommandFromNewerVersion):
             continue
-    return [command for command in commands if isinstance(command, Ask)]
+    return [command for command in commands if isinstance(command, TopicCommand)]
 
 
 def _check_cache(found: Found, folder: Path, records: Sequence[Recorded]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream.front_stage import Rig
+from tests.stream.front.stage import Rig
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 
 

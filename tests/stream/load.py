@@ -11,9 +11,9 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 
-from controller.machine.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
-from controller.runtime.stream.commands import encode_command, key_of, partition_of
-from events.kafka_record import Decided, decode_record
+from controller.machine.commands.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
+from controller.stream.log.commands_topic import encode_command, key_of, partition_of
+from events.logs.kafka_record import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 
 POISON = b"\x01 no command"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.processes import Process
 
 READY = r"^ready (?:kafka=\S+ )?http=(\S+)$"
-READY_S = 90
+READY_S = 300
 
 
 class Supervised:
@@ -56,7 +56,7 @@ class Supervised:
             self._wanted = False
             process = self.process
         assert process is not None
-        return process.stop(within_s=20)
+        return process.stop(within_s=120)
 
     def end(self) -> None:
         """Gone, and not started again."""

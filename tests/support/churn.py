@@ -41,7 +41,7 @@ class Churn:
         """How many were acknowledged so far."""
         return sum(map(len, (*self.acked.values(), *self.acked_somewhere.values())))
 
-    def goes_on(self, within_s: float = 90, records: int = 50) -> None:
+    def goes_on(self, within_s: float = 240, records: int = 50) -> None:
         """Wait until so many more are acknowledged."""
         wanted = self.count + records
         deadline = time.monotonic() + within_s
@@ -95,7 +95,7 @@ class Churn:
         found: dict[int, dict[int, int]] = defaultdict(dict)
         consumer.assign([TopicPartition(self._topic, each, 0) for each in range(self._partitions)])
         ended: set[int] = set()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while len(ended) < self._partitions and time.monotonic() < deadline:
             message = consumer.poll(0.5)
             if message is None:
@@ -137,7 +137,7 @@ class Reading:
         self._ended.set()
         self._thread.join(60)
 
-    def catches_up(self, churn: Churn, within_s: float = 60) -> None:
+    def catches_up(self, churn: Churn, within_s: float = 240) -> None:
         """Wait until all that was acknowledged is read; it has to be so, without gaps."""
         deadline = time.monotonic() + within_s
         while any(

@@ -21,7 +21,7 @@ from tests.support.reference_kafka import reference_kafka
 from tests.support.stream import Stream, stream
 from tests.support.topicwright import COMMAND
 
-SPARK_WITHIN_S = 120
+SPARK_WITHIN_S = 300
 SETTINGS = {"num.partitions": "3", "default.replication.factor": "3"}
 
 

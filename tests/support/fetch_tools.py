@@ -11,13 +11,28 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.tools import CACHE, KAFKA_BROKERS_OLDER, KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD, KAFKA_SERVER, ROOT
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.real_brokers import RealBroker, until, write_properties
+from tests.support.tools import (
+    CACHE,
+    KAFKA_BROKERS_OLDER,
+    KAFKA_CLIENT_CONSUMER,
+    KAFKA_CLIENT_OLD,
+    KAFKA_SERVER,
+    ROOT,
+    archive_of,
+    java_command,
+    server_classpath,
+)
 
 SLF4J = "1.7.36"
 BROWSER = {"chromium": "chromium", "chromedriver": "chromium-driver"}
@@ -87,8 +102,43 @@ def main() -> int:
             continue
         print(f"fetching .cache/{tool.folder} with {tool.client}", flush=True)
         _fetch(tool, stamp)
+    if shutil.which("java") is not None:
+        for version in (KAFKA_SERVER, *KAFKA_BROKERS_OLDER):
+            _archive_classes(version)
     _install_browser()
     return 0
+
+
+def _archive_classes(version: str) -> None:
+    """Let Java keep the classes of a Kafka that has started as it holds them in memory: each later start of a node or a
+    tool then takes about half the time. Java ignores an archive that another Java has made."""
+    classpath = server_classpath(version)
+    archive = archive_of(classpath)
+    if archive.exists():
+        return
+    print(f"archiving the classes of Kafka {version}", flush=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        port, controller = free_ports(2)
+        here = f"PLAINTEXT://127.0.0.1:{port}"
+        both = {
+            "process.roles": "broker,controller",
+            "listeners": f"{here},CONTROLLER://127.0.0.1:{controller}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        }
+        node = RealBroker(1, port, Path(folder), version, both)
+        write_properties(node, f"127.0.0.1:{controller}")
+        made = Path(folder) / archive.name
+        options = [f"-XX:ArchiveClassesAtExit={made}"]
+        argv = java_command(classpath, "kafka.Kafka", node.folder / "server.properties", logs="info", options=options)
+        with Process(argv, cwd=Path(folder)) as process:
+            until(lambda: _listens(port), 300, f"Kafka {version} has started\n{process.output[-2000:]}")
+            process.stop(within_s=300)
+        made.rename(archive)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _install_browser() -> None:

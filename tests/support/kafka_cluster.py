@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support import tools
 from tests.support.ports import free_ports
 from tests.support.processes import Process
-from tests.support.reference_kafka import CLUSTER_ID, JVM, SOURCES, node_properties
+from tests.support.reference_kafka import CLUSTER_ID, HEAP, SOURCES, node_properties
 
 
 @dataclass
@@ -32,13 +32,12 @@ class KafkaCluster:
 
     def start(self, *nodes: int) -> None:
         """Start nodes that do not run, or run no more; they have caught up when this returns."""
-        log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         for node in nodes:
-            file = self.folder / f"node{node}.properties"
-            argv = [tools.program("java"), *JVM, log_level, "-cp", self.classpath, "ReferenceCluster", CLUSTER_ID]
-            self.processes[node] = Process([*argv, f"{node}={file}"], cwd=self.folder)
+            file = f"{node}={self.folder}/node{node}.properties"
+            argv = tools.java_command(self.classpath, "ReferenceCluster", CLUSTER_ID, file, heap=HEAP)
+            self.processes[node] = Process(argv, cwd=self.folder)
         for node in nodes:
-            self.processes[node].wait_for_line("^ready", within_s=120)
+            self.processes[node].wait_for_line("^ready", within_s=300)
 
     def kill(self, *nodes: int) -> None:
         """kill -9."""
@@ -54,9 +53,8 @@ class KafkaCluster:
 @contextmanager
 def kafka_cluster(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterator[KafkaCluster]:
     """Start a cluster with its data in `folder`; underscores in names of `overrides` stand for dots."""
-    classes = folder / "classes"
-    classes.mkdir(parents=True)
-    classpath = tools.compile_java(SOURCES, tools.server_classpath(), classes)
+    folder.mkdir(parents=True)
+    classpath = tools.compile_java(SOURCES, tools.server_classpath())
     controller, *ports = free_ports(nodes + 1)
     settings = {name.replace("_", "."): value for name, value in overrides.items()}
     for node, port in enumerate(ports, start=1):

@@ -11,8 +11,6 @@ from tests.support import tools
 from tests.support.processes import Process
 from tests.support.real_brokers import CLUSTER_ID, CONTROLLER, until
 
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-
 
 @dataclass(slots=True)
 class KafkaController:
@@ -52,19 +50,9 @@ class KafkaController:
         """Start it; it leads when this returns."""
         self._write_properties()
         before = self._quorum_state()
-        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
-        classpath = tools.server_classpath(self.version)
-        argv: list[str | Path] = [
-            tools.program("java"),
-            *_JVM,
-            level,
-            "-cp",
-            classpath,
-            "kafka.Kafka",
-            self._properties,
-        ]
+        argv = tools.java_command(tools.server_classpath(self.version), "kafka.Kafka", self._properties, logs="info")
         self.process = Process(argv, cwd=self.folder)
-        until(lambda: self._leads_after(before), 120, f"Kafka's controller leads in an epoch after {before}")
+        until(lambda: self._leads_after(before), 300, f"Kafka's controller leads in an epoch after {before}")
 
     def kill(self) -> None:
         """SIGKILL."""

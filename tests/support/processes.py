@@ -81,16 +81,16 @@ class Process:
     def kill(self) -> None:
         """SIGKILL to the process and all that it started; returns when it is gone."""
         self._signal(signal.SIGKILL)
-        self._reap(within_s=10)
+        self._reap(within_s=60)
 
-    def stop(self, *, within_s: float = 10) -> int:
+    def stop(self, *, within_s: float = 240) -> int:
         """SIGTERM, then SIGKILL to the group after `within_s`; the exit code. Safe to call twice."""
         if self.popen.poll() is None:
             self.popen.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.popen.wait(within_s)
         self._signal(signal.SIGKILL)
-        return self._reap(within_s=10)
+        return self._reap(within_s=60)
 
     def _reap(self, *, within_s: float) -> int:
         code = self.popen.wait(within_s)

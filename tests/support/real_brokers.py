@@ -24,7 +24,6 @@ from tests.support.topicwright import COMMAND
 CLUSTER_ID = "cmVhbC1icm9rZXJzLWlkLg"
 CONTROLLER = 3000
 HEAP = "256m"
-_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 T = TypeVar("T")
 
@@ -53,19 +52,9 @@ class RealBroker:
 
     def start(self) -> None:
         """Start it; it has registered and is unfenced some time after."""
-        java = tools.program("java")
-        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+        properties = self.folder / "server.properties"
         classpath = tools.server_classpath(self.version)
-        argv: list[str | Path] = [
-            java,
-            f"-Xmx{self.heap}",
-            *_JVM,
-            level,
-            "-cp",
-            classpath,
-            "kafka.Kafka",
-            self.folder / "server.properties",
-        ]
+        argv = tools.java_command(classpath, "kafka.Kafka", properties, heap=self.heap, logs="info")
         self.process = Process(argv, cwd=self.folder)
 
     def kill(self) -> None:
@@ -73,7 +62,7 @@ class RealBroker:
         assert self.process is not None, f"broker {self.broker_id} runs"
         self.process.kill()
 
-    def stop(self, *, within_s: float = 60) -> int:
+    def stop(self, *, within_s: float = 240) -> int:
         """A controlled shutdown; the exit code."""
         assert self.process is not None, f"broker {self.broker_id} runs"
         return self.process.stop(within_s=within_s)
@@ -122,7 +111,7 @@ class RealCluster:
         for key, value in settings.items():
             argv += ["--set", f"{key}={value.replace('CONTROLLER', self.address)}"]
         self.controller = Process(argv, cwd=self.folder)
-        self.http = self.controller.wait_for_line(r"^ready kafka=\S+ http=(\S+)(?: listeners=\S+)?$", within_s=60)[1]
+        self.http = self.controller.wait_for_line(r"^ready kafka=\S+ http=(\S+)(?: listeners=\S+)?$", within_s=240)[1]
 
     def kill_controller(self) -> None:
         """SIGKILL to Topicwright."""
@@ -134,10 +123,10 @@ class RealCluster:
         import json
         import urllib.request
 
-        with urllib.request.urlopen(f"http://{self.http}/brokers", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.http}/brokers", timeout=60) as answer:
             return set(json.load(answer)["live"])
 
-    def wait_live(self, *broker_ids: int, within_s: float = 90) -> None:
+    def wait_live(self, *broker_ids: int, within_s: float = 300) -> None:
         """Wait until exactly these brokers are live (all, if none is named)."""
         wanted = set(broker_ids or self.brokers)
         until(lambda: self.live() == wanted, within_s, f"live brokers {wanted}")
@@ -247,4 +236,4 @@ def _end(cluster: RealCluster) -> None:
         elif broker.process is not None:
             broker.process.stop(within_s=1)
     if cluster.controller is not None:
-        cluster.controller.stop(within_s=10)
+        cluster.controller.stop(within_s=60)

@@ -18,7 +18,7 @@ from tests.support.processes import Process
 
 CLUSTER_ID = "dG9waWN3cmlnaHQtdGVzdA"
 SOURCES = tools.ROOT / "tests/reference/java"
-JVM = ("-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+HEAP = "768m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,19 @@ class ReferenceKafka:
     def stop_broker(self, node_id: int) -> None:
         """Shut one broker down in order; it is fenced when this returns."""
         self.process.tell(f"stop {node_id}")
-        self.process.wait_for_line(f"^stopped {node_id}", within_s=60)
+        self.process.wait_for_line(f"^stopped {node_id}", within_s=180)
 
     def start_broker(self, node_id: int) -> None:
         """Start a stopped broker; it has caught up when this returns."""
         self.process.tell(f"start {node_id}")
-        self.process.wait_for_line(f"^started {node_id}", within_s=60)
+        self.process.wait_for_line(f"^started {node_id}", within_s=180)
 
 
 @contextmanager
 def reference_kafka(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterator[ReferenceKafka]:
     """Start a cluster with its data in `folder`; underscores in names of `overrides` stand for dots."""
-    java = tools.program("java")
-    classes = folder / "classes"
-    classes.mkdir(parents=True)
-    classpath = tools.compile_java(SOURCES, tools.server_classpath(), classes)
+    folder.mkdir(parents=True)
+    classpath = tools.compile_java(SOURCES, tools.server_classpath())
     controller, *ports = free_ports(nodes + 1)
     settings = {name.replace("_", "."): value for name, value in overrides.items()}
     files = []
@@ -64,10 +62,9 @@ def reference_kafka(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterat
         lines = {**node_properties(node_id, port, controller, folder, nodes), **settings}
         file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         files.append(f"{node_id}={file}")
-    log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    argv = [java, *JVM, log_level, "-cp", classpath, "ReferenceCluster", CLUSTER_ID, *files]
+    argv = tools.java_command(classpath, "ReferenceCluster", CLUSTER_ID, *files, heap=HEAP)
     with Process(argv, cwd=folder) as process:
-        process.wait_for_line("^ready", within_s=120)
+        process.wait_for_line("^ready", within_s=300)
         yield ReferenceKafka(process, {i: f"127.0.0.1:{port}" for i, port in enumerate(ports, start=1)}, folder)
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from projections.replay.backtest import run_backtest
-from projections.replay.compare import run_compare
-from projections.replay.explaining import run_explain
-from projections.replay.invariants import run_invariants
-from projections.replay.log_ref import open_folder
+from projections.replay.checks.invariants import run_invariants
+from projections.replay.log.log_ref import open_folder
 from projections.replay.outcome import Options
-from projections.replay.rebuild import run_rebuild
-from projections.replay.redecide import run_redecide
+from projections.replay.rebuild.compare import run_compare
+from projections.replay.rebuild.explaining import run_explain
+from projections.replay.rebuild.rebuild import run_rebuild
+from projections.replay.redecide.backtest import run_backtest
+from projections.replay.redecide.redecide import run_redecide
 
 
 def assert_proved(session: SparkSession, data: Path) -> None:
-    """Every rule holds in a log, every ask is decided as it was, the live state is what the events come to; and what
+    """Every rule holds in a log, each request is decided as it was, the live state is what the events come to; and what
     was asked for and became of topics can be told. A service may be writing to it."""
     ref = open_folder(str(data))
     same = Options(settings=(("num.partitions", "1"),))

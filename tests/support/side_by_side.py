@@ -1,43 +1,119 @@
-"""Run all tests as two pytest processes side by side: those that start whole clusters wait most of the time.
+"""Run all tests, in groups: three pytest processes at a time, each of which takes the next group when its own is done.
 
-`python -m tests.support.side_by_side [ARGUMENT…]` gives the arguments to both, shows the output of the one as it comes
-and that of the other when it has ended, and exits with the worse of their codes.
+`python -m tests.support.side_by_side [ARGUMENT…]` gives the arguments to each pytest, shows a group's output whole when
+it has ended, then what each group took, and in the last line the sum: `N passed, N failed`. The exit code is the worst.
+
+Tests in one group share servers (the session fixtures of tests/conftest.py) and Spark, which a group of its own would
+start again. Of three groups that run at once, one or two wait for clusters most of the time: so two cores are busy.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import resource
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.support.tools import ROOT
 
-OF_CLUSTERS = tuple(
-    f"tests/{folder}" for folder in ("brokers", "clients", "reference", "security", "stream", "support")
-)
-"""The folders whose tests the second process runs."""
+AT_ONCE = 3
+ALL = Path("tests")
+GROUPS: Mapping[str, tuple[Path, ...]] = {
+    "workers and fronts": (ALL / "stream",),
+    "Spark and Kafka": (ALL / "replay/log", ALL / "replay/spark", ALL / "replay/watch"),
+    "real brokers": (ALL / "brokers/kraft",),
+    "Kafka's answers": (ALL / "reference", ALL / "clients"),
+    "all else": (ALL,),
+    "Spark": (ALL / "replay",),
+    "clusters": (ALL / "brokers", ALL / "security", ALL / "support"),
+}
+"""Folders of tests by group, longest first. A folder inside another's is left to the group that names it; so "all else"
+has also what nobody thought of here."""
+NO_TESTS = 5
+"""pytest's exit code where the arguments choose none of a group's tests."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One group's pytest, the file that its output goes to, and what it came to."""
+
+    group: str
+    process: subprocess.Popen[bytes]
+    output: Path
+    started_s: float = field(default_factory=time.monotonic)
+    passed: int = 0
+    failed: int = 0
+    code: int = 0
+
+    def end(self, code: int, usage: resource.struct_rusage) -> None:
+        """Show all of it; `code` is pytest's, or that of the signal which ended it, below 0."""
+        self.process.returncode = code
+        text = self.output.read_text(errors="replace")
+        wall_s, cpu_s = time.monotonic() - self.started_s, usage.ru_utime + usage.ru_stime
+        print(f"{f' {self.group} ':#^120}\n{text}")
+        print(f"{self.group}: {wall_s:.0f} s, and {cpu_s:.0f} s of the processors", flush=True)
+        summary = (re.findall(r"^(?:=+ )?(\d+ .*) in [\d.]+s", text, re.MULTILINE) or [""])[-1]
+        counts = {what: int(count) for count, what in re.findall(r"(\d+) (passed|failed|error)", summary)}
+        self.code = 0 if code == NO_TESTS else abs(code)
+        self.passed = counts.get("passed", 0)
+        self.failed = max(counts.get("failed", 0) + counts.get("error", 0), int(self.code > 0))
+
+
+def command(group: str, arguments: Sequence[str] = ()) -> list[str]:
+    """The pytest of a group."""
+    own = GROUPS[group]
+    others = (folder for name, folders in GROUPS.items() if name != group for folder in folders)
+    ignored = [f"--ignore={each}" for each in others if not set(each.parents).isdisjoint(own)]
+    return [sys.executable, "-m", "pytest", *map(str, own), *ignored, *arguments]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both; the exit code."""
-    pytest = [sys.executable, "-m", "pytest"]
-    others = [f"--ignore={folder}" for folder in OF_CLUSTERS]
-    with tempfile.TemporaryFile() as later:
-        beside = subprocess.Popen(
-            [*pytest, *OF_CLUSTERS, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=later, stderr=later
+    """Run all groups; the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    folder = Path(tempfile.mkdtemp(prefix="topicwright-tests-"))
+    waiting, running, ended = list(GROUPS), dict[int, Run](), list[Run]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                run = _start(waiting.pop(0), arguments, folder)
+                running[run.process.pid] = run
+            pid, status, usage = os.wait3(0)
+            ended.append(running.pop(pid))
+            ended[-1].end(os.waitstatus_to_exitcode(status), usage)
+    except BaseException:
+        for run in running.values():
+            run.process.send_signal(signal.SIGINT)  # as Ctrl-C does: pytest ends its servers
+        for run in running.values():
+            run.process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    passed, failed = sum(run.passed for run in ended), sum(run.failed for run in ended)
+    code = max(run.code for run in ended) or int(passed == 0)
+    if code == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"the output of each group, and the folders of tests that failed, are in {folder}")
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return code
+
+
+def _start(group: str, arguments: Sequence[str], folder: Path) -> Run:
+    path = folder / f"{group}.txt"
+    env = {**os.environ, "TMPDIR": str(folder)}
+    with path.open("wb") as output:
+        argv = command(group, arguments)
+        process = subprocess.Popen(
+            argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0
         )
-        try:
-            first = subprocess.run([*pytest, "tests", *others, *arguments], cwd=ROOT, check=False).returncode
-            second = beside.wait()
-        except BaseException:
-            beside.terminate()
-            beside.wait()
-            raise
-        later.seek(0)
-        sys.stdout.buffer.write(later.read())
-        sys.stdout.flush()
-    return max(first, second)
+    return Run(group, process, path)
 
 
 if __name__ == "__main__":

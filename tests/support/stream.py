@@ -11,7 +11,7 @@ from tests.support.processes import Process
 from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND, Topicwright
 
-READY_S = 90
+READY_S = 300
 TOPIC_SETTINGS = ("stream.",)
 """Settings that workers and fronts must agree on begin so."""
 
@@ -104,5 +104,5 @@ def stream(
         yield running
         for process in (*(front.process for front in running.fronts), *running.workers):
             if process.popen.poll() is None:
-                code = process.stop(within_s=20)
+                code = process.stop(within_s=120)
                 assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"

@@ -13,8 +13,8 @@ import fastjsonschema
 import pytest
 import yaml
 
-from controller import cli
-from controller.runtime.settings import load_settings
+from controller.cli import main
+from controller.settings.load import load_settings
 from tests.support.tools import ROOT
 
 SCHEMA = ROOT / "tests/golden/compose-spec.json"
@@ -67,7 +67,7 @@ def test_what_services_name_is_there() -> None:
 @pytest.mark.parametrize("name", [name for name, one in composed()["services"].items() if "command" in one])
 def test_each_command_is_one_that_topicwright_takes(name: str) -> None:
     words = composed()["services"][name]["command"]
-    parsed = cli.parser().parse_args(words)
+    parsed = main.parser().parse_args(words)
     settings = load_settings(None, parsed.set)
     if parsed.command == "front":
         (advertised,) = settings.advertised_listeners

@@ -43,7 +43,7 @@ def test_a_process_that_ignores_sigterm_goes_with_its_children(tmp_path: Path) -
 def test_a_line_that_never_comes_fails_with_what_was_printed(tmp_path: Path) -> None:
     printer = Process([sys.executable, "-c", "print('only this')"], cwd=tmp_path)
     with printer, pytest.raises(ProcessFailure, match="only this"):
-        printer.wait_for_line("something else", within_s=30)
+        printer.wait_for_line("something else", within_s=120)
 
 
 def test_a_process_is_told_lines_and_its_exit_code_is_known(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_process_is_told_lines_and_its_exit_code_is_known(tmp_path: Path) -> N
         [sys.executable, "-c", "print(input() * 2, flush=True); raise SystemExit(3)"], cwd=tmp_path
     ) as process:
         process.tell("ab")
-        process.wait_for_line("^abab$", within_s=30)
+        process.wait_for_line("^abab$", within_s=120)
         assert process.popen.wait(30) == 3
 
 

@@ -6,11 +6,14 @@ in CI always means that every real client was asked.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,27 +55,38 @@ def client_classpath(version: str) -> str:
     return server_classpath() if version == KAFKA_SERVER else _jars(f"kafka-client-{version}")
 
 
-def compile_java(sources: Path, classpath: str, classes: Path) -> str:
-    """Compile every .java file of a folder into `classes`; the classpath to run them with."""
+def compile_java(sources: Path, classpath: str) -> str:
+    """The classpath to run every .java file of a folder with; compiled once for all tests, until a file changes."""
     javac = program("javac")
-    files = sorted(str(each) for each in sources.glob("*.java"))
-    options = ["-nowarn", "-Xlint:none", "--release", "11"]
-    done = subprocess.run(
-        [javac, *options, "-d", str(classes), "-cp", classpath, *files], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return f"{classes}{os.pathsep}{classpath}"
+    files = sorted(sources.glob("*.java"))
+    made_from = hashlib.sha256("\0".join([classpath, *(each.read_text(encoding="utf-8") for each in files)]).encode())
+    classes = CACHE / "classes" / f"{sources.name}-{made_from.hexdigest()[:16]}"
+    if not classes.exists():
+        classes.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=classes.parent) as folder:
+            beside = Path(folder) / "classes"
+            options = ["-nowarn", "-Xlint:none", "--release", "11", "-d", str(beside), "-cp", classpath]
+            done = subprocess.run([javac, *options, *map(str, files)], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            with suppress(OSError):  # another process was first
+                beside.rename(classes)
+    return f"{classpath}{os.pathsep}{classes}"
 
 
-def java_command(classpath: str, *arguments: str) -> list[str]:
-    """A command line for a short-lived Java program: small, quick to start, and quiet but for warnings."""
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    frugal = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-    return [program("java"), *frugal, quiet, "-cp", classpath, *arguments]
+def java_command(
+    classpath: str, *arguments: str | Path, heap: str = "256m", logs: str = "warn", options: Sequence[str] = ()
+) -> list[str | Path]:
+    """A command line for a Java program: small and quick to start, with the classes that `make tools` has archived for
+    a version of Kafka; `logs` is from which level on it logs."""
+    archive = archive_of(classpath)
+    frugal = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xlog:disable"]
+    shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={logs}"
+    return [program("java"), f"-Xmx{heap}", *frugal, *shared, *options, level, "-cp", classpath, *arguments]
 
 
 def run_quietly(
-    command: Sequence[str | Path], *, within_s: float = 120, **env: str
+    command: Sequence[str | Path], *, within_s: float = 300, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a client program to its end and return what it printed; its own children die with it when it hangs."""
     with subprocess.Popen(
@@ -90,6 +104,12 @@ def run_quietly(
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def archive_of(classpath: str) -> Path:
+    """Where the classes of a version of Kafka are archived, as its first program has left them."""
+    jars = Path(classpath.partition(os.pathsep)[0]).parent
+    return jars.with_name(f"{jars.name}.jsa")
 
 
 def cached(name: str) -> Path:

@@ -33,9 +33,9 @@ class Topicwright:
     def stop_broker(self, broker_id: int) -> None:
         """Stop a simulated broker; it is fenced when this returns."""
         asked = urllib.request.Request(f"http://{self.http}/simulated/brokers/{broker_id}/stop", method="POST")
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             assert answer.status == 200, answer.status
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         with Wire(self.kafka) as wire:
             while broker_id in self._live(wire):
                 assert time.monotonic() < deadline, f"broker {broker_id} was never fenced"
@@ -62,7 +62,7 @@ def topicwright(
     for key, value in (settings or {}).items():
         argv += ["--set", f"{key}={value}"]
     with Process(argv, cwd=folder, env={"PYTHONPATH": str(policies)}) as process:
-        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)( listeners=\S+)?$", within_s=60)
+        ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)( listeners=\S+)?$", within_s=240)
         yield Topicwright(process, ready[1], ready[2], data)
-        code = process.stop(within_s=20)
+        code = process.stop(within_s=120)
         assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"

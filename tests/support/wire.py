@@ -60,6 +60,10 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
+    def give_up_after(self, timeout_s: float) -> None:
+        """Wait so long for each answer from now on."""
+        self._socket.settimeout(timeout_s)
+
     def log_in(self, user: str, password: str) -> None:
         """Authenticate by SASL/PLAIN."""
         shaken = self.call("SaslHandshake", 1, mechanism="PLAIN")

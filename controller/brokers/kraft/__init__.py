@@ -1,1 +1,1 @@
-"""Real, unmodified Kafka brokers that take Topicwright for their KRaft controller."""
+"""Real brokers that take Topicwright for their KRaft controller."""

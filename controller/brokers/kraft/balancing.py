@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
-from controller.brokers.fleet import CommandSink
-from controller.machine.commands import BalanceLeaders
+from controller.brokers.port import CommandSink, stamp, walk
+from controller.machine.commands.commands import BalanceLeaders
 from controller.machine.state import Topic
-from events.log import LogClosed
-from events.names import NO_LEADER, shard_key
-
-TOPICS_PER_SLICE = 200
-PARTITIONS_PER_SLICE = 2000
+from events.logs.log import LogClosed
+from events.names import NO_LEADER
 
 
 async def balance_leaders(controller: CommandSink, every_s: float) -> None:
@@ -30,15 +27,10 @@ async def balance_leaders(controller: CommandSink, every_s: float) -> None:
 
 async def balance_once(controller: CommandSink) -> None:
     """Have the leaderships of all topics looked at once. Raises LogClosed."""
-    after: str | None = None
-    while topics := controller.store.durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
-        after = shard_key(topics[-1].name)
+    async for topics in walk(controller):
         names = tuple(topic.name for topic in topics if _is_imbalanced(topic))
         if names:
-            request_id = controller.new_request_id("balance")
-            controller.observe(BalanceLeaders(request_id=request_id, at_ms=controller.now_ms(), topics=names))
-        await asyncio.sleep(0)
-        await controller.decided()
+            controller.observe(BalanceLeaders(**stamp(controller, "balance"), topics=names))
 
 
 def _is_imbalanced(topic: Topic) -> bool:

@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.projection import METADATA_VERSION
+from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.machine.state import Broker
 
 KRAFT_VERSION: Final = "kraft.version"
 METADATA_VERSION_MIN: Final = 17
 """3.7-IV2: from here on replicas have directories. Brokers of 3.7 and of 4.3 both work with levels from 17 to 19."""
 METADATA_VERSION_MAX: Final = 30
-"""4.3-IV0."""
+"""4.3-IV0, the newest level of Kafka 4.3."""
 METADATA_VERSION_SHARED: Final = 19
 """3.7-IV4: what brokers of 3.7 to 4.3 all work with."""
 
@@ -31,7 +31,7 @@ class FeatureRange(msgspec.Struct, frozen=True):
 
 
 SUPPORTED: Final[dict[str, FeatureRange]] = {
-    METADATA_VERSION: FeatureRange(METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+    METADATA_VERSION_FEATURE: FeatureRange(METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     KRAFT_VERSION: FeatureRange(0, 1),
     "transaction.version": FeatureRange(0, 2, ((25, 2),)),
     "group.version": FeatureRange(0, 1, ((25, 1),)),
@@ -44,7 +44,7 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
 def features_at(metadata_version: int, brokers: Iterable[Broker] = ()) -> Features:
     """The features of a cluster at this level, as far as all these brokers support them; sorted by name."""
     known = tuple(brokers)
-    features = {METADATA_VERSION: metadata_version}
+    features = {METADATA_VERSION_FEATURE: metadata_version}
     for name, each in SUPPORTED.items():
         levels = [level for since, level in each.since if since <= metadata_version]
         if levels and all(broker.supports(name, levels[-1]) for broker in known):
@@ -57,6 +57,6 @@ def shared_metadata_version(brokers: Iterable[Broker]) -> int | None:
     lowest, highest = METADATA_VERSION_MIN, METADATA_VERSION_MAX
     for broker in brokers:
         for feature in broker.features:
-            if feature.name == METADATA_VERSION:
+            if feature.name == METADATA_VERSION_FEATURE:
                 lowest, highest = max(lowest, feature.lowest), min(highest, feature.highest)
     return highest if lowest <= highest else None

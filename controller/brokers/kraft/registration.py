@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from controller.brokers.kraft.projection import METADATA_VERSION
+from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.kafka.messages.broker_registration import BrokerRegistrationRequest
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
@@ -19,7 +19,7 @@ RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why a broker may not register: Kafka's code, and what to tell whoever reads our log."""
+    """Why a broker may not register: Kafka's code, and the reason to log."""
 
     code: ErrorCode
     why: str
@@ -73,7 +73,7 @@ def _bad_directories(request: BrokerRegistrationRequest, brokers: Iterable[Broke
 
 def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int]) -> Refused | None:
     ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
-    ranges.setdefault(METADATA_VERSION, (OLDEST_METADATA_VERSION, OLDEST_METADATA_VERSION))
+    ranges.setdefault(METADATA_VERSION_FEATURE, (OLDEST_METADATA_VERSION, OLDEST_METADATA_VERSION))
     for name, level in sorted(finalized.items()):
         lowest, highest = ranges.get(name, (0, 0))
         if level and not lowest <= level <= highest:

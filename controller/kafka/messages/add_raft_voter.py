@@ -12,8 +12,6 @@ class Listener(Message, frozen=True, kw_only=True):
 
 
 class AddRaftVoterRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     cluster_id: str | None = None
     timeout_ms: int = 0
     voter_id: int = 0
@@ -23,8 +21,6 @@ class AddRaftVoterRequest(Message, frozen=True, kw_only=True):
 
 
 class AddRaftVoterResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None

@@ -4,15 +4,11 @@ from controller.kafka.messages.message import Message
 
 
 class AllocateProducerIdsRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     broker_id: int = 0
     broker_epoch: int = -1
 
 
 class AllocateProducerIdsResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     producer_id_start: int = 0

@@ -4,15 +4,11 @@ from controller.kafka.messages.message import ZERO_UUID, Message
 
 
 class BrokerState(Message, frozen=True, kw_only=True):
-    """Broker state."""
-
     broker_id: int = 0
     broker_epoch: int = -1
 
 
 class RequestPartitionData(Message, frozen=True, kw_only=True):
-    """Request partition data."""
-
     partition_index: int = 0
     leader_epoch: int = 0
     new_isr: tuple[int, ...] = ()
@@ -22,23 +18,17 @@ class RequestPartitionData(Message, frozen=True, kw_only=True):
 
 
 class RequestTopicData(Message, frozen=True, kw_only=True):
-    """Request topic data."""
-
     topic_id: bytes = ZERO_UUID
     partitions: tuple[RequestPartitionData, ...] = ()
 
 
 class AlterPartitionRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     broker_id: int = 0
     broker_epoch: int = -1
     topics: tuple[RequestTopicData, ...] = ()
 
 
 class ResponsePartitionData(Message, frozen=True, kw_only=True):
-    """Response partition data."""
-
     partition_index: int = 0
     error_code: int = 0
     leader_id: int = 0
@@ -49,15 +39,11 @@ class ResponsePartitionData(Message, frozen=True, kw_only=True):
 
 
 class ResponseTopicData(Message, frozen=True, kw_only=True):
-    """Response topic data."""
-
     topic_id: bytes = ZERO_UUID
     partitions: tuple[ResponsePartitionData, ...] = ()
 
 
 class AlterPartitionResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     topics: tuple[ResponseTopicData, ...] = ()

@@ -4,45 +4,33 @@ from controller.kafka.messages.message import Message
 
 
 class ReassignablePartition(Message, frozen=True, kw_only=True):
-    """Reassignable partition."""
-
     partition_index: int = 0
     replicas: tuple[int, ...] | None = None
 
 
 class ReassignableTopic(Message, frozen=True, kw_only=True):
-    """Reassignable topic."""
-
     name: str = ""
     partitions: tuple[ReassignablePartition, ...] = ()
 
 
 class AlterPartitionReassignmentsRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     timeout_ms: int = 60000
     topics: tuple[ReassignableTopic, ...] = ()
     allow_replication_factor_change: bool = True
 
 
 class ReassignablePartitionResponse(Message, frozen=True, kw_only=True):
-    """Reassignable partition response."""
-
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = None
 
 
 class ReassignableTopicResponse(Message, frozen=True, kw_only=True):
-    """Reassignable topic response."""
-
     name: str = ""
     partitions: tuple[ReassignablePartitionResponse, ...] = ()
 
 
 class AlterPartitionReassignmentsResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None

@@ -4,7 +4,7 @@ from controller.kafka.messages.message import Message
 
 
 class ApiVersionsRequest(Message, frozen=True, kw_only=True):
-    """Who is asking; nothing before v3."""
+    """Which client this is; nothing before v3."""
 
     client_software_name: str = ""  # v3+
     client_software_version: str = ""  # v3+

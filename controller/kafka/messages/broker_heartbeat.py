@@ -1,11 +1,9 @@
-"""BrokerHeartbeat (63): a broker lives, and tells how far it has applied the metadata (KIP-631)."""
+"""BrokerHeartbeat (63): a broker lives, and reports how far it has applied the metadata (KIP-631)."""
 
 from controller.kafka.messages.message import Message
 
 
 class BrokerHeartbeatRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     broker_id: int = 0
     broker_epoch: int = -1
     current_metadata_offset: int = 0
@@ -16,8 +14,6 @@ class BrokerHeartbeatRequest(Message, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeatResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     is_caught_up: bool = False

@@ -4,8 +4,6 @@ from controller.kafka.messages.message import ZERO_UUID, Message
 
 
 class Listener(Message, frozen=True, kw_only=True):
-    """Listener."""
-
     name: str = ""
     host: str = ""
     port: int = 0
@@ -13,16 +11,12 @@ class Listener(Message, frozen=True, kw_only=True):
 
 
 class Feature(Message, frozen=True, kw_only=True):
-    """Feature."""
-
     name: str = ""
     min_supported_version: int = 0
     max_supported_version: int = 0
 
 
 class BrokerRegistrationRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     broker_id: int = 0
     cluster_id: str = ""
     incarnation_id: bytes = ZERO_UUID
@@ -35,8 +29,6 @@ class BrokerRegistrationRequest(Message, frozen=True, kw_only=True):
 
 
 class BrokerRegistrationResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     broker_epoch: int = -1

@@ -11,7 +11,7 @@ class CreatableRenewers(Message, frozen=True, kw_only=True):
 
 
 class CreateDelegationTokenRequest(Message, frozen=True, kw_only=True):
-    """The request; without an owner the token is for who asks."""
+    """Without an owner the token is for the sender."""
 
     owner_principal_type: str | None = None  # v3+
     owner_principal_name: str | None = None  # v3+
@@ -20,8 +20,6 @@ class CreateDelegationTokenRequest(Message, frozen=True, kw_only=True):
 
 
 class CreateDelegationTokenResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     error_code: int = 0
     principal_type: str = ""
     principal_name: str = ""

@@ -4,7 +4,7 @@ from controller.kafka.messages.message import Message
 
 
 class DescribeAclsRequest(Message, frozen=True, kw_only=True):
-    """Which entries are meant; see `controller.machine.commands.AclFilter`."""
+    """Which entries are meant; see `controller.machine.commands.commands.AclFilter`."""
 
     resource_type_filter: int = 0
     resource_name_filter: str | None = None

@@ -27,7 +27,7 @@ class EntityData(Message, frozen=True, kw_only=True):
 
 
 class ValueData(Message, frozen=True, kw_only=True):
-    """One quota."""
+    """The value of one quota key."""
 
     key: str = ""
     value: float = 0.0

@@ -4,27 +4,19 @@ from controller.kafka.messages.message import ZERO_UUID, Message
 
 
 class RequestPartitionData(Message, frozen=True, kw_only=True):
-    """Request partition data."""
-
     partition_index: int = 0
 
 
 class RequestTopicData(Message, frozen=True, kw_only=True):
-    """Request topic data."""
-
     topic_name: str = ""
     partitions: tuple[RequestPartitionData, ...] = ()
 
 
 class DescribeQuorumRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     topics: tuple[RequestTopicData, ...] = ()
 
 
 class ReplicaState(Message, frozen=True, kw_only=True):
-    """Replica state."""
-
     replica_id: int = 0
     log_end_offset: int = 0
     last_fetch_timestamp: int = -1
@@ -33,8 +25,6 @@ class ReplicaState(Message, frozen=True, kw_only=True):
 
 
 class ResponsePartitionData(Message, frozen=True, kw_only=True):
-    """Response partition data."""
-
     partition_index: int = 0
     error_code: int = 0
     leader_id: int = 0
@@ -46,30 +36,22 @@ class ResponsePartitionData(Message, frozen=True, kw_only=True):
 
 
 class ResponseTopicData(Message, frozen=True, kw_only=True):
-    """Response topic data."""
-
     topic_name: str = ""
     partitions: tuple[ResponsePartitionData, ...] = ()
 
 
 class Listener(Message, frozen=True, kw_only=True):
-    """Listener."""
-
     name: str = ""
     host: str = ""
     port: int = 0
 
 
 class Node(Message, frozen=True, kw_only=True):
-    """Node."""
-
     node_id: int = 0
     listeners: tuple[Listener, ...] = ()
 
 
 class DescribeQuorumResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     error_code: int = 0
     topics: tuple[ResponseTopicData, ...] = ()
     error_message: str | None = None

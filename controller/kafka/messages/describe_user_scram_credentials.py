@@ -23,7 +23,7 @@ class CredentialInfo(Message, frozen=True, kw_only=True):
 
 
 class DescribeUserScramCredentialsResult(Message, frozen=True, kw_only=True):
-    """One user."""
+    """The SCRAM credentials of one user, without secrets."""
 
     user: str = ""
     error_code: int = 0
@@ -32,7 +32,7 @@ class DescribeUserScramCredentialsResult(Message, frozen=True, kw_only=True):
 
 
 class DescribeUserScramCredentialsResponse(Message, frozen=True, kw_only=True):
-    """All users that were asked for, or why none is told."""
+    """The users that were requested, or why none is shown."""
 
     throttle_time_ms: int = 0
     error_code: int = 0

@@ -4,15 +4,11 @@ from controller.kafka.messages.message import Message
 
 
 class EnvelopeRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     request_data: bytes = b""
     request_principal: bytes | None = None
     client_host_address: bytes = b""
 
 
 class EnvelopeResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     response_data: bytes | None = None
     error_code: int = 0

@@ -4,8 +4,6 @@ from controller.kafka.messages.message import ZERO_UUID, Message
 
 
 class FetchPartition(Message, frozen=True, kw_only=True):
-    """Fetch partition."""
-
     partition: int = 0
     current_leader_epoch: int = -1
     fetch_offset: int = 0
@@ -17,31 +15,23 @@ class FetchPartition(Message, frozen=True, kw_only=True):
 
 
 class FetchTopic(Message, frozen=True, kw_only=True):
-    """Fetch topic."""
-
     topic: str = ""
     partitions: tuple[FetchPartition, ...] = ()
     topic_id: bytes = ZERO_UUID
 
 
 class ForgottenTopic(Message, frozen=True, kw_only=True):
-    """Forgotten topic."""
-
     topic: str = ""
     partitions: tuple[int, ...] = ()
     topic_id: bytes = ZERO_UUID
 
 
 class ReplicaState(Message, frozen=True, kw_only=True):
-    """Replica state."""
-
     replica_id: int = -1
     replica_epoch: int = -1
 
 
 class FetchRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     cluster_id: str | None = None
     replica_id: int = -1
     max_wait_ms: int = 0
@@ -57,36 +47,26 @@ class FetchRequest(Message, frozen=True, kw_only=True):
 
 
 class EpochEndOffset(Message, frozen=True, kw_only=True):
-    """Epoch end offset."""
-
     epoch: int = -1
     end_offset: int = -1
 
 
 class LeaderIdAndEpoch(Message, frozen=True, kw_only=True):
-    """Leader id and epoch."""
-
     leader_id: int = -1
     leader_epoch: int = -1
 
 
 class SnapshotId(Message, frozen=True, kw_only=True):
-    """Snapshot id."""
-
     end_offset: int = -1
     epoch: int = -1
 
 
 class AbortedTransaction(Message, frozen=True, kw_only=True):
-    """Aborted transaction."""
-
     producer_id: int = 0
     first_offset: int = 0
 
 
 class PartitionData(Message, frozen=True, kw_only=True):
-    """Partition data."""
-
     partition_index: int = 0
     error_code: int = 0
     high_watermark: int = 0
@@ -101,16 +81,12 @@ class PartitionData(Message, frozen=True, kw_only=True):
 
 
 class FetchableTopicResponse(Message, frozen=True, kw_only=True):
-    """Fetchable topic response."""
-
     topic: str = ""
     partitions: tuple[PartitionData, ...] = ()
     topic_id: bytes = ZERO_UUID
 
 
 class NodeEndpoint(Message, frozen=True, kw_only=True):
-    """Node endpoint."""
-
     node_id: int = 0
     host: str = ""
     port: int = 0
@@ -118,8 +94,6 @@ class NodeEndpoint(Message, frozen=True, kw_only=True):
 
 
 class FetchResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     session_id: int = 0

@@ -4,15 +4,11 @@ from controller.kafka.messages.message import ZERO_UUID, Message
 
 
 class SnapshotId(Message, frozen=True, kw_only=True):
-    """Snapshot id."""
-
     end_offset: int = 0
     epoch: int = 0
 
 
 class RequestPartitionSnapshot(Message, frozen=True, kw_only=True):
-    """Request partition snapshot."""
-
     partition: int = 0
     current_leader_epoch: int = 0
     snapshot_id: SnapshotId = SnapshotId()
@@ -21,15 +17,11 @@ class RequestPartitionSnapshot(Message, frozen=True, kw_only=True):
 
 
 class RequestTopicSnapshot(Message, frozen=True, kw_only=True):
-    """Request topic snapshot."""
-
     name: str = ""
     partitions: tuple[RequestPartitionSnapshot, ...] = ()
 
 
 class FetchSnapshotRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     cluster_id: str | None = None
     replica_id: int = -1
     max_bytes: int = 2147483647
@@ -37,15 +29,11 @@ class FetchSnapshotRequest(Message, frozen=True, kw_only=True):
 
 
 class LeaderIdAndEpoch(Message, frozen=True, kw_only=True):
-    """Leader id and epoch."""
-
     leader_id: int = 0
     leader_epoch: int = 0
 
 
 class ResponsePartitionSnapshot(Message, frozen=True, kw_only=True):
-    """Response partition snapshot."""
-
     index: int = 0
     error_code: int = 0
     snapshot_id: SnapshotId = SnapshotId()
@@ -56,23 +44,17 @@ class ResponsePartitionSnapshot(Message, frozen=True, kw_only=True):
 
 
 class ResponseTopicSnapshot(Message, frozen=True, kw_only=True):
-    """Response topic snapshot."""
-
     name: str = ""
     partitions: tuple[ResponsePartitionSnapshot, ...] = ()
 
 
 class NodeEndpoint(Message, frozen=True, kw_only=True):
-    """Node endpoint."""
-
     node_id: int = 0
     host: str = ""
     port: int = 0
 
 
 class FetchSnapshotResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     topics: tuple[ResponseTopicSnapshot, ...] = ()

@@ -1,26 +1,20 @@
-"""ListOffsets (2): asked of brokers, to see whether they serve as leaders."""
+"""ListOffsets (2): sent to brokers, to see whether they serve as leaders."""
 
 from controller.kafka.messages.message import Message
 
 
 class ListOffsetsPartition(Message, frozen=True, kw_only=True):
-    """List offsets partition."""
-
     partition_index: int = 0
     current_leader_epoch: int = -1
     timestamp: int = 0
 
 
 class ListOffsetsTopic(Message, frozen=True, kw_only=True):
-    """List offsets topic."""
-
     name: str = ""
     partitions: tuple[ListOffsetsPartition, ...] = ()
 
 
 class ListOffsetsRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     replica_id: int = 0
     isolation_level: int = 0
     topics: tuple[ListOffsetsTopic, ...] = ()
@@ -28,8 +22,6 @@ class ListOffsetsRequest(Message, frozen=True, kw_only=True):
 
 
 class ListOffsetsPartitionResponse(Message, frozen=True, kw_only=True):
-    """List offsets partition response."""
-
     partition_index: int = 0
     error_code: int = 0
     timestamp: int = -1
@@ -38,14 +30,10 @@ class ListOffsetsPartitionResponse(Message, frozen=True, kw_only=True):
 
 
 class ListOffsetsTopicResponse(Message, frozen=True, kw_only=True):
-    """List offsets topic response."""
-
     name: str = ""
     partitions: tuple[ListOffsetsPartitionResponse, ...] = ()
 
 
 class ListOffsetsResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     topics: tuple[ListOffsetsTopicResponse, ...] = ()

@@ -11,7 +11,7 @@ ZERO_UUID: Final = bytes(16)
 """Kafka's "no id": how a missing topic id is written, and what a field without one holds."""
 
 OPERATIONS_OMITTED: Final = -(2**31)
-"""Authorized operations that were not asked for (KIP-430)."""
+"""Authorized operations that were not requested (KIP-430)."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,7 +30,7 @@ class Encoded(tuple[Any, ...]):
 
     Holds the parts (bytes) that make up the elements, without the array's length, which is written from
     `element_count`. The bytes belong to one API and version: make them with `encode_array` or `encode_element` of
-    `controller.kafka.codec`, never by hand. To the type checker it is a tuple of anything; it is for writing only.
+    `controller.kafka.codec.codec`, never by hand. To the type checker it is a tuple of anything; for writing only.
     """
 
     element_count: int

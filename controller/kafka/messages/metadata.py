@@ -4,7 +4,7 @@ from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Mes
 
 
 class MetadataRequestTopic(Message, frozen=True, kw_only=True):
-    """A topic asked for by name, or from v10 by id with a null name."""
+    """A topic requested by name, or from v10 by id with a null name."""
 
     topic_id: bytes = ZERO_UUID  # v10+
     name: str | None = None
@@ -54,7 +54,7 @@ class MetadataResponseTopic(Message, frozen=True, kw_only=True):
 
 
 class MetadataResponse(Message, frozen=True, kw_only=True):
-    """The cluster as this listener tells it."""
+    """The cluster as this listener shows it."""
 
     throttle_time_ms: int = 0  # v3+
     brokers: tuple[MetadataResponseBroker, ...] = ()

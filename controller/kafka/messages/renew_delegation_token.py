@@ -4,15 +4,11 @@ from controller.kafka.messages.message import Message
 
 
 class RenewDelegationTokenRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     hmac: bytes = b""
     renew_period_ms: int = 0
 
 
 class RenewDelegationTokenResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     error_code: int = 0
     expiry_timestamp_ms: int = 0
     throttle_time_ms: int = 0

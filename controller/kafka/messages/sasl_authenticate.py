@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): one step of a SASL conversation (KIP-152); v1 tells how long the session lasts (KIP-368)."""
+"""SaslAuthenticate (36): one step of a SASL conversation (KIP-152); v1 says how long the session lasts (KIP-368)."""
 
 from controller.kafka.messages.message import Message
 

@@ -4,14 +4,10 @@ from controller.kafka.messages.message import Message
 
 
 class UnregisterBrokerRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     broker_id: int = 0
 
 
 class UnregisterBrokerResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None

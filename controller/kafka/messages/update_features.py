@@ -4,8 +4,6 @@ from controller.kafka.messages.message import Message
 
 
 class FeatureUpdateKey(Message, frozen=True, kw_only=True):
-    """Feature update key."""
-
     feature: str = ""
     max_version_level: int = 0
     allow_downgrade: bool = False
@@ -13,24 +11,18 @@ class FeatureUpdateKey(Message, frozen=True, kw_only=True):
 
 
 class UpdateFeaturesRequest(Message, frozen=True, kw_only=True):
-    """The request."""
-
     timeout_ms: int = 60000
     feature_updates: tuple[FeatureUpdateKey, ...] = ()
     validate_only: bool = False
 
 
 class UpdatableFeatureResult(Message, frozen=True, kw_only=True):
-    """Updatable feature result."""
-
     feature: str = ""
     error_code: int = 0
     error_message: str | None = None
 
 
 class UpdateFeaturesResponse(Message, frozen=True, kw_only=True):
-    """The answer."""
-
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None

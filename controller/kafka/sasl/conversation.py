@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -13,14 +13,14 @@ from controller.machine.state import ScramCredential
 class LoginRefused(Exception):
     """The client is not who it says, or does not speak the mechanism.
 
-    `told` is for the client, None where it only learns that its credentials are not valid; `why` is for our log. None
-    of them ever holds what the client sent but for a user name.
+    `message` is for the client, None where it only learns that its credentials are not valid; `why` is for our log.
+    Neither ever holds what the client sent but for a user name.
     """
 
-    def __init__(self, why: str, told: str | None = None, user: str = "") -> None:
+    def __init__(self, why: str, message: str | None = None, user: str = "") -> None:
         super().__init__(why)
         self.why = why
-        self.told = told
+        self.message = message
         self.user = user
 
 
@@ -40,7 +40,7 @@ class Conversation(Protocol):
 
 
 class Users(Protocol):
-    """Whom the mechanisms ask about users."""
+    """Where the mechanisms look users up."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
         """The credential of a user; for one that is not there a made-up one, the same each time, or None for none."""
@@ -52,4 +52,3 @@ class Users(Protocol):
 
 
 StartConversation = Callable[[Users], Conversation]
-Verify = Callable[[str, str], Awaitable[bool]]

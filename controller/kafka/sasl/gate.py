@@ -13,8 +13,8 @@ A failed login costs a delay and one log line, which has the user's name and nev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal
 
 import msgspec
 import structlog
@@ -38,7 +38,7 @@ _logger = structlog.get_logger(__name__)
 State = Literal["handshake", "tokens", "open", "failed"]
 LoginOutcome = Literal["succeeded", "failed"]
 OnLogin = Callable[[str, str, LoginOutcome], None]
-"""Told of each login: listener, mechanism (`none` where none was agreed), outcome."""
+"""Called with each login: listener, mechanism (`none` where none was agreed), outcome."""
 
 
 class RawToken(Message, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class RawToken(Message, frozen=True, kw_only=True):
 
 
 class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a listener asks of those who log in."""
+    """How clients of a listener log in."""
 
     mechanisms: Mapping[str, StartConversation]
     """`sasl.enabled.mechanisms`."""
@@ -129,7 +129,7 @@ class SaslGate:
 
     # --- SaslHandshake
 
-    def _shake_hands(self, context: RequestContext, request: SaslHandshakeRequest) -> Any:
+    def _shake_hands(self, context: RequestContext, request: SaslHandshakeRequest) -> Answer | Awaitable[Answer]:
         if self._state == "open" and not self._may_begin_again():
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
         enabled = tuple(self._rules.mechanisms)
@@ -167,8 +167,8 @@ class SaslGate:
         try:
             step = await self._step(request.auth_bytes)
         except LoginRefused as refusal:
-            told = refusal.told or self._invalid_credentials()
-            failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
+            message = refusal.message or self._invalid_credentials()
+            failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return await self._refuse(refusal, failed)
         lifetime_ms = self._rules.session_ms_max if step.user is not None else 0
         return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
@@ -200,8 +200,8 @@ class SaslGate:
         principal, session = f"User:{user}", self._client.session
         if self._again and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
-            told = f"Cannot change principals during re-authentication from {was}: {now}"
-            raise LoginRefused("another principal than before", told, user)
+            message = f"Cannot change principals during re-authentication from {was}: {now}"
+            raise LoginRefused("another principal than before", message, user)
         lifetime_ms = self._rules.session_ms_max
         expires = self._clock() + lifetime_ms / 1000 if lifetime_ms > 0 else None
         self._client.session = replace(session, principal=principal, expires_at_s=expires)

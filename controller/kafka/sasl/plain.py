@@ -27,8 +27,8 @@ class PlainConversation:
                 "wrong user name or password", "Authentication failed: Invalid username or password", user
             )
         if authorization not in ("", user):
-            told = "Authentication failed: Client requested an authorization id that is different from username"
-            raise LoginRefused("another authorization id than the user name", told, user)
+            message = "Authentication failed: Client requested an authorization id that is different from username"
+            raise LoginRefused("another authorization id than the user name", message, user)
         return Step(user=user)
 
     @staticmethod
@@ -40,6 +40,6 @@ class PlainConversation:
         except UnicodeDecodeError:
             raise LoginRefused("a PLAIN message that is not UTF-8") from None
         if len(parts) != 3:
-            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
-            raise LoginRefused(told, told)
+            message = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
+            raise LoginRefused(message, message)
         return parts

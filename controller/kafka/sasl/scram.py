@@ -5,7 +5,7 @@
     client -> c=biws,r=CLIENT_NONCE SERVER_NONCE,p=PROOF
     server -> v=SIGNATURE
 
-A user that is not there is asked for a proof like any other and refused at the end, so that nobody learns who is there.
+A user that is not there must give a proof like any other and is refused at the end, so that nobody learns who is there.
 Channel binding and delegation tokens are not spoken.
 """
 
@@ -18,17 +18,16 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 from controller.kafka.sasl.conversation import LoginRefused, Step, Users
 from controller.machine.state import ScramCredential
 
-Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS: Final = 4096
 """What Kafka's tools take where nothing is said, and what a login of an unknown user is answered."""
 BYTES_MAX: Final = 4096
-"""Of one message."""
+"""The longest message of a client that is read, in bytes."""
 
 _FIRST: Final = re.compile(
     r"([ny]),(?:a=([^,]*))?,((?:m=[^,]*,)?n=([^,]*),r=([\x21-\x2b\x2d-\x7e]+)((?:,[A-Za-z]+=[^,]*)*))"
@@ -65,8 +64,8 @@ class ScramConversation:
         user = _name(found[4])
         self._user = user
         if found[2] is not None and _name(found[2]) not in ("", user):
-            told = "Authentication failed: Client requested an authorization id that is different from username"
-            raise LoginRefused("another authorization id than the user name", told, user)
+            message = "Authentication failed: Client requested an authorization id that is different from username"
+            raise LoginRefused("another authorization id than the user name", message, user)
         if re.search(r",tokenauth=true(,|$)", found[6]):
             raise LoginRefused("delegation tokens are not supported", user=user)
         credential = self._users.scram(user, self._mechanism)

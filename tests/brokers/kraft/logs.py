@@ -9,13 +9,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.adopting import COMMAND, adopted
-from controller.brokers.kraft.batches import decode_batches
-from controller.brokers.kraft.handing_back import HAND_BACK
-from controller.brokers.kraft.image import MetadataImage
-from controller.brokers.kraft.kafka_folder import KafkaFolder, QuorumState
-from controller.brokers.kraft.metadata_log import MetadataLog
-from controller.machine.partition_changes import upkeep_of
+from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.log.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from controller.brokers.kraft.moving.adopting import COMMAND, adopted
+from controller.brokers.kraft.moving.handing_back import HAND_BACK
+from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, QuorumState
+from controller.machine.partitions.changes import upkeep_of
 from controller.machine.state import Cluster, DictTopics, State
 from events.access import (
     Acl,
@@ -28,7 +38,7 @@ from events.access import (
 )
 from events.catalog import BrokerRegistered, Cause, MetadataHandedBack, Recorded, SettingsChanged, TopicDeleted
 from events.codec import encode_event
-from events.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry, InMemoryLog
 from events.names import Offset, RequestId
 from tests.events.golden import history
 
@@ -105,7 +115,7 @@ def differences(image: MetadataImage, state: State) -> list[str]:
     assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
     told_topics = {
         record.name: {index: _as_machine(one) for index, one in image.partitions[record.topic_id].items()}
-        for record in image.kept["TopicRecord"].values()
+        for record in image.all(TopicRecord)
     }
     topics = {
         topic.name: {
@@ -123,7 +133,7 @@ def differences(image: MetadataImage, state: State) -> list[str]:
     }
     told_brokers = {
         record.broker_id: (record.fenced, record.in_controlled_shutdown, record.log_dirs)
-        for record in image.kept["RegisterBrokerRecord"].values()
+        for record in image.all(RegisterBrokerRecord)
     }
     pairs = (
         ("topics", told_topics, topics),
@@ -145,10 +155,9 @@ def _as_machine(record: Any) -> tuple[object, ...]:
     return (*(() if value is None else value for value in values), bool(record.leader_recovery_state))
 
 
-def _configs(image: MetadataImage) -> dict[tuple[int, str, str], str]:
+def _configs(image: MetadataImage) -> dict[tuple[int, str, str], str | None]:
     return {
-        (record.resource_type, record.resource_name, record.name): record.value
-        for record in image.kept["ConfigRecord"].values()
+        (record.resource_type, record.resource_name, record.name): record.value for record in image.all(ConfigRecord)
     }
 
 
@@ -163,19 +172,18 @@ def _machine_configs(state: State) -> dict[tuple[int, str, str], str]:
 
 
 def _features(image: MetadataImage) -> dict[str, int]:
-    return {record.name: record.feature_level for record in image.kept["FeatureLevelRecord"].values()}
+    return {record.name: record.feature_level for record in image.all(FeatureLevelRecord)}
 
 
 def _acls(image: MetadataImage) -> list[Acl]:
-    kept: Iterable[Any] = image.kept["AccessControlEntryRecord"].values()
     return sorted(
         Acl(r.resource_type, r.pattern_type, r.resource_name, r.principal, r.host, r.operation, r.permission_type)
-        for r in kept
+        for r in image.all(AccessControlEntryRecord)
     )
 
 
 def _logins(image: MetadataImage) -> dict[tuple[str, int], tuple[object, ...]]:
-    kept: Iterable[Any] = image.kept["UserScramCredentialRecord"].values()
+    kept = image.all(UserScramCredentialRecord)
     return {(r.name, r.mechanism): (r.iterations, r.salt, r.stored_key, r.server_key) for r in kept}
 
 
@@ -189,15 +197,14 @@ def _machine_logins(cluster: Cluster) -> dict[tuple[str, int], tuple[object, ...
 
 def _quotas(image: MetadataImage) -> dict[QuotaEntity, dict[str, float]]:
     found: dict[QuotaEntity, dict[str, float]] = {}
-    kept: Iterable[Any] = image.kept["ClientQuotaRecord"].values()
-    for record in kept:
+    for record in image.all(ClientQuotaRecord):
         entity = tuple((each.entity_type, each.entity_name) for each in record.entity)
         found.setdefault(entity, {})[record.key] = record.value
     return found
 
 
 def _producer_ids(image: MetadataImage) -> int:
-    return next((record.next_producer_id for record in image.kept["ProducerIdsRecord"].values()), 0)
+    return next((record.next_producer_id for record in image.all(ProducerIdsRecord)), 0)
 
 
 def folder_of(log: Told, path: Path = Path("kafka-metadata")) -> KafkaFolder:

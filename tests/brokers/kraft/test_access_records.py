@@ -8,27 +8,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.brokers.kraft.batches import decode_batches
-from controller.brokers.kraft.image import MetadataImage
-from controller.brokers.kraft.metadata_log import META, MetadataLog
-from controller.brokers.kraft.metadata_records.access_control_entry_record import AccessControlEntryRecordV0
-from controller.brokers.kraft.metadata_records.codec import decode_record
-from controller.brokers.kraft.metadata_records.feature_level_record import FeatureLevelRecordV0
-from controller.brokers.kraft.metadata_records.remove_access_control_entry_record import (
-    RemoveAccessControlEntryRecordV0,
+from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import decode_record
+from controller.brokers.kraft.log.metadata_log import META, MetadataLog
+from controller.brokers.kraft.log.metadata_records import (
+    AccessControlEntryRecord,
+    FeatureLevelRecord,
+    RemoveAccessControlEntryRecord,
+    UserScramCredentialRecord,
 )
-from controller.brokers.kraft.snapshots import image_of, make_snapshot, snapshot_bytes
+from controller.brokers.kraft.log.snapshots import image_of, make_snapshot, snapshot_bytes
 from controller.machine.apply import apply
 from controller.release import RELEASE
-from controller.runtime.settings import load_settings
-from controller.runtime.users_offline import offline_users
+from controller.serving.offline_users import offline_users
+from controller.settings.load import load_settings
 from events.access import AclsDeleted
 from events.catalog import EVENT_VERSION, QuorumEpochBegun, Recorded
 from events.codec import encode_event
-from events.log import Commit, Entry
+from events.logs.log import Commit, Entry
+from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
-from events.rocksdb_log import RocksDbLog
-from projections.store import TopicStore
+from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import Told, access_history, differences, real_history, told
 from tests.events.golden import history
 
@@ -76,8 +77,8 @@ def test_a_restart_or_a_failed_write_anywhere_changes_no_byte() -> None:
 def test_no_id_is_given_twice_also_to_an_entry_that_is_created_again() -> None:
     """A broker that sees the removal and the creation in one step would add an id that it has."""
     records = _records(told(HISTORY))
-    created = [record for record in records if isinstance(record, AccessControlEntryRecordV0)]
-    removed = {record.id for record in records if isinstance(record, RemoveAccessControlEntryRecordV0)}
+    created = [record for record in records if isinstance(record, AccessControlEntryRecord)]
+    removed = {record.id for record in records if isinstance(record, RemoveAccessControlEntryRecord)}
     ids = [record.id for record in created]
     assert len(set(ids)) == len(ids)
     entries = {record.id: (record.resource_type, record.resource_name, record.principal) for record in created}
@@ -109,9 +110,9 @@ def test_what_there_was_before_the_metadata_log_is_told_after_the_first_features
     log = told([*earlier, *shifted], 1)
     assert differences(image_of(log.metadata), log.state) == []
     records = _records(log)
-    assert isinstance(records[0], FeatureLevelRecordV0)
+    assert isinstance(records[0], FeatureLevelRecord)
     assert records[0].name == "metadata.version"
-    assert any(isinstance(record, AccessControlEntryRecordV0) for record in records)
+    assert any(isinstance(record, AccessControlEntryRecord) for record in records)
 
 
 def _begun_untold() -> Told:
@@ -172,7 +173,7 @@ def test_users_of_a_stopped_service_are_told_to_brokers_too(tmp_path: Path) -> N
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "cluster")
     try:
         image = image_of(MetadataLog(log))
-        assert ("zoe", 1) in image.kept["UserScramCredentialRecord"]
-        assert len(image.kept["AccessControlEntryRecord"]) == 3
+        assert ("zoe", 1) in [(each.name, each.mechanism) for each in image.all(UserScramCredentialRecord)]
+        assert len(image.all(AccessControlEntryRecord)) == 3
     finally:
         log.close()

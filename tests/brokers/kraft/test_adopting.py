@@ -6,6 +6,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,33 +15,37 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.brokers.kraft.acl_ids import AclIds
-from controller.brokers.kraft.adopting import adopted
-from controller.brokers.kraft.batches import decode_batches, encode_batch, leader_change
-from controller.brokers.kraft.image import MetadataImage
-from controller.brokers.kraft.kafka_folder import PARTITION, read_folder
-from controller.brokers.kraft.metadata_log import MetadataLog
-from controller.brokers.kraft.metadata_records.access_control_entry_record import AccessControlEntryRecordV0
-from controller.brokers.kraft.metadata_records.begin_transaction_record import BeginTransactionRecordV0
-from controller.brokers.kraft.metadata_records.client_quota_record import ClientQuotaRecordV0, EntityDataV0
-from controller.brokers.kraft.metadata_records.codec import encode_record
-from controller.brokers.kraft.metadata_records.feature_level_record import FeatureLevelRecordV0
-from controller.brokers.kraft.metadata_records.user_scram_credential_record import UserScramCredentialRecordV0
-from controller.brokers.kraft.snapshots import image_of, snapshot_bytes
-from controller.cli import main
+from controller.brokers.kraft.log.acl_ids import AclIds
+from controller.brokers.kraft.log.batches import decode_batches, encode_batch, leader_change
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.log.metadata_records import (
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    ClientQuotaRecord,
+    EntityData,
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+)
+from controller.brokers.kraft.log.snapshots import image_of, snapshot_bytes
+from controller.brokers.kraft.moving.adopting import adopted
+from controller.brokers.kraft.moving.kafka_folder import PARTITION, read_folder
+from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State
-from controller.runtime.kraft import kraft_fleet
-from controller.runtime.settings import SettingsError, load_settings
+from controller.serving.real_brokers import kraft_fleet
+from controller.settings.load import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import EVENT_VERSION, MetadataAdopted, TopicDeleted
-from events.log import Commit, Entry, InMemoryLog
+from events.codec import decode_event
+from events.logs.log import Commit, Entry, InMemoryLog
+from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
-from events.rocksdb_log import RocksDbLog
-from projections.store import TopicStore
+from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import Told, adopted_records, differences, folder_of, real_history, told
 
-ACL = AccessControlEntryRecordV0(
+ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3
 )
 UNKNOWN = bytes((1, 120, 0, 9))
@@ -97,11 +102,11 @@ def test_what_no_event_tells_is_kept_as_it_is() -> None:
 def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
     """An entry that Kafka's controller made is removed under the id that brokers know it by."""
     log = history()
-    login = UserScramCredentialRecordV0(
+    login = UserScramCredentialRecord(
         name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
     )
-    quota = ClientQuotaRecordV0(
-        entity=(EntityDataV0(entity_type="user", entity_name=None),), key="producer_byte_rate", value=5.0
+    quota = ClientQuotaRecord(
+        entity=(EntityData(entity_type="user", entity_name=None),), key="producer_byte_rate", value=5.0
     )
     more = batch_after(log, *map(encode_record, (ACL, login, quota)))
     known = folder_of(log)
@@ -144,7 +149,7 @@ def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
     assert (back / f"{end:020d}.log").read_bytes() == more
     taken = adopted(read_folder(source), RequestId("a"))
     assert taken.quorum.leader_epoch == 9, "the newest epoch that the folder knows of"
-    assert len(taken.image.kept["AccessControlEntryRecord"]) == 1
+    assert len(taken.image.all(AccessControlEntryRecord)) == 1
     assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 0
     assert (tmp_path / "kafka.before-handback" / PARTITION / name).is_file()
 
@@ -204,23 +209,23 @@ def _several_voters(folder: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no metadata folder": (_no_partition, "is no metadata folder: name the metadata.log.dir"),
+    "no metadata folder": (_no_partition, "is not a metadata folder: name the metadata.log.dir"),
     "not formatted": (_no_cluster, "has no cluster.id: it is not that of a formatted Kafka node"),
     "a broker's": (_of_a_broker, "is that of node 7, a broker; the controller is node 3000"),
     "corrupt": (_flip, "the checksum of the batch at offset"),
-    "cut": (_cut, "no whole batch of format 2"),
+    "cut": (_cut, "not a whole batch of format 2"),
     "gap": (_without_its_beginning, "begins at offset 500, and has no checkpoint of what is before it"),
-    "in a transaction": (_with(encode_record(BeginTransactionRecordV0(name="x"))), "ends within a transaction"),
+    "in a transaction": (_with(encode_record(BeginTransactionRecord(name="x"))), "ends within a transaction"),
     "too old": (
-        _with(encode_record(FeatureLevelRecordV0(name="metadata.version", feature_level=16))),
+        _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=16))),
         "metadata.version is 16, and has to be 17 (3.7) or higher",
     ),
     "too new": (
-        _with(encode_record(FeatureLevelRecordV0(name="metadata.version", feature_level=99))),
+        _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=99))),
         "feature metadata.version has level 99, and is supported from 17 to 30",
     ),
     "unknown feature": (
-        _with(encode_record(FeatureLevelRecordV0(name="new.version", feature_level=1))),
+        _with(encode_record(FeatureLevelRecord(name="new.version", feature_level=1))),
         "feature new.version has level 1, and is not known",
     ),
     "several voters": (_several_voters, "the quorum has the voters [3000, 3000]"),
@@ -257,7 +262,7 @@ def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, caps
     assert [one.out.splitlines() for one in found[:2]] == [everything, everything[3:]]
     assert [line.split()[2] for line in found[2].out.splitlines()] == ["TopicCreated"]
     assert [one.err for one in found[:3]] == ["", "", ""]
-    assert f"no event is found by request '{request}'" in found[3].err
+    assert f"no event belongs to request '{request}'" in found[3].err
 
 
 def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -326,6 +331,18 @@ def test_a_folder_that_was_handed_back_is_not_served_but_may_be_handed_back_agai
     assert main(["handback", "--to", str(tmp_path / "again"), "--data", data]) == 0
     assert main(["adopt", "--from", str(back), "--data", str(tmp_path / "new")]) == 0
     assert _handed_back_to(tmp_path / "new") == "", "that one may be served"
+
+
+def test_a_handback_does_not_set_the_logs_time_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, data = write(tmp_path / "kafka", history().data()), tmp_path / "data"
+    assert main(["adopt", "--from", str(source), "--data", str(data)]) == 0
+    hour_ago_ns = time.time_ns() - 3_600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: hour_ago_ns)
+    assert main(["handback", "--to", str(tmp_path / "back"), "--data", str(data)]) == 0
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    times = [decode_event(offset, value).at_ms for offset, value in log.read()]
+    log.close()
+    assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
 
 
 def _handed_back_to(data: str | Path) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.brokers.kraft.batches import (
+from controller.brokers.kraft.log.batches import (
     BrokenBatch,
     control_type,
     decode_batches,
@@ -38,10 +38,10 @@ def test_batches_are_read_as_they_were_written(
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda data: data[:-1], "byte 0: no whole batch of format 2"),
+        (lambda data: data[:-1], "byte 0: not a whole batch of format 2"),
         (lambda data: data[:30], "byte 0: 30 bytes are less than the head of a batch"),
         (lambda data: data[:-1] + b"x", "byte 0: the checksum of the batch at offset 7 does not fit"),
-        (lambda data: data[:16] + b"\1" + data[17:], "byte 0: no whole batch of format 2 .format 1"),
+        (lambda data: data[:16] + b"\1" + data[17:], "byte 0: not a whole batch of format 2 .format 1"),
         (lambda data: data + b"more", f"byte {68 + 5}: 4 bytes are less"),
     ],
     ids=["cut", "short", "changed", "format", "rest"],

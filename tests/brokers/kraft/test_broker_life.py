@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from controller.brokers.kraft.applied import Applied
-from controller.brokers.kraft.directories import Directories
+from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
+from controller.apis.kraft.epochs import BrokerEpochs
+from controller.brokers.kraft.confirmations import Applied
 from controller.brokers.kraft.features import features_at, shared_metadata_version
+from controller.brokers.kraft.membership import Directories
 from controller.brokers.kraft.registration import refusal
 from controller.brokers.kraft.sessions import Sessions
-from controller.kafka.handlers.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
-from controller.kafka.handlers.kraft.epochs import BrokerEpochs
+from controller.front.front import Front
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestDirectoryData
-from controller.kafka.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest
+from controller.kafka.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from controller.machine.commands.commands import MembershipCommand, RegisterBroker, UnfenceBroker
+from controller.machine.decision import Answer
 from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint, SupportedFeature
-from events.names import BrokerId, Offset
+from events.names import BrokerId, Offset, RequestId, TopicName
 
 ONE, TWO = b"1" * 16, b"2" * 16
 
@@ -167,3 +179,57 @@ class Granting:
 
     def grants(self, _: RequestContext, operation: str) -> bool:
         return operation == "ClusterAction"
+
+
+class Submitting(Granting):
+    """A front that answers every command in the same way."""
+
+    cluster_id = "cluster"
+
+    def __init__(self, code: int = 0, number: int = 0) -> None:
+        self.controller = SimpleNamespace(new_request_id=lambda origin: RequestId("r"), now_ms=lambda: 7)
+        self.commands: list[MembershipCommand] = []
+        self._code, self._number = code, number
+
+    async def submit(self, commands: list[MembershipCommand]) -> list[Answer]:
+        self.commands += commands
+        return [Answer(RequestId("r"), TopicName(""), self._code, number=self._number)]
+
+
+def membership(*, wire_epoch: int | None = 41, fenced: bool = True) -> Any:
+    """Broker 1 is a member, registered as the machine's first, at offset 41 of the metadata log."""
+    known = broker(1, fenced=fenced)
+    members = Mock(cluster=Cluster(features=(("metadata.version", 25),)).with_broker(known))
+    members.broker.return_value = known
+    members.wire_epoch.side_effect = lambda _, epoch: wire_epoch if epoch == 1 else None
+    return members
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "response"),
+    [
+        (0, 1, BrokerRegistrationResponse(broker_epoch=41)),
+        (0, 2, BrokerRegistrationResponse(error_code=41)),
+        (56, 0, BrokerRegistrationResponse(error_code=41)),
+        (41, 0, BrokerRegistrationResponse(error_code=41)),
+    ],
+    ids=["registered", "another incarnation has registered since", "the log cannot be written", "stopping"],
+)
+def test_a_registration_is_answered_by_what_is_decided(
+    code: int, number: int, response: BrokerRegistrationResponse
+) -> None:
+    front = Submitting(code, number)
+    handler = BrokerRegistrationHandler(cast("Front", front), membership())
+    assert asyncio.run(handler(RequestContext(62, 4), asked())) == response
+    (command,) = front.commands
+    assert isinstance(command, RegisterBroker)
+
+
+@pytest.mark.parametrize(("code", "error_code", "is_fenced"), [(0, 0, False), (56, 41, True)])
+def test_a_heartbeat_says_what_became_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
+    front = Submitting(code)
+    handler = BrokerHeartbeatHandler(cast("Front", front), membership(), Mock())
+    request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=41, current_metadata_offset=50)
+    response = asyncio.run(handler(RequestContext(63, 1), request))
+    assert (response.error_code, response.is_fenced) == (error_code, is_fenced)
+    assert [type(each) for each in front.commands] == [UnfenceBroker]

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import cast
 
-import pytest
-
-from controller.brokers.kraft import confirmations
-from controller.brokers.kraft.confirmations import Confirmations
-from events.names import BrokerId, Offset
+from controller.brokers.kraft.confirmations import GATHER_S, Confirmations
+from controller.brokers.port import CommandSink
+from controller.machine.commands.commands import ConfirmMetadata
+from events.names import BrokerId, Offset, RequestId
+from tests.simulation.virtual_time import on_virtual_time
 
 LIVE = tuple(BrokerId(each) for each in (1, 2, 3))
 
 
 class Put:
-    """The commands that were put: brokers, offset, after."""
+    """A controller that keeps the commands that were put: brokers, offset, after."""
 
     def __init__(self, live: tuple[BrokerId, ...] = LIVE) -> None:
         self.commands: list[tuple[tuple[int, ...], int, int]] = []
-        self.gathered = Confirmations(self._observe, lambda: live)
+        self.store = SimpleNamespace(durable_cluster=SimpleNamespace(live=live))
+        self.last_offset = Offset(-1)
+        self.gathered = Confirmations(cast("CommandSink", self), 0)
 
-    def _observe(self, _: Any, *, brokers: tuple[int, ...], offset: int, after: int) -> None:
-        self.commands.append((brokers, offset, after))
+    def has_waiting_topics(self) -> bool:
+        return True
+
+    def new_request_id(self, origin: str) -> RequestId:
+        return RequestId(origin)
+
+    def now_ms(self) -> int:
+        return 0
+
+    def observe(self, command: ConfirmMetadata) -> None:
+        self.commands.append((command.brokers, command.offset, command.after))
 
     def take(self, broker_id: int, offset: int) -> None:
         self.gathered.take(BrokerId(broker_id), Offset(offset))
 
 
+@on_virtual_time
 async def test_one_command_when_all_have_confirmed() -> None:
     put = Put()
     for broker_id, offset in ((1, 5), (2, 9), (3, 7)):
@@ -39,6 +52,7 @@ async def test_one_command_when_all_have_confirmed() -> None:
     put.gathered.clear()
 
 
+@on_virtual_time
 async def test_what_was_confirmed_is_not_told_again() -> None:
     put = Put(LIVE[:1])
     for offset in (5, 5, 4, 6):
@@ -46,6 +60,7 @@ async def test_what_was_confirmed_is_not_told_again() -> None:
     assert put.commands == [((1,), 5, -1), ((1,), 6, 5)]
 
 
+@on_virtual_time
 async def test_a_broker_that_went_confirms_anew() -> None:
     put = Put(LIVE[:1])
     put.take(1, 5)
@@ -54,23 +69,23 @@ async def test_a_broker_that_went_confirms_anew() -> None:
     assert put.commands == [((1,), 5, -1), ((1,), 5, -1)]
 
 
-async def test_a_slow_broker_keeps_nobodys_word_back_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirmations, "GATHER_S", 0.0)
+@on_virtual_time
+async def test_a_slow_broker_keeps_nobodys_word_back_for_long() -> None:
     put = Put()
     put.take(1, 5)
     put.take(2, 6)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(2 * GATHER_S)
     assert put.commands == [((1,), 5, -1), ((2,), 6, -1)]
     put.take(3, 7)
     assert put.commands[2:] == [((3,), 5, -1)], "all have confirmed as much now"
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(2 * GATHER_S)
     assert put.commands[3:] == [((3,), 7, 5)]
 
 
-async def test_cleared_nothing_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirmations, "GATHER_S", 0.0)
+@on_virtual_time
+async def test_cleared_nothing_more_is_told() -> None:
     put = Put()
     put.take(1, 5)
     put.gathered.clear()
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(2 * GATHER_S)
     assert put.commands == []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.brokers.kraft.batches import decode_batches
-from controller.brokers.kraft.image import MetadataImage
-from controller.brokers.kraft.metadata_log import EpochStart, MetadataLog
-from controller.brokers.kraft.metadata_records.codec import decode_record
-from controller.brokers.kraft.metadata_records.register_broker_record import RegisterBrokerRecordV4
-from controller.brokers.kraft.snapshots import image_of, make_snapshot, snapshot_bytes
+from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import decode_record
+from controller.brokers.kraft.log.metadata_log import EpochStart, MetadataLog
+from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord
+from controller.brokers.kraft.log.snapshots import image_of, make_snapshot, snapshot_bytes
 from tests.brokers.kraft.logs import Told, differences, real_history, told
 
 HISTORY = real_history()
@@ -74,7 +74,7 @@ def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_fo
         assert batch.base_offset == at
         for offset, (_, value) in enumerate(batch.records, at):
             record = None if batch.is_control else decode_record(value)
-            if isinstance(record, RegisterBrokerRecordV4):
+            if isinstance(record, RegisterBrokerRecord):
                 offsets[record.broker_id] = offset
                 assert record.broker_epoch == offset
         at = batch.last_offset + 1

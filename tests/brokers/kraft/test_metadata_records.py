@@ -1,76 +1,148 @@
-"""The entity classes of metadata records: those of Kafka's schemas, and byte for byte as Kafka's controller writes."""
+"""The classes of metadata records: those of Kafka's schemas, and byte for byte as Kafka's controller writes."""
 
 from __future__ import annotations
 
-import dataclasses
-import subprocess
-import sys
-from pathlib import Path
+import json
+import re
+import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.batches import decode_batches, encode_batch
-from controller.brokers.kraft.image import MetadataImage
-from controller.brokers.kraft.metadata_records.codec import (
+from controller.brokers.kraft.log.batches import decode_batches, encode_batch
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import (
     MalformedRecord,
-    UnknownRecord,
     decode_record,
     encode_record,
+    layout,
+    newest_version,
 )
-from controller.brokers.kraft.metadata_records.table import RECORDS
+from controller.brokers.kraft.log.metadata_records import (
+    RECORDS,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UnknownRecord,
+)
+from controller.kafka.codec.schema import Field, Layout
+from controller.kafka.messages import Message
 from tests.support import tools
-from tests.support.generate_metadata_records import FOLDER, JAR, modules
 from tests.support.reference_kafka import ReferenceKafka
 
-EVERY = pytest.mark.parametrize("kind", RECORDS.values(), ids=[kind.__name__ for kind in RECORDS.values()])
+JAR = tools.CACHE / f"java/kafka-server-{tools.KAFKA_SERVER}/kafka-metadata-{tools.KAFKA_SERVER}.jar"
+VERSIONS = [(kind, version) for kind in RECORDS.values() for version in range(newest_version(kind) + 1)]
+EVERY = pytest.mark.parametrize(
+    ("kind", "version"), VERSIONS, ids=[f"{kind.__name__}V{version}" for kind, version in VERSIONS]
+)
+EMPTY = {"bool": False, "bytes": b"", "float64": 0.0, "string": "", "uuid": bytes(16)}
+"""What a field is without a default in its schema; numbers are 0."""
 
 
 @EVERY
-def test_every_record_is_read_as_it_was_written(kind: Any) -> None:
-    for record in (kind(), _filled(kind)):
+def test_every_record_is_read_as_it_was_written(kind: type[MetadataRecord], version: int) -> None:
+    for record in (kind(version=version), _filled(layout(kind, version), version=version)):
+        assert isinstance(record, MetadataRecord)
         assert decode_record(encode_record(record)) == record
 
 
-def _filled(kind: Any) -> Any:
-    """A record of which no field has its default."""
-    return kind(**{field.name: _value(field) for field in dataclasses.fields(kind)})
+def _filled(layout: Layout, **fields: object) -> Message:
+    """A record of which no field that its version has is at its default."""
+    for field in layout.fields + layout.tagged:
+        if field.entity is not None:
+            fields[field.name] = (_filled(field.entity),)
+        else:
+            fields[field.name] = (_value(field),) * 2 if field.is_array else _value(field)
+    return layout.message(**fields)
 
 
-def _value(field: dataclasses.Field[Any]) -> Any:
-    text = str(field.type)
-    nested = [arg for arg in getattr(field.type, "__args__", ()) if dataclasses.is_dataclass(arg)]
-    if nested:
-        return (_filled(nested[0]),)
-    samples = {"bool": True, "string": "text", "bytes": b"some", "float64": 1.5, "uuid": b"0123456789abcdef"}
-    one = samples.get(field.metadata["kafka_type"], 7)
-    return (one, one) if "tuple" in text else not field.default if isinstance(one, bool) else one
+def _value(field: Field) -> object:
+    if field.kind == "bool":
+        return not field.default
+    samples = {"string": "text", "bytes": b"some", "float64": 1.5, "uuid": b"0123456789abcdef"}
+    return samples.get(field.kind or "", 7)
+
+
+def test_the_records_are_those_of_kafkas_schemas() -> None:
+    if not JAR.exists():
+        tools.absent(str(JAR))
+    theirs, ours = {}, {}
+    for schema in _schemas():
+        assert schema["flexibleVersions"] == "0+"
+        for version in range(_versions(schema["validVersions"])[1] + 1):
+            name = schema["name"], schema["apiKey"], version
+            theirs[name] = [_row(field, version) for field in _ordered(schema["fields"], version)]
+    for kind, version in VERSIONS:
+        name = kind.__name__, kind.__struct_config__.tag, version
+        ours[name] = _rows(layout(kind, version))
+    assert ours == theirs
+
+
+def _schemas() -> Iterator[dict[str, Any]]:
+    with zipfile.ZipFile(JAR) as archive:
+        for name in archive.namelist():
+            if name.startswith("common/metadata/") and name.endswith(".json"):
+                text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
+                yield json.loads(text)
+
+
+def _ordered(fields: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
+    """The fields of a version: those without a tag as they come, then the others by tag."""
+    there = [each for each in fields if _has(each["versions"], version)]
+    return sorted(there, key=lambda each: each.get("tag", -1))
+
+
+def _row(field: dict[str, Any], version: int) -> tuple[object, ...]:
+    kind = field["type"].removeprefix("[]")
+    is_array = kind != field["type"]
+    parts = [_row(each, version) for each in _ordered(field["fields"], version)] if "fields" in field else kind
+    given = field.get("default")
+    default = None if given == "null" else () if is_array else EMPTY.get(kind, 0)
+    if given not in (None, "null"):
+        default = json.loads(str(given))
+    nullable = _has(field.get("nullableVersions", "none"), version)
+    tag = field.get("tag") if _has(field.get("taggedVersions", "none"), version) else None
+    name = re.sub(r"(?<!^)(?<![A-Z])(?=[A-Z])", "_", field["name"]).lower()
+    return name, parts, is_array, nullable, tag, default
+
+
+def _rows(layout: Layout) -> list[tuple[object, ...]]:
+    return [
+        (
+            field.name,
+            field.kind if field.entity is None else _rows(field.entity),
+            field.is_array,
+            field.nullable,
+            field.tag,
+            field.default,
+        )
+        for field in layout.fields + layout.tagged
+    ]
+
+
+def _has(versions: str, version: int) -> bool:
+    low, high = _versions(versions)
+    return low <= version <= high
+
+
+def _versions(text: str) -> tuple[int, int]:
+    if text == "none":
+        return 1, 0
+    low, dash, high = text.removesuffix("+").partition("-")
+    return int(low), int(high) if dash else 99 if text.endswith("+") else int(low)
 
 
 def test_an_unknown_record_is_kept_as_it_is() -> None:
     value = bytes((1, 120, 0)) + b"whatever"
-    assert decode_record(value) == UnknownRecord(value)
-    assert encode_record(UnknownRecord(value)) == value
+    assert decode_record(value) == UnknownRecord(value=value)
+    assert encode_record(UnknownRecord(value=value)) == value
 
 
 def test_a_cut_record_is_refused_by_name() -> None:
-    value = encode_record(RECORDS[2, 0](name="topic", topic_id=b"0123456789abcdef"))
+    value = encode_record(TopicRecord(name="topic", topic_id=b"0123456789abcdef"))
     with pytest.raises(MalformedRecord, match="TopicRecordV0: topic_id: the bytes end early"):
         decode_record(value[:-8])
-
-
-def test_the_classes_are_those_of_kafkas_schemas(tmp_path: Path) -> None:
-    if not JAR.exists():
-        tools.absent(str(JAR))
-    texts = modules(JAR)
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    ruff = Path(sys.executable).parent / "ruff"
-    subprocess.run([ruff, "format", "-q", "--line-length", "120", tmp_path], check=True)
-    kept = {path.name for path in FOLDER.glob("*.py")} - {"__init__.py", "codec.py"}
-    assert kept == set(texts)
-    for name in texts:
-        assert (tmp_path / name).read_text() == (FOLDER / name).read_text(), name
 
 
 def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka43: ReferenceKafka) -> None:
@@ -89,11 +161,11 @@ def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka43: 
             record = decode_record(value)
             assert not isinstance(record, UnknownRecord), value
             assert encode_record(record) == value
-            kinds.add(type(record).__name__)
+            kinds.add(f"{type(record).__name__}V{record.version}")
         image.fold([batch])
     assert {"RegisterBrokerRecordV4", "BrokerRegistrationChangeRecordV3", "FeatureLevelRecordV0"} <= kinds
     assert image.level == 30
-    assert [broker.fenced for broker in image.kept["RegisterBrokerRecord"].values()] == [False] * 3
+    assert [broker.fenced for broker in image.all(RegisterBrokerRecord)] == [False] * 3
 
 
 def _whole(data: bytes) -> bytes:

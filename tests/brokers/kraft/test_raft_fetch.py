@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.batches import decode_batches
-from controller.brokers.kraft.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID, RaftLog
-from controller.brokers.kraft.snapshots import make_snapshot
+from controller.brokers.kraft.log import raft_fetch
+from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID, RaftLog
+from controller.brokers.kraft.log.snapshots import make_snapshot
 from controller.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -24,30 +26,14 @@ from controller.kafka.messages.fetch_snapshot import (
     RequestTopicSnapshot,
     SnapshotId,
 )
-from controller.machine.state import Quorum
 from tests.brokers.kraft.logs import Told, real_history, told
 
 HISTORY = real_history()
 LATEST = 18
 
 
-class Leader:
-    """The epoch and the cluster of a told log."""
-
-    def __init__(self, log: Told) -> None:
-        self._log = log
-
-    @property
-    def quorum(self) -> Quorum | None:
-        return self._log.state.cluster.quorum
-
-    @property
-    def cluster_id(self) -> str:
-        return "cluster"
-
-
 def raft(log: Told) -> RaftLog:
-    return RaftLog(log.metadata, Leader(log), lambda: 1_000)
+    return RaftLog(log.metadata, "cluster", lambda: log.state.cluster.quorum, lambda: 1_000)
 
 
 def request(offset: int = 0, epoch: int = 1, last_epoch: int = 0, wait_ms: int = 0, **fields: Any) -> FetchRequest:
@@ -104,12 +90,13 @@ async def test_what_is_not_for_this_log_is_refused_as_a_whole(asked: FetchReques
     ids=["old epoch", "new epoch", "negative", "no epoch", "fine", "beyond", "unknown epoch", "before the first"],
 )
 async def test_epochs_and_divergence_are_told_as_kafka_tells_them(
-    asked: FetchRequest, code: int, diverging: tuple[int, Any]
+    monkeypatch: pytest.MonkeyPatch, asked: FetchRequest, code: int, diverging: tuple[int, Any]
 ) -> None:
     log = told(HISTORY, 1)
     follower = raft(log)
     warned: list[int] = []
-    follower.on_diverged = lambda broker, offset, epoch: warned.append(broker)
+    warn = SimpleNamespace(warning=lambda event, *, broker, offset, epoch: warned.append(broker))
+    monkeypatch.setattr(raft_fetch, "logger", warn)
     partition = partition_of(await follower.fetch(LATEST, asked))
     epoch, offset = diverging
     assert warned == ([1] if epoch >= 0 else [])

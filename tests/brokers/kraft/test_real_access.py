@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from controller.kafka import codec
+from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import alter_client_quotas as alter
 from controller.kafka.messages import describe_client_quotas as describe
@@ -31,8 +31,8 @@ from controller.kafka.messages.expire_delegation_token import ExpireDelegationTo
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
 from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
 from controller.release import RELEASE
-from controller.runtime.settings import load_settings
-from controller.runtime.users_offline import offline_users
+from controller.serving.offline_users import offline_users
+from controller.settings.load import load_settings
 from tests.support.churn import QUIET
 from tests.support.ports import free_ports
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, real_cluster, until
@@ -72,6 +72,16 @@ class Secured:
             }
         )
         cluster.wait_live()
+        until(self.is_open, 300, "the broker, which is live before it listens, listens")
+
+    def is_open(self) -> bool:
+        """Whether both listeners of the broker take connections."""
+        try:
+            for address in (self.clear, self.sasl):
+                Wire(address).close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def admin(self) -> AdminClient:
         """The administrator."""
@@ -184,8 +194,9 @@ def _restart(secured: Secured) -> None:
     cluster.start_controller()
     secured.broker.start()
     # Its session outlives the kill: what tells of its return is that it answers.
-    until(lambda: _answers(secured), 90, "the broker answers")
+    until(lambda: _answers(secured), 300, "the broker answers")
     cluster.wait_live()
+    until(secured.is_open, 300, "the broker listens again")
 
 
 def _answers(secured: Secured) -> bool:
@@ -201,19 +212,19 @@ def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(
     upsert = UserScramCredentialUpsertion("alice", credential, PASSWORD.encode())
     admin = secured.admin()
     admin.alter_user_scram_credentials([upsert], request_timeout=20)["alice"].result(30)
-    until(lambda: _may_log_in(secured), 30, "alice logs in")
+    until(lambda: _may_log_in(secured), 120, "alice logs in")
     assert not _may_log_in(secured, "wrong")
 
     assert _create(secured) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
         _grant(AdminClient(secured.alice()), CREATE)
     _grant(admin, CREATE)
-    until(lambda: _create(secured) in (0, KafkaError.TOPIC_ALREADY_EXISTS), 30, "alice creates a topic")
+    until(lambda: _create(secured) in (0, KafkaError.TOPIC_ALREADY_EXISTS), 120, "alice creates a topic")
     assert _write(secured) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     _grant(admin, WRITE)
-    until(lambda: _write(secured) == 0, 30, "alice writes")
+    until(lambda: _write(secured) == 0, 120, "alice writes")
     _set_quota(secured)
-    until(lambda: _quotas(secured) == {"producer_byte_rate": 1e6}, 30, "the broker knows the quota")
+    until(lambda: _quotas(secured) == {"producer_byte_rate": 1e6}, 120, "the broker knows the quota")
 
     _restart(secured)
     assert _entries(secured) == sorted([CREATE, WRITE], key=str)
@@ -224,7 +235,7 @@ def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(
     gone = admin.delete_acls([wanted], request_timeout=20)[wanted].result(30)
     assert gone == [WRITE]
     _grant(admin, WRITE)
-    until(lambda: _entries(secured) == sorted([CREATE, WRITE], key=str), 30, "the entry is there again")
+    until(lambda: _entries(secured) == sorted([CREATE, WRITE], key=str), 120, "the entry is there again")
     assert _write(secured) == 0
     _without_secrets_and_faults(secured)
 

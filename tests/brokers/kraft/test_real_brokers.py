@@ -25,10 +25,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pyspark.sql import SparkSession
 
-from controller.brokers.kraft.batches import decode_batches
-from controller.brokers.kraft.metadata_log import MetadataLog
-from controller.brokers.kraft.snapshots import image_of
-from controller.kafka import codec
+from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.log.snapshots import image_of
+from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -50,13 +50,13 @@ from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
-from events.rocksdb_log import RocksDbLog
-from projections.store import TopicStore
+from events.logs.rocksdb_log import RocksDbLog
+from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
 from tests.brokers.kraft.test_raft_fetch import partition_of
 from tests.brokers.kraft.test_raft_fetch import request as fetch_of
-from tests.machine.auditor import audit
-from tests.machine.real_auditor import RealAuditor
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.real_auditor import RealAuditor
 from tests.support.churn import QUIET, Churn, Reading
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
 from tests.support.replayed import assert_proved
@@ -76,7 +76,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
         for broker in cluster.brokers.values():
             broker.kill()
         assert cluster.controller is not None
-        assert cluster.controller.stop(within_s=20) == 0
+        assert cluster.controller.stop(within_s=120) == 0
         _check_history(cluster.data)
 
 
@@ -326,6 +326,6 @@ def test_a_fetch_that_is_stale_diverges_or_cannot_be_read_costs_the_others_nothi
             wire.receive_frame()
     assert cluster.controller is not None
     for told in ('"code":104', "metadata log of a broker diverges", "Fetch v17 request: "):
-        cluster.controller.wait_for_line(told, within_s=10)
+        cluster.controller.wait_for_line(told, within_s=120)
     assert cluster.live() == {1, 2, 3}
     _create(cluster, "after-bad-fetches", 1)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.kafka import codec
+from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message, create_acls, describe_acls
 from controller.kafka.messages import alter_client_quotas as alter_quotas
 from controller.kafka.messages import alter_user_scram_credentials as alter_scram
@@ -45,8 +45,8 @@ def test_brokers_of_several_versions_work_together(
         _settle(cluster, level)
         joined = cluster.add(versions[-1], {**dict.fromkeys(own, cluster.address), **GUARDED})
         cluster.wait_live()
-        until(lambda: _guarded(joined.port), 30, "entries, logins and quotas, of a snapshot")
-        checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 30, "a snapshot on the new broker")
+        until(lambda: _guarded(joined.port), 120, "entries, logins and quotas, of a snapshot")
+        checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 120, "a snapshot on the new broker")
         assert checkpoints[-1].stat().st_size > 1000, "it fetched one"
         assert not (joined.metadata / f"{0:020d}.log").exists(), "it did not need the log from its beginning"
 

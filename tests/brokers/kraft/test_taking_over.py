@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,13 +25,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pyspark.sql import SparkSession
 
+from controller.cli.main import main
 from tests.support.churn import QUIET, Churn
 from tests.support.kafka_controller import KafkaController
 from tests.support.ports import free_ports
 from tests.support.real_brokers import RealCluster, until
 from tests.support.replayed import assert_proved
 from tests.support.tools import KAFKA_SERVER
-from tests.support.topicwright import COMMAND
 from tests.support.wire import Wire
 
 GUARDED = {
@@ -110,9 +109,9 @@ def _kafka_cluster(folder: Path, version: str, kraft_version: int) -> Iterator[t
     cluster = RealCluster(folder, port, settings, (), {})
     try:
         theirs.format()
-        theirs.start()
         for _ in range(3):
             cluster.add(version, {**theirs.quorum, **GUARDED})
+        theirs.start()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         until(lambda: len(_or_none(lambda: admin.list_topics(timeout=5).brokers) or ()) == 3, 120, "three brokers")
         yield cluster, theirs
@@ -130,9 +129,8 @@ def _or_none(ask: Callable[[], Any]) -> Any:
 
 
 def _topicwright(*arguments: str | Path) -> None:
-    argv = [str(each) for each in (COMMAND, *arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """In this process: a Python of its own would take longer to start than the command to run."""
+    assert main([str(each) for each in arguments]) == 0, "the reason is on standard error"
 
 
 def _create(admin: AdminClient, name: str, *, partitions: int) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from controller.kafka.connection import Limits
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.api_versions import ApiVersionsRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from controller.kafka.server.connection import Limits
 from tests.kafka.sasl.users import ScramClient, rules
-from tests.kafka.serving import Client, Run, ask, connected, frame, request, run, serving
+from tests.kafka.server.listener import Client, Run, ask, connected, frame, request, run, serving
 
 __all__ = ["run"]
 
@@ -251,11 +251,12 @@ def test_who_does_not_log_in_in_time_is_cut_off(run: Run) -> None:
 
 def test_who_has_logged_in_stays(run: Run) -> None:
     async def scenario() -> None:
-        limits = Limits(authentication_ms_max=100)
+        limits = Limits(authentication_ms_max=500)
         handlers = {ApiKey.METADATA: Seen()}
         async with serving(handlers, sasl=rules(), limits=limits) as server, connected(server) as client:
             await log_in(client)
-            await asyncio.sleep(0.2)
+            async with connected(server) as later:
+                assert await later.closed() == b"", "its time is up, and it came after the first"
             client.send(ask(3))
             assert await client.correlation_ids(1) == [3]
 

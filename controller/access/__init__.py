@@ -1,0 +1,1 @@
+"""Who may, and how much: authorizer, users, refusals, mutation quotas."""

@@ -1,0 +1,109 @@
+"""Controller mutation quotas (KIP-599): how many partitions a user or client may create and delete per second.
+
+As in Kafka each user and client id, whichever its quota tells apart, has a token bucket that refills at the quota's
+rate and holds as many tokens as refill within all windows (`controller.quota.window.num` times
+`controller.quota.window.size.seconds`). What is changed takes one token a partition; the bucket may go below zero once.
+While it is below zero,
+- requests of newer versions are refused with THROTTLING_QUOTA_EXCEEDED (strict);
+- older ones, whose clients do not know that error, are carried out and go further below zero (permissive);
+and the reply to both says how long it takes to come back to zero, for which time nothing more is read from their
+connection.
+
+What it does not do: keep buckets over a restart. They begin full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from controller.machine.access.quotas import CLIENT_ID, MUTATION_RATE, USER
+from controller.machine.commands.commands import TopicCommand
+from events.access import QuotaEntity
+
+STRICT_SINCE: Final = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
+"""The versions from which an API knows THROTTLING_QUOTA_EXCEEDED; what does not come by these APIs always does."""
+IDLE_MS_MAX: Final = 3_600_000
+"""Buckets that nobody used for so long are forgotten, as in Kafka; they are full by then, or come back full."""
+
+Quotas = Mapping[QuotaEntity, tuple[tuple[str, float], ...]]
+"""The quotas of the cluster, by entity: keys and values."""
+
+
+class _Bucket(msgspec.Struct):
+    """Tokens as of a time."""
+
+    tokens: float
+    at_ms: int
+
+
+class MutationQuotas:
+    """The buckets of all who have a quota. `windows_s` is how many seconds of refill a bucket holds."""
+
+    def __init__(self, windows_s: float = 11.0) -> None:
+        self._windows_s = windows_s
+        self._buckets: dict[tuple[str, str], _Bucket] = {}
+        self._swept_ms = 0
+
+    def charge(self, quotas: Quotas, command: TopicCommand, mutations: int) -> tuple[int, bool]:
+        """Take tokens for so many partitions: for how many ms the bucket is exhausted (0: it is not), and whether the
+        command is refused by it, in which case nothing was taken."""
+        found = quota_of(quotas, _user(command.principal), command.client_id or "")
+        if found is None or mutations <= 0:
+            return 0, False
+        rate, owner = found
+        bucket = self._bucket(owner, rate, command.at_ms)
+        is_strict = command.api_version >= STRICT_SINCE.get(command.api, 0)
+        if is_strict and bucket.tokens < 0:
+            return _wait_ms(bucket, rate), True
+        bucket.tokens -= mutations
+        return (_wait_ms(bucket, rate) if not is_strict and bucket.tokens < 0 else 0), False
+
+    def _bucket(self, owner: tuple[str, str], rate: float, at_ms: int) -> _Bucket:
+        self._sweep(at_ms)
+        most = rate * self._windows_s
+        bucket = self._buckets.get(owner)
+        if bucket is None:
+            bucket = self._buckets[owner] = _Bucket(most, at_ms)
+        elapsed_ms = max(0, at_ms - bucket.at_ms)
+        bucket.tokens = min(most, bucket.tokens + rate * elapsed_ms / 1000)
+        bucket.at_ms += elapsed_ms
+        return bucket
+
+    def _sweep(self, at_ms: int) -> None:
+        if at_ms - self._swept_ms >= IDLE_MS_MAX:
+            self._swept_ms = at_ms
+            self._buckets = {
+                owner: bucket for owner, bucket in self._buckets.items() if at_ms - bucket.at_ms < IDLE_MS_MAX
+            }
+
+
+def quota_of(quotas: Quotas, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
+    """The mutation rate that holds for a user with a client id, and the user and client id that share its bucket.
+
+    The most specific entity counts, in Kafka's order; the empty string stands for "whoever". None without a quota.
+    """
+    for entity, owner in (
+        (((CLIENT_ID, client_id), (USER, user)), (user, client_id)),
+        (((CLIENT_ID, None), (USER, user)), (user, client_id)),
+        (((USER, user),), (user, "")),
+        (((CLIENT_ID, client_id), (USER, None)), (user, client_id)),
+        (((CLIENT_ID, None), (USER, None)), (user, client_id)),
+        (((USER, None),), (user, "")),
+        (((CLIENT_ID, client_id),), ("", client_id)),
+        (((CLIENT_ID, None),), ("", client_id)),
+    ):
+        for key, value in quotas.get(entity, ()):
+            if key == MUTATION_RATE:
+                return value, owner
+    return None
+
+
+def _user(principal: str) -> str:
+    return principal.partition(":")[2]
+
+
+def _wait_ms(bucket: _Bucket, rate: float) -> int:
+    return max(1, round(-bucket.tokens / rate * 1000))

@@ -1,0 +1,1 @@
+"""One Kafka API a file: requests to commands or reads, answers to responses."""

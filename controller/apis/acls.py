@@ -1,0 +1,177 @@
+"""CreateAcls, DescribeAcls and DeleteAcls (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from controller.access.authorizer import Operation
+from controller.front.front import Front
+from controller.kafka.handling import Disconnect, RequestContext
+from controller.kafka.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from controller.kafka.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from controller.kafka.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from controller.machine.access.permissions import OPERATIONS
+from controller.machine.acls import ALLOW, PREFIXED, USER, pattern_of
+from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
+from controller.machine.decision import Answer, Detail
+from controller.machine.errors import ErrorCode
+from events.access import Acl
+
+DISABLED: Final = Detail(int(ErrorCode.SECURITY_DISABLED), "No Authorizer is configured.")
+DENIED: Final = Detail(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "Cluster authorization failed.")
+
+
+async def create_acls(front: Front, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Let entries hold. Raises Disconnect for codes that Kafka does not have, as it cannot read such a request."""
+    for one in request.creations:
+        _refuse_unknown(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
+    wrong = _turned_away(front, context, "Alter")
+    details = [wrong] * len(request.creations) if wrong else await _create(front, context, request)
+    return CreateAclsResponse(
+        results=tuple(AclCreationResult(error_code=each.code, error_message=each.message or None) for each in details)
+    )
+
+
+async def _create(front: Front, context: RequestContext, request: CreateAclsRequest) -> Sequence[Detail]:
+    controller = front.controller
+    acls = tuple(
+        Acl(
+            one.resource_type,
+            one.resource_pattern_type,
+            one.resource_name,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )
+        for one in request.creations
+    )
+    command = CreateAcls(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        principal=context.principal,
+        client_id=context.client_id,
+        acls=acls,
+    )
+    return details_of(await front.submit_cluster(command), len(acls))
+
+
+def describe_acls(front: Front, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """The entries that a filter finds. Raises Disconnect for codes that Kafka does not have."""
+    wanted = _filter(request)
+    wrong = _turned_away(front, context, "Describe")
+    if wrong is not None:
+        return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
+    found = front.cluster.acls.matching(wanted)
+    return DescribeAclsResponse(
+        resources=tuple(
+            DescribeAclsResource(
+                resource_type=kind,
+                resource_name=name,
+                pattern_type=pattern_type,
+                acls=tuple(_described(acl) for acl in acls),
+            )
+            for (kind, pattern_type, name), acls in groupby(found, key=pattern_of)
+        )
+    )
+
+
+async def delete_acls(front: Front, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Let the entries that filters find hold no more. Raises Disconnect for codes that Kafka does not have."""
+    filters = tuple(_filter(one) for one in request.filters)
+    wrong = _turned_away(front, context, "Alter")
+    details = [wrong] * len(filters) if wrong else await _delete(front, context, filters)
+    return DeleteAclsResponse(filter_results=tuple(_filter_result(each) for each in details))
+
+
+async def _delete(front: Front, context: RequestContext, filters: tuple[AclFilter, ...]) -> Sequence[Detail]:
+    controller = front.controller
+    command = DeleteAcls(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        principal=context.principal,
+        client_id=context.client_id,
+        filters=filters,
+    )
+    return details_of(await front.submit_cluster(command), len(filters))
+
+
+def details_of(answer: Answer, parts: int) -> Sequence[Detail]:
+    """A detail for each part of a command, also where all of it failed."""
+    return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
+
+
+def _turned_away(front: Front, context: RequestContext, operation: Operation) -> Detail | None:
+    """Why somebody may not request this at all; None if they may."""
+    if not front.grants(context, operation):
+        return DENIED
+    return None if front.has_authorizer else DISABLED
+
+
+def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    _refuse_unknown(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+    return AclFilter(
+        wanted.resource_type_filter,
+        wanted.pattern_type_filter,
+        wanted.resource_name_filter,
+        wanted.principal_filter,
+        wanted.host_filter,
+        wanted.operation,
+        wanted.permission_type,
+    )
+
+
+def _refuse_unknown(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
+    """Raise Disconnect for codes that stand for nothing, "any" among them being one that does."""
+    for what, code, most in (
+        ("resource type", resource_type, USER),
+        ("pattern type", pattern_type, PREFIXED),
+        ("operation", operation, OPERATIONS[-1]),
+        ("permission type", permission, ALLOW),
+    ):
+        if not 1 <= code <= most:
+            raise Disconnect(f"unknown {what} {code} in a request about ACLs; known are 1 to {most}")
+
+
+def _described(acl: Acl) -> AclDescription:
+    return AclDescription(
+        principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+    )
+
+
+def _filter_result(detail: Detail) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(
+        error_code=detail.code, error_message=detail.message or None, matching_acls=_matching(detail.acls)
+    )
+
+
+def _matching(acls: Iterable[Acl]) -> tuple[DeleteAclsMatchingAcl, ...]:
+    return tuple(
+        DeleteAclsMatchingAcl(
+            resource_type=acl.resource_type,
+            resource_name=acl.name,
+            pattern_type=acl.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+        for acl in acls
+    )

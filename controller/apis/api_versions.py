@@ -1,0 +1,60 @@
+"""ApiVersions (KIP-35): what a listener speaks, taken from the very table that it works by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from controller.kafka.handling import ApiHandler, RequestContext
+from controller.kafka.messages import APIS, ApiKey, api_versions
+
+_INVALID_REQUEST: Final = 42
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What KIP-511 allows as a client's name and as its version."""
+
+
+def with_api_versions(
+    handlers: Mapping[int, ApiHandler],
+    *,
+    supported_features: tuple[api_versions.SupportedFeatureKey, ...] = (),
+    finalized: Callable[[], tuple[int, tuple[api_versions.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
+) -> dict[int, ApiHandler]:
+    """The table of a listener together with ApiVersions, which lists the whole table and these features.
+
+    `finalized` gives the features in force at the moment, and the epoch as of which they are.
+    """
+    api = APIS[ApiKey.API_VERSIONS]
+    table = dict(handlers)
+
+    def answer(context: RequestContext, request: api_versions.ApiVersionsRequest) -> api_versions.ApiVersionsResponse:
+        if context.api_version >= 3 and not _introduce(context, request):
+            return api_versions.ApiVersionsResponse(error_code=_INVALID_REQUEST)
+        # Clients of before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
+        features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
+        epoch, levels = finalized()
+        return api_versions.ApiVersionsResponse(
+            api_keys=api_keys,
+            supported_features=features,
+            finalized_features=levels,
+            finalized_features_epoch=epoch,
+        )
+
+    table[ApiKey.API_VERSIONS] = ApiHandler(api.min_version, api.max_version, answer)
+    api_keys = tuple(_advertised(key, handler) for key, handler in sorted(table.items()))
+    return table
+
+
+def _advertised(api_key: int, handler: ApiHandler) -> api_versions.ApiVersion:
+    lowest = handler.min_version if handler.min_version_advertised is None else handler.min_version_advertised
+    return api_versions.ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
+
+
+def _introduce(context: RequestContext, request: api_versions.ApiVersionsRequest) -> bool:
+    """Note the client's name and version, unless Kafka would not take them."""
+    name, version = request.client_software_name, request.client_software_version
+    if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+        return False
+    context.connection.software_name = name
+    context.connection.software_version = version
+    return True

@@ -1,0 +1,130 @@
+"""AlterClientQuotas and DescribeClientQuotas (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.apis.acls import DENIED, details_of
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import alter_client_quotas as alter
+from controller.kafka.messages import describe_client_quotas as describe
+from controller.machine.access.quotas import CLIENT_ID, IP, USER
+from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
+from controller.machine.decision import Detail
+from controller.machine.errors import ErrorCode, Rejection
+from events.access import QuotaEntity
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+"""How a component of a filter matches."""
+
+
+async def alter_client_quotas(
+    front: Front, context: RequestContext, request: alter.AlterClientQuotasRequest
+) -> alter.AlterClientQuotasResponse:
+    """Change quotas, each entity for itself; who may alter the configs of the cluster may."""
+    is_granted = front.grants(context, "AlterConfigs")
+    details = await _alter(front, context, request) if is_granted else [DENIED] * len(request.entries)
+    return alter.AlterClientQuotasResponse(
+        entries=tuple(
+            alter.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
+            for each, entry in zip(details, request.entries, strict=True)
+        )
+    )
+
+
+async def _alter(front: Front, context: RequestContext, request: alter.AlterClientQuotasRequest) -> Sequence[Detail]:
+    controller = front.controller
+    command = AlterClientQuotas(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        principal=context.principal,
+        client_id=context.client_id,
+        alterations=tuple(
+            QuotaAlteration(
+                tuple((part.entity_type, part.entity_name) for part in entry.entity),
+                tuple((op.key, None if op.remove else op.value) for op in entry.ops),
+            )
+            for entry in request.entries
+        ),
+        validate_only=request.validate_only,
+    )
+    return details_of(await front.submit_cluster(command), len(request.entries))
+
+
+def describe_client_quotas(
+    front: Front, context: RequestContext, request: describe.DescribeClientQuotasRequest
+) -> describe.DescribeClientQuotasResponse:
+    """The entities that have all the requested components; with `strict` those that have no others."""
+    if not front.grants(context, "DescribeConfigs"):
+        return _refused(DENIED.code, DENIED.message)
+    wrong = _wrong_with(request.components)
+    if wrong is not None:
+        return _refused(int(wrong.code), wrong.message)
+    quotas = front.cluster.quotas
+    return describe.DescribeClientQuotasResponse(
+        entries=tuple(
+            _entry(entity, quotas[entity])
+            for entity in sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
+            if _matches(dict(entity), request)
+        )
+    )
+
+
+def _refused(code: int, message: str) -> describe.DescribeClientQuotasResponse:
+    return describe.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+
+
+def _matches(entity: dict[str, str | None], request: describe.DescribeClientQuotasRequest) -> bool:
+    if request.strict and len(entity) != len(request.components):
+        return False
+    return all(
+        one.entity_type in entity and (one.match_type == SPECIFIED or entity[one.entity_type] == one.match)
+        for one in request.components
+    )
+
+
+def _entry(entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> describe.EntryData:
+    return describe.EntryData(
+        entity=tuple(describe.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+        values=tuple(describe.ValueData(key=key, value=value) for key, value in values),
+    )
+
+
+def _wrong_with(components: Sequence[describe.ComponentData]) -> Rejection | None:
+    """Kafka's rules for filters, in its words (ClientQuotasImage.describe)."""
+    seen: set[str] = set()
+    for one in components:
+        wrong = _wrong_with_component(one, seen)
+        if wrong is not None:
+            return wrong
+        seen.add(one.entity_type)
+    if IP in seen and len(seen) > 1:
+        return _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component."
+        )
+    return None
+
+
+def _wrong_with_component(one: describe.ComponentData, seen: set[str]) -> Rejection | None:
+    if not one.entity_type:
+        return _invalid("Invalid empty entity type.")
+    if one.entity_type in seen:
+        return _invalid(f"Entity type {one.entity_type} cannot appear more than once in the filter.")
+    if one.entity_type not in (USER, CLIENT_ID, IP):
+        message = f"Unsupported entity type {one.entity_type}"
+        return Rejection(ErrorCode.UNSUPPORTED_VERSION, message, "validation:quota-filter")
+    if one.match_type == EXACT and one.match is None:
+        return _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if one.match_type == DEFAULT and one.match is not None:
+        return _invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+    if one.match_type == SPECIFIED and one.match is not None:
+        return _invalid("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+    if one.match_type not in (EXACT, DEFAULT, SPECIFIED):
+        return _invalid(f"Unknown match type {one.match_type}")
+    return None
+
+
+def _invalid(message: str) -> Rejection:
+    return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:quota-filter")

@@ -1,0 +1,65 @@
+"""Topic configs as the answers of CreateTopics and DescribeConfigs show them, encoded once for all that share them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from controller.kafka.codec.codec import encode_array
+from controller.kafka.messages import ApiKey, Encoded
+from controller.kafka.messages.create_topics import CreatableTopicConfigs
+from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from controller.machine.configs.views import ConfigEntry, described_configs, effective_configs
+from controller.machine.state import Settings
+from events.catalog import Configs
+
+
+def creatable_configs(explicit: Configs, settings: Settings, version: int) -> Encoded:
+    """All configs of a topic, as CreateTopics answers them from version 5 (KIP-525)."""
+    return _creatable(explicit, settings.topic_defaults, version)
+
+
+@lru_cache(maxsize=256)
+def _creatable(explicit: Configs, defaults: Configs, version: int) -> Encoded:
+    return encode_array(
+        ApiKey.CREATE_TOPICS,
+        version,
+        [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=int(entry.source),
+                is_sensitive=entry.sensitive,
+            )
+            for entry in effective_configs(explicit, defaults)
+        ],
+    )
+
+
+def describable_configs(
+    explicit: Configs, settings: Settings, keys: frozenset[str] | None, synonyms: bool, documentation: bool
+) -> tuple[DescribeConfigsResourceResult, ...]:
+    """The configs of a topic, as DescribeConfigs answers them; `keys` None means all."""
+    return tuple(
+        _described(entry, synonyms, documentation)
+        for entry in described_configs(explicit, settings.topic_defaults)
+        if keys is None or entry.name in keys
+    )
+
+
+def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.is_default,
+        config_source=int(entry.source),
+        is_sensitive=entry.sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=one.name, value=one.value, source=int(one.source)) for one in entry.synonyms
+        )
+        if synonyms
+        else (),
+        config_type=int(entry.config_type),
+        documentation=entry.documentation if documentation else None,
+    )

@@ -1,0 +1,200 @@
+"""DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339), for
+topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from controller.access.authorizer import Operation
+from controller.apis.config_entries import describable_configs
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages import alter_configs as alter
+from controller.kafka.messages import incremental_alter_configs as incremental
+from controller.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from controller.machine import validation
+from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
+from controller.machine.configs.changes import OpType, check_resources
+from controller.machine.decision import Answer
+from controller.machine.errors import ErrorCode, Rejection
+from events.catalog import ConfigOp
+from events.names import TopicName
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+def describe_configs(front: Front, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """The configs of each resource; without keys, null or none, all of them."""
+    return DescribeConfigsResponse(
+        results=tuple(_describe(front, context, request, resource) for resource in request.resources)
+    )
+
+
+def _describe(
+    front: Front, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind != TOPIC:
+        return _describe_other(front, context, kind, name)
+    if not front.grants(context, "DescribeConfigs", name):
+        return _refused(kind, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    wrong = validation.name(name)
+    if wrong is not None:
+        return _refused(kind, name, wrong.code, wrong.message)
+    topic = front.topic(name)
+    if topic is None:
+        return _refused(kind, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None
+    settings = front.cluster.settings
+    return DescribeConfigsResult(
+        error_message="",
+        resource_type=kind,
+        resource_name=name,
+        configs=describable_configs(
+            topic.configs, settings, keys, request.include_synonyms, request.include_documentation
+        ),
+    )
+
+
+def _describe_other(front: Front, context: RequestContext, kind: int, name: str) -> DescribeConfigsResult:
+    denied = _denied_beside_topics(front, context, "DescribeConfigs", kind, name)
+    if denied is not None:
+        return _refused(kind, name, denied.code, denied.message)
+    if kind == BROKER:
+        message = f"Broker configs are not kept by this controller; resource BROKER {name!r} has none to describe."
+        return _refused(kind, name, ErrorCode.INVALID_REQUEST, message)
+    return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _denied_beside_topics(
+    front: Front, context: RequestContext, operation: Operation, kind: int, name: str
+) -> Rejection | None:
+    """What the authorizer says about configs of what is not a topic: brokers and client metrics go with the cluster."""
+    if kind == GROUP:
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        is_granted = front.grants_on(context, operation, "Group", name, code)
+        return None if is_granted else Rejection(code, "Group authorization failed.", "authorizer")
+    if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or front.grants(context, operation):
+        return None
+    return Rejection(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.", "authorizer")
+
+
+def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(error_code=int(code), error_message=message, resource_type=kind, resource_name=name)
+
+
+async def alter_configs(
+    front: Front, others: frozenset[int], context: RequestContext, request: alter.AlterConfigsRequest
+) -> alter.AlterConfigsResponse:
+    """Replace all the configs that each topic, or resource of the kinds `others`, has."""
+    wanted = [
+        _Wanted(r.resource_type, r.resource_name, tuple(ConfigOp(c.name, OpType.SET, c.value) for c in r.configs))
+        for r in request.resources
+    ]
+    outcomes = await _alter(front, others, context, wanted, request.validate_only)
+    return alter.AlterConfigsResponse(
+        responses=tuple(
+            alter.AlterConfigsResourceResponse(
+                resource_type=one.kind, resource_name=one.name, error_code=code, error_message=message
+            )
+            for one, (code, message) in zip(wanted, outcomes, strict=True)
+        )
+    )
+
+
+async def incremental_alter_configs(
+    front: Front,
+    others: frozenset[int],
+    context: RequestContext,
+    request: incremental.IncrementalAlterConfigsRequest,
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Set, delete, append to and subtract from configs of each topic, or resource of the kinds `others`."""
+    wanted = [
+        _Wanted(
+            r.resource_type, r.resource_name, tuple(ConfigOp(c.name, c.config_operation, c.value) for c in r.configs)
+        )
+        for r in request.resources
+    ]
+    outcomes = await _alter(front, others, context, wanted, request.validate_only)
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=tuple(
+            incremental.AlterConfigsResourceResponse(
+                resource_type=one.kind, resource_name=one.name, error_code=code, error_message=message
+            )
+            for one, (code, message) in zip(wanted, outcomes, strict=True)
+        )
+    )
+
+
+class _Wanted(NamedTuple):
+    """A resource and the changes of its configs."""
+
+    kind: int
+    name: str
+    ops: tuple[ConfigOp, ...]
+
+    @property
+    def answer_name(self) -> TopicName:
+        """The name under which its answer is found: no topic's name has a colon."""
+        return TopicName(self.name if self.kind == TOPIC else f"{self.kind}:{self.name}")
+
+
+async def _alter(
+    front: Front, others: frozenset[int], context: RequestContext, wanted: Sequence[_Wanted], validate_only: bool
+) -> list[tuple[int, str | None]]:
+    """Error code and message of each resource, in order: each is refused here, or is a command."""
+    checked = check_resources([(one.kind, one.name) for one in wanted], others)
+    refusals = [
+        (refusal and _denied_beside_topics(front, context, "AlterConfigs", one.kind, one.name)) or refusal
+        for one, refusal in zip(wanted, checked, strict=True)
+    ]
+    command_of = _commands(front, context, validate_only)
+    commands = [command_of(one) for one, refusal in zip(wanted, refusals, strict=True) if refusal is None]
+    answers = {answer.topic_name: answer for answer in await front.submit_change(commands)}
+    return [_outcome(refusal, answers.get(one.answer_name)) for one, refusal in zip(wanted, refusals, strict=True)]
+
+
+def _commands(
+    front: Front, context: RequestContext, validate_only: bool
+) -> Callable[[_Wanted], AlterTopicConfigs | AlterResourceConfigs]:
+    """What makes the commands of one request."""
+    request_id, at_ms = front.controller.new_request_id(), front.controller.now_ms()
+
+    def command_of(wanted: _Wanted) -> AlterTopicConfigs | AlterResourceConfigs:
+        is_topic = wanted.kind == TOPIC
+        if is_topic:
+            denied = front.denial(context, "AlterConfigs", wanted.name)
+        else:
+            is_granted = front.grants(context, "AlterConfigs")
+            denied = 0 if is_granted else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=wanted.kind, name=wanted.name)
+        return make(
+            request_id=request_id,
+            at_ms=at_ms,
+            topic=wanted.answer_name,
+            ops=wanted.ops,
+            incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            principal=context.principal,
+            client_id=context.client_id,
+            api=context.api,
+            api_version=context.api_version,
+            validate_only=validate_only,
+            denied=denied,
+        )
+
+    return command_of
+
+
+def _outcome(refusal: Rejection | None, answer: Answer | None) -> tuple[int, str | None]:
+    if refusal is not None:
+        return int(refusal.code), refusal.message
+    assert answer is not None, "what is not refused is a command"
+    return int(answer.code), answer.message or None

@@ -1,0 +1,139 @@
+"""DescribeTopicPartitions (KIP-966): topics in order, paged by a cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from controller.front.front import Front, is_internal, offline_replicas
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.machine import validation
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Topic
+from events.names import shard_key
+
+TOPICS_PER_SLICE = 200
+
+
+class DescribeTopicPartitionsHandler:
+    """Answers DescribeTopicPartitions on any listener.
+
+    All topics come in the order of their shard keys, named ones in the order of their names; a page holds at most as
+    many partitions as the request and `max.request.partition.size.limit` allow.
+    """
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def __call__(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
+        """One page, with a cursor where there is more."""
+        if request.topics and not _cursor_fits(request):
+            return _page([_failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics], None)
+        left = max(1, min(request.response_partition_limit, self._front.partitions_per_response_max))
+        topics: list[DescribeTopicPartitionsResponseTopic] = []
+        denied = self._denied(context, request)
+        async for name, topic in self._wanted(context, request):
+            start = _start_in(name, request.cursor)
+            if left <= 0:
+                return _page([*topics, *denied], Cursor(topic_name=name, partition_index=start))
+            if topic is None:
+                operations = self._front.topic_operations(context, name)
+                wrong = validation.name(name)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
+                topics.append(_failed(name, code, operations))
+                continue
+            end = min(len(topic.partitions), start + left)
+            topics.append(self._shown(context, topic, start, end))
+            left -= end - start
+            if end < len(topic.partitions):
+                return _page([*topics, *denied], Cursor(topic_name=name, partition_index=end))
+        return _page([*topics, *denied], None)
+
+    def _denied(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> list[DescribeTopicPartitionsResponseTopic]:
+        """The topics that were named and may not be seen, whether they exist or not; they count for no page."""
+        return [
+            _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for name in sorted({topic.name for topic in request.topics})
+            if _is_in_page(name, request.cursor) and not self._front.grants(context, "Describe", name)
+        ]
+
+    async def _wanted(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> AsyncIterator[tuple[str, Topic | None]]:
+        cursor = request.cursor
+        if request.topics:
+            for name in sorted({topic.name for topic in request.topics}):
+                if _is_in_page(name, cursor) and self._front.allows(context, "Describe", name):
+                    yield name, self._front.topic(name)
+            return
+        topic = None if cursor is None else self._front.topic(cursor.topic_name)
+        if topic is not None and self._front.allows(context, "Describe", topic.name):
+            yield topic.name, topic
+        after = None if cursor is None else str(shard_key(cursor.topic_name))
+        while topics := self._front.store.durable_slice(after, TOPICS_PER_SLICE):
+            after = shard_key(topics[-1].name)
+            for topic in topics:
+                if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name):
+                    yield topic.name, topic
+            await asyncio.sleep(0)
+
+    def _shown(
+        self, context: RequestContext, topic: Topic, start: int, end: int
+    ) -> DescribeTopicPartitionsResponseTopic:
+        live = self._front.cluster.live
+        return DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(topic.name),
+            partitions=tuple(
+                DescribeTopicPartitionsResponsePartition(
+                    error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
+                    partition_index=start + number,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=partition.replicas,
+                    isr_nodes=partition.isr,
+                    eligible_leader_replicas=(),
+                    last_known_elr=(),
+                    offline_replicas=offline_replicas(partition.replicas, live),
+                )
+                for number, partition in enumerate(topic.partitions[start:end])
+            ),
+            topic_authorized_operations=self._front.topic_operations(context, topic.name),
+        )
+
+
+def _cursor_fits(request: DescribeTopicPartitionsRequest) -> bool:
+    """Where topics are named, a cursor must be in one of them."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    return cursor.partition_index >= 0 and any(topic.name == cursor.topic_name for topic in request.topics)
+
+
+def _is_in_page(name: str, cursor: Cursor | None) -> bool:
+    return cursor is None or name >= cursor.topic_name
+
+
+def _failed(name: str, code: ErrorCode, operations: int = OPERATIONS_OMITTED) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=int(code), name=name, topic_authorized_operations=operations)
+
+
+def _start_in(name: str, cursor: Cursor | None) -> int:
+    return cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+
+
+def _page(topics: list[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)

@@ -1,0 +1,1 @@
+"""The APIs of the controller listener, which real brokers speak."""

@@ -1,0 +1,83 @@
+"""AssignReplicasToDirs (KIP-858): a broker reports in which of its log directories replicas lie."""
+
+from __future__ import annotations
+
+from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
+from controller.brokers.port import stamp
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import assign_replicas_to_dirs
+from controller.machine.commands.commands import AssignDirectories
+from controller.machine.errors import ErrorCode
+from events.names import BrokerId, TopicId, TopicName
+
+_Codes = dict[tuple[bytes, int], int]
+"""The error code of each partition, by topic id and index."""
+
+
+class AssignReplicasToDirsHandler:
+    """Answers AssignReplicasToDirs of real brokers."""
+
+    def __init__(self, front: Front, epochs: BrokerEpochs) -> None:
+        self._front = front
+        self._epochs = epochs
+
+    async def __call__(
+        self, context: RequestContext, request: assign_replicas_to_dirs.AssignReplicasToDirsRequest
+    ) -> assign_replicas_to_dirs.AssignReplicasToDirsResponse:
+        """Put what the broker reports, one command a topic."""
+        if not self._front.grants(context, "ClusterAction"):
+            return assign_replicas_to_dirs.AssignReplicasToDirsResponse(
+                error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            )
+        if any(self._epochs.is_anothers(request.broker_id, directory.id_) for directory in request.directories):
+            # A second process with the broker's id: it follows the metadata log, and takes the broker's epoch from
+            # there. The two would undo each other's word for ever.
+            return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+        codes: _Codes = {}
+        commands = self._commands(request)
+        for answer in await self._front.submit(commands):
+            if answer.code:
+                return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=as_brokers_take_it(answer.code))
+            topic_id = next(command.topic_id for command in commands if command.topic == answer.topic_name)
+            codes.update({(topic_id, one.partition): one.code for one in answer.partitions})
+        directories = tuple(
+            assign_replicas_to_dirs.ResponseDirectoryData(
+                id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)
+            )
+            for directory in request.directories
+        )
+        return assign_replicas_to_dirs.AssignReplicasToDirsResponse(directories=directories)
+
+    def _commands(self, request: assign_replicas_to_dirs.AssignReplicasToDirsRequest) -> list[AssignDirectories]:
+        found: dict[bytes, list[tuple[int, bytes]]] = {}
+        for directory in request.directories:
+            for topic in directory.topics:
+                pairs = [(one.partition_index, directory.id_) for one in topic.partitions]
+                found.setdefault(topic.topic_id, []).extend(pairs)
+        stamped = stamp(self._front.controller, "directories")
+        epoch = self._epochs.machine_epoch(request.broker_id, request.broker_epoch)
+        return [
+            AssignDirectories(
+                **stamped,
+                broker_id=BrokerId(request.broker_id),
+                broker_epoch=epoch,
+                # A topic that is not there is put too, so that a broker of another epoch is refused as such.
+                topic=self._front.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
+                topic_id=TopicId(topic_id),
+                directories=tuple(pairs),
+            )
+            for topic_id, pairs in found.items()
+        ]
+
+
+def _coded(topic: assign_replicas_to_dirs.RequestTopicData, codes: _Codes) -> assign_replicas_to_dirs.ResponseTopicData:
+    return assign_replicas_to_dirs.ResponseTopicData(
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            assign_replicas_to_dirs.ResponsePartitionData(
+                partition_index=one.partition_index, error_code=codes[topic.topic_id, one.partition_index]
+            )
+            for one in topic.partitions
+        ),
+    )

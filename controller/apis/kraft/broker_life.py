@@ -1,0 +1,160 @@
+"""BrokerRegistration, BrokerHeartbeat and UnregisterBroker: how brokers come, live, and go (KIP-631, KIP-746)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+import structlog
+
+from controller.apis.kraft.epochs import as_brokers_take_it
+from controller.brokers.kraft import registration
+from controller.brokers.kraft.confirmations import Confirmations
+from controller.brokers.kraft.membership import Membership
+from controller.brokers.port import stamp
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from controller.kafka.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from controller.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from controller.machine.commands import commands
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Broker
+from events.names import BrokerId
+
+PREVIOUS_EPOCH_SINCE = 4
+"""The version of BrokerRegistration from which on a broker gives its last incarnation's epoch, -1 if it did not end
+in order (KIP-966)."""
+
+logger = structlog.get_logger("topicwright.kraft")
+
+
+class BrokerRegistrationHandler:
+    """Answers BrokerRegistration."""
+
+    def __init__(self, front: Front, membership: Membership) -> None:
+        self._front = front
+        self._membership = membership
+
+    async def __call__(self, context: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        """The broker's epoch once its registration is durable, or the error that Kafka gives."""
+        membership = self._membership
+        broker_id = BrokerId(request.broker_id)
+        has_session = membership.has_session(broker_id)
+        refused = registration.refusal(request, membership.cluster, self._front.cluster_id, has_session=has_session)
+        if refused is not None:
+            code, why = int(refused.code), refused.why
+            logger.warning("broker refused", broker=broker_id, peer=context.peer, code=code, why=why)
+            return BrokerRegistrationResponse(error_code=code)
+        command = commands.RegisterBroker(
+            **stamp(self._front.controller, "kraft"),
+            broker_id=broker_id,
+            incarnation=request.incarnation_id.hex(),
+            rack=request.rack,
+            endpoints=registration.endpoints_of(request),
+            details=registration.details_of(request, clean=self._ended_in_order(context, request)),
+        )
+        (answer,) = await self._front.submit([command])
+        if answer.code:
+            return BrokerRegistrationResponse(error_code=as_brokers_take_it(answer.code))
+        epoch = membership.wire_epoch(broker_id, answer.number)
+        if epoch is None:  # another incarnation has registered since
+            return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        membership.touch(broker_id)
+        return BrokerRegistrationResponse(broker_epoch=epoch)
+
+    def _ended_in_order(self, context: RequestContext, request: BrokerRegistrationRequest) -> bool:
+        if context.api_version < PREVIOUS_EPOCH_SINCE:
+            return True
+        return self._membership.is_newest_epoch(request.broker_id, request.previous_broker_epoch)
+
+
+class Next(Enum):
+    """What a broker is to be after a heartbeat (`BrokerControlState` in Kafka)."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    LEAVING = "in controlled shutdown"
+    GONE = "shut down"
+
+
+class BrokerHeartbeatHandler:
+    """Answers BrokerHeartbeat."""
+
+    def __init__(self, front: Front, membership: Membership, confirmations: Confirmations) -> None:
+        self._front = front
+        self._membership = membership
+        self._confirmations = confirmations
+
+    async def __call__(self, context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        """Whether the broker is caught up, is fenced, and may end; the change that leads to it is durable."""
+        membership = self._membership
+        if BrokerId(request.broker_id) not in membership.cluster.brokers:
+            return BrokerHeartbeatResponse(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
+        broker = membership.broker(request.broker_id, request.broker_epoch)
+        if broker is None:
+            return BrokerHeartbeatResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+        applied_end = request.current_metadata_offset + 1
+        membership.applied(broker.broker_id, applied_end)
+        if not broker.fenced:
+            self._confirmations.take_applied(broker.broker_id, applied_end)
+        caught_up = request.current_metadata_offset >= request.broker_epoch
+        next_ = self._next(broker, request, caught_up)
+        for command in self._commands(broker, request, next_):
+            (answer,) = await self._front.submit([command])
+            if answer.code:
+                return BrokerHeartbeatResponse(error_code=as_brokers_take_it(answer.code))
+        return BrokerHeartbeatResponse(
+            is_caught_up=caught_up,
+            is_fenced=next_ in (Next.FENCED, Next.GONE),
+            should_shut_down=next_ is Next.GONE,
+        )
+
+    def _next(self, broker: Broker, request: BrokerHeartbeatRequest, caught_up: bool) -> Next:
+        """As `BrokerHeartbeatManager.calculateNextBrokerState`."""
+        membership = self._membership
+        if broker.fenced:
+            if request.want_shut_down or broker.leaving:
+                return Next.GONE
+            return Next.UNFENCED if caught_up and not request.want_fence and membership.may_return() else Next.FENCED
+        if broker.leaving:
+            return Next.GONE if membership.has_left(broker.broker_id) else Next.LEAVING
+        if request.want_fence:
+            return Next.GONE if request.want_shut_down else Next.FENCED
+        if request.want_shut_down:
+            return Next.LEAVING if membership.leads(broker.broker_id) else Next.GONE
+        return Next.UNFENCED
+
+    def _commands(
+        self, broker: Broker, request: BrokerHeartbeatRequest, next_: Next
+    ) -> Iterator[commands.MembershipCommand]:
+        """What leads to the next state, one after the other."""
+        controller, broker_id = self._front.controller, broker.broker_id
+        online = tuple(each for each in broker.log_dirs if each not in request.offline_log_dirs)
+        if online != broker.log_dirs:
+            logger.warning("log directories failed", broker=broker_id, online=len(online))
+            yield commands.ChangeLogDirs(**stamp(controller, "kraft"), broker_id=broker_id, log_dirs=online)
+        if broker.fenced and next_ is Next.UNFENCED:
+            yield commands.UnfenceBroker(**stamp(controller, "kraft"), broker_id=broker_id, reason="caught up")
+        elif not broker.fenced and next_ in (Next.FENCED, Next.GONE):
+            reason = "shut down in order" if next_ is Next.GONE else "asked to be fenced"
+            yield commands.FenceBroker(**stamp(controller, "kraft"), broker_id=broker_id, reason=reason)
+        elif not broker.leaving and next_ is Next.LEAVING:
+            yield commands.BeginShutdown(**stamp(controller, "kraft"), broker_id=broker_id)
+
+
+class UnregisterBrokerHandler:
+    """Answers UnregisterBroker."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def __call__(self, context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """The broker is forgotten; one that lives registers anew."""
+        broker_id = BrokerId(request.broker_id)
+        stamped, reason = stamp(self._front.controller, "kraft"), f"asked by {context.principal}"
+        (answer,) = await self._front.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])
+        message = answer.message or None
+        if answer.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+            message = f"Broker ID {broker_id} is not currently registered"
+        return UnregisterBrokerResponse(error_code=as_brokers_take_it(answer.code), error_message=message)

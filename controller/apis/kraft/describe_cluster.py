@@ -1,0 +1,47 @@
+"""DescribeCluster on a controller's listener (KIP-919): to clients that want controllers, and no brokers."""
+
+from __future__ import annotations
+
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.machine.errors import ErrorCode
+
+BROKERS, CONTROLLERS = 1, 2
+"""Endpoint types (KIP-919)."""
+
+
+class DescribeControllersHandler:
+    """Answers DescribeCluster of clients with `bootstrap.controllers`."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def __call__(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+        """This controller, as the only one."""
+        front = self._front
+        if request.endpoint_type != CONTROLLERS:
+            return _refuse(request.endpoint_type)
+        here = front.advertised
+        wants_operations = request.include_cluster_authorized_operations
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            cluster_id=front.cluster_id,
+            controller_id=front.node_id,
+            brokers=(DescribeClusterBroker(broker_id=front.node_id, host=here.host, port=here.port),),
+            cluster_authorized_operations=front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
+        )
+
+
+def _refuse(endpoint_type: int) -> DescribeClusterResponse:
+    if endpoint_type == BROKERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+    else:
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+    return DescribeClusterResponse(error_code=int(code), error_message=message, endpoint_type=CONTROLLERS)

@@ -1,0 +1,88 @@
+"""ElectLeaders (KIP-460): preferred leaders, or any for partitions that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from controller.brokers.port import stamp
+from controller.front.front import Front
+from controller.front.port import Reply
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import elect_leaders
+from controller.machine.commands.commands import ElectLeaders
+from controller.machine.decision import Answer
+from controller.machine.errors import ErrorCode
+from events.names import TopicName
+from projections.store.store import topic_slices
+
+UNCLEAN = 1
+PREFERRED = 0
+
+
+class ElectLeadersHandler:
+    """Answers ElectLeaders."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def __call__(
+        self, context: RequestContext, request: elect_leaders.ElectLeadersRequest
+    ) -> elect_leaders.ElectLeadersResponse:
+        """Elect for each partition for itself. For all partitions (null) those that need no election are left out."""
+        if not self._front.grants(context, "Alter"):
+            return elect_leaders.ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        if request.election_type not in (PREFERRED, UNCLEAN):
+            return elect_leaders.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        results: list[elect_leaders.ReplicaElectionResult] = []
+        everything = request.topic_partitions is None
+        for wanted in self._slices(request):
+            answers = await self._elect(context, wanted, request.election_type == UNCLEAN)
+            results += (_result(answer, everything) for answer in answers)
+        return elect_leaders.ElectLeadersResponse(replica_election_results=tuple(results))
+
+    def _slices(self, request: elect_leaders.ElectLeadersRequest) -> Iterator[list[tuple[str, tuple[int, ...]]]]:
+        if request.topic_partitions is not None:
+            merged: dict[str, tuple[int, ...]] = {}
+            for topic in request.topic_partitions:
+                merged[topic.topic] = (*merged.get(topic.topic, ()), *topic.partitions)
+            if merged:
+                yield list(merged.items())
+            return
+        for topics in topic_slices(lambda: self._front.store):
+            yield [(topic.name, tuple(range(len(topic.partitions)))) for topic in topics]
+
+    async def _elect(
+        self, context: RequestContext, wanted: Sequence[tuple[str, tuple[int, ...]]], unclean: bool
+    ) -> Reply:
+        stamped = stamp(self._front.controller, "")
+        return await self._front.submit(
+            [
+                ElectLeaders(
+                    **stamped,
+                    topic=TopicName(name),
+                    partitions=partitions,
+                    unclean=unclean,
+                    principal=context.principal,
+                    client_id=context.client_id,
+                    api="ElectLeaders",
+                    api_version=context.api_version,
+                )
+                for name, partitions in wanted
+            ]
+        )
+
+
+def _result(answer: Answer, everything: bool) -> elect_leaders.ReplicaElectionResult:
+    not_needed = int(ErrorCode.ELECTION_NOT_NEEDED)
+    return elect_leaders.ReplicaElectionResult(
+        topic=answer.topic_name,
+        partition_result=tuple(
+            elect_leaders.PartitionResult(
+                partition_id=one.partition,
+                error_code=answer.code or one.code,
+                error_message=answer.message or one.message or None,
+            )
+            for one in answer.partitions
+            if not (everything and one.code == not_needed)
+        ),
+    )

@@ -1,0 +1,117 @@
+"""Envelope (KIP-590): a client's request as a broker forwards it, answered as if the client had sent it itself.
+
+The envelope has the whole request, its header included, and the client's principal and address. Only what is in the
+listener's own table can be in it, and no broker's own API.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from controller.kafka.codec import codec
+from controller.kafka.codec.codec import MalformedRequest
+from controller.kafka.codec.primitives import read_string_length, too_long
+from controller.kafka.codec.reader import READ_FAILURES
+from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, RequestContext
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.session import Session
+from controller.machine.errors import ErrorCode
+
+UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
+CLUSTER_AUTHORIZATION_FAILED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+PRINCIPAL_DESERIALIZATION_FAILURE = 97
+_VERSION = struct.Struct(">h")
+FORWARDABLE = frozenset({
+    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
+    ApiKey.DESCRIBE_CLUSTER, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+})  # fmt: skip
+"""What a broker may forward of what is spoken here, as in Kafka's table of APIs; a broker describes entries, users and
+quotas itself."""
+
+
+class UnreadablePrincipal(Exception):
+    """A principal that is not as Kafka's default principals are written; says why."""
+
+
+class EnvelopeHandler:
+    """Answers Envelope by the handlers of the listener. `may_forward` says who may speak for others."""
+
+    def __init__(self, handlers: Mapping[int, ApiHandler], may_forward: Callable[[RequestContext], bool]) -> None:
+        self._handlers = handlers
+        self._may_forward = may_forward
+
+    async def __call__(self, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+        """The answer to what is inside; an error of the envelope itself where there is none."""
+        if not self._may_forward(context):
+            return EnvelopeResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
+        try:
+            principal = read_principal(request.request_principal)
+            header = codec.parse_header(request.request_data)
+            api = self._handlers.get(header.api_key)
+            if api is None or header.api_key not in FORWARDABLE:
+                return EnvelopeResponse(error_code=INVALID_REQUEST)
+            if not api.min_version <= header.api_version <= api.max_version:
+                return EnvelopeResponse(error_code=UNSUPPORTED_VERSION)
+            inside = codec.decode_request(header.api_key, header.api_version, request.request_data, header.body_offset)
+        except UnreadablePrincipal:
+            return EnvelopeResponse(error_code=PRINCIPAL_DESERIALIZATION_FAILURE)
+        except MalformedRequest:
+            return EnvelopeResponse(error_code=INVALID_REQUEST)
+        host = _address(request.client_host_address)
+        client = ClientConnection(Session(principal=principal, host=host, listener=context.listener), host)
+        forwarded = RequestContext(
+            header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
+        )
+        answer = await _answer(api, forwarded, inside)
+        if answer is None:
+            return EnvelopeResponse(error_code=INVALID_REQUEST)
+        frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+        return EnvelopeResponse(response_data=frame[4:])
+
+
+async def _answer(api: ApiHandler, context: RequestContext, request: Message) -> Message | None:
+    """The answer, or None where a client would be disconnected: its broker must not be."""
+    try:
+        answer: Any = api.handle(context, request)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+    except Disconnect:
+        return None
+    return None if answer is NO_RESPONSE else answer
+
+
+def read_principal(data: bytes | None) -> str:
+    """A principal as Kafka's default builder writes it: a version, then type, name, whether a token proved it.
+
+    Raises UnreadablePrincipal.
+    """
+    if data is None or len(data) < _VERSION.size:
+        raise UnreadablePrincipal("no principal")
+    (version,) = _VERSION.unpack_from(data)
+    if version != 0:
+        raise UnreadablePrincipal(f"version {version}; 0 is spoken")
+    kind, offset = _compact_text(data, _VERSION.size)
+    name, _ = _compact_text(data, offset)
+    return f"{kind}:{name}"
+
+
+def _compact_text(data: bytes, offset: int) -> tuple[str, int]:
+    try:
+        size, offset = read_string_length(data, offset)
+        if not 0 <= size <= len(data) - offset:
+            raise too_long(size, len(data) - offset)
+        return data[offset : offset + size].decode(), offset + size
+    except (*READ_FAILURES, UnicodeDecodeError) as error:
+        raise UnreadablePrincipal(str(error)) from None
+
+
+def _address(raw: bytes) -> str:
+    return str(ipaddress.ip_address(raw)) if len(raw) in (4, 16) else raw.hex()

@@ -1,0 +1,133 @@
+"""UpdateFeatures (KIP-584, KIP-778), and what ApiVersions says of features."""
+
+from __future__ import annotations
+
+from controller.apis.kraft.epochs import as_brokers_take_it
+from controller.brokers.kraft.epoch import QuorumEpoch
+from controller.brokers.kraft.features import KRAFT_VERSION, SUPPORTED
+from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.brokers.port import stamp
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
+from controller.kafka.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from controller.machine.commands.commands import ChangeFeatures
+from controller.machine.errors import ErrorCode
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""Kinds of a change of level."""
+_FAILED_WITHOUT_RESULTS_SINCE = 2
+
+
+def supported_features() -> tuple[SupportedFeatureKey, ...]:
+    """The features that this controller works with."""
+    return tuple(
+        SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
+        for name, each in sorted(SUPPORTED.items())
+    )
+
+
+def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
+    """The features in force, and the offset of the metadata log as of which they are."""
+    levels = dict(fleet.membership.cluster.features)
+    quorum = fleet.epoch.quorum
+    if quorum is not None and quorum.kraft_version:
+        levels[KRAFT_VERSION] = quorum.kraft_version
+    features = tuple(
+        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in sorted(levels.items())
+    )
+    return fleet.metadata.mark.end - 1, features
+
+
+class UpdateFeaturesHandler:
+    """Answers UpdateFeatures: all of the changes, or none."""
+
+    def __init__(self, front: Front, epoch: QuorumEpoch) -> None:
+        self._front = front
+        self._epoch = epoch
+
+    async def __call__(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        """The outcome of each, with what is wrong in words."""
+        if not self._front.grants(context, "Alter"):
+            return UpdateFeaturesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        levels = dict(self._front.cluster.features)
+        results: list[UpdatableFeatureResult] = []
+        for update in request.feature_updates:
+            why = self._refusal(context.api_version, update, levels)
+            code = ErrorCode.NONE if why is None else ErrorCode.INVALID_UPDATE_VERSION
+            results.append(UpdatableFeatureResult(feature=update.feature, error_code=int(code), error_message=why))
+            levels[update.feature] = update.max_version_level
+        failed = next((each for each in results if each.error_code), None)
+        if failed is not None:
+            return _failure(context.api_version, failed, results)
+        if not request.validate_only:
+            features = tuple(sorted((name, level) for name, level in levels.items() if level and name != KRAFT_VERSION))
+            stamped, reason = stamp(self._front.controller, "features"), f"asked by {context.principal}"
+            (answer,) = await self._front.submit([ChangeFeatures(**stamped, features=features, reason=reason)])
+            if answer.code:
+                return UpdateFeaturesResponse(
+                    error_code=as_brokers_take_it(answer.code), error_message=answer.message or None
+                )
+        return UpdateFeaturesResponse(results=tuple(results))
+
+    def _refusal(self, version: int, update: FeatureUpdateKey, levels: dict[str, int]) -> str | None:
+        name, level = update.feature, update.max_version_level
+        known = SUPPORTED.get(name)
+        if known is None:
+            return (
+                f"Invalid update version {level} for feature {name}. Local controller 0 does not support this feature."
+            )
+        if name == KRAFT_VERSION:
+            return self._kraft_refusal(level)
+        if level != 0 and not known.lowest <= level <= known.highest:
+            return (
+                f"Invalid update version {level} for feature {name}: {known.lowest} to {known.highest} are supported."
+            )
+        current = levels.get(name, 0)
+        if level < current and _kind(version, update) == UPGRADE:
+            return (
+                f"Invalid update version {level} for feature {name}. Can't downgrade the version of this feature "
+                "without setting the upgrade type to either safe or unsafe downgrade."
+            )
+        if name == METADATA_VERSION_FEATURE and level < current:
+            return f"Invalid update version {level} for feature {name}: a downgrade from {current} is not supported."
+        return self._unsupported(name, level)
+
+    def _kraft_refusal(self, level: int) -> str | None:
+        quorum = self._epoch.quorum
+        current = quorum.kraft_version if quorum is not None else 0
+        if level == current:
+            return None
+        return (
+            f"Invalid update version {level} for feature {KRAFT_VERSION}: it is {current}, and is changed by a start "
+            f"with the setting kraft.version={level}; only an upgrade is possible."
+        )
+
+    def _unsupported(self, name: str, level: int) -> str | None:
+        for broker_id, broker in sorted(self._front.cluster.brokers.items()):
+            if not broker.supports(name, level):
+                return f"Invalid update version {level} for feature {name}. Broker {broker_id} does not support it."
+        return None
+
+
+def _kind(version: int, update: FeatureUpdateKey) -> int:
+    """The kind of change; version 0 only knew whether a downgrade is allowed."""
+    if version == 0:
+        return UNSAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return update.upgrade_type
+
+
+def _failure(
+    version: int, failed: UpdatableFeatureResult, results: list[UpdatableFeatureResult]
+) -> UpdateFeaturesResponse:
+    if version >= _FAILED_WITHOUT_RESULTS_SINCE:
+        message = f"The update failed for all features since the following feature had an error: {failed.error_message}"
+        return UpdateFeaturesResponse(error_code=failed.error_code, error_message=message)
+    return UpdateFeaturesResponse(results=tuple(results))

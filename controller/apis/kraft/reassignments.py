@@ -1,0 +1,139 @@
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from controller.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from controller.machine.commands.commands import Reassignment, ReassignPartitions
+from controller.machine.decision import Answer
+from controller.machine.errors import ErrorCode
+from controller.machine.partitions.changes import is_reassigned, upkeep_of
+from controller.machine.state import Topic
+from events.names import BrokerId, TopicName
+from projections.store.store import topic_slices
+
+NO_FACTOR_CHECK_BEFORE = 1
+"""The version from which a request can say that replication factors are to stay as they are (KIP-860)."""
+
+
+class AlterPartitionReassignmentsHandler:
+    """Answers AlterPartitionReassignments."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def __call__(
+        self, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begin, change or end the reassignment of each partition for itself."""
+        allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
+        if not self._front.grants(context, "Alter"):
+            code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return AlterPartitionReassignmentsResponse(error_code=code, allow_replication_factor_change=allowed)
+        controller = self._front.controller
+        request_id, at_ms = controller.new_request_id(), controller.now_ms()
+        wanted: dict[str, tuple[Reassignment, ...]] = {}
+        for topic in request.topics:
+            wanted[topic.name] = (*wanted.get(topic.name, ()), *map(_reassignment, topic.partitions))
+        commands = [
+            ReassignPartitions(
+                request_id=request_id,
+                at_ms=at_ms,
+                topic=TopicName(name),
+                reassignments=reassignments,
+                other_factors=allowed,
+                principal=context.principal,
+                client_id=context.client_id,
+                api="AlterPartitionReassignments",
+                api_version=context.api_version,
+            )
+            for name, reassignments in wanted.items()
+        ]
+        reply = await self._front.submit(commands)
+        return AlterPartitionReassignmentsResponse(
+            responses=tuple(_response(answer, wanted[answer.topic_name]) for answer in reply),
+            allow_replication_factor_change=allowed,
+        )
+
+
+def _reassignment(one: ReassignablePartition) -> Reassignment:
+    replicas = None if one.replicas is None else tuple(BrokerId(replica) for replica in one.replicas)
+    return Reassignment(one.partition_index, replicas)
+
+
+def _response(answer: Answer, wanted: tuple[Reassignment, ...]) -> ReassignableTopicResponse:
+    if answer.code:
+        failed = tuple(
+            ReassignablePartitionResponse(
+                partition_index=one.partition, error_code=answer.code, error_message=answer.message
+            )
+            for one in wanted
+        )
+        return ReassignableTopicResponse(name=answer.topic_name, partitions=failed)
+    return ReassignableTopicResponse(
+        name=answer.topic_name,
+        partitions=tuple(
+            ReassignablePartitionResponse(
+                partition_index=one.partition, error_code=one.code, error_message=one.message or None
+            )
+            for one in answer.partitions
+        ),
+    )
+
+
+class ListReassignmentsHandler:
+    """Answers ListPartitionReassignments from the durable state."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def __call__(
+        self, context: RequestContext, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """The reassignments under way: of all topics (null), or of the partitions named."""
+        if not self._front.grants(context, "Describe"):
+            return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        if request.topics is None:
+            found: list[OngoingTopicReassignment] = []
+            for topics in topic_slices(lambda: self._front.store):
+                found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
+                await asyncio.sleep(0)
+        else:
+            known = [(self._front.topic(one.name), one.partition_indexes) for one in request.topics]
+            found = [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+        return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
+
+
+def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> OngoingTopicReassignment:
+    partitions = [
+        (index, topic.partitions[index])
+        for index in indexes
+        if 0 <= index < len(topic.partitions) and is_reassigned(topic.partitions[index])
+    ]
+    return OngoingTopicReassignment(
+        name=topic.name,
+        partitions=tuple(
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=partition.replicas,
+                adding_replicas=upkeep_of(partition).adding,
+                removing_replicas=upkeep_of(partition).removing,
+            )
+            for index, partition in partitions
+        ),
+    )

@@ -1,0 +1,253 @@
+"""Metadata: brokers, controller and topics; and auto-creation, only if both sides allow it (KIP-361).
+
+Each topic's bytes are cached by version for as long as the topic and the brokers stay as they are, and a long list is
+put together in slices, so that nobody waits for another's listing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from controller.front.front import Front, Node, is_internal, new_topic_ids, offline_replicas
+from controller.kafka.codec.codec import encode_element
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import ApiKey, Encoded
+from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID
+from controller.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from controller.machine import validation
+from controller.machine.commands.commands import CreateTopic
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Topic
+from events.names import BrokerId, TopicName, shard_key
+
+TOPICS_PER_SLICE = 200
+"""Bounds how long one slice of a listing keeps the loop: a few milliseconds with nothing cached."""
+PARTITIONS_CACHED_MAX = 200_000
+TOPIC_IDS_SINCE = 12
+"""The version from which topics may be requested by id (KIP-516)."""
+_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+AUTO_CREATION_WAIT_MS = 30_000
+"""How long an auto-creation is waited for in the log; its client requests metadata again meanwhile."""
+
+
+class MetadataHandler:
+    """Answers Metadata. A broker's listener creates nothing itself but hands an auto-creation to the controller too."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._cache = _EncodedTopics()
+
+    def __call__(
+        self, context: RequestContext, request: MetadataRequest
+    ) -> MetadataResponse | asyncio.Future[MetadataResponse]:
+        """The nodes and the requested topics; null means all topics, as does an empty array in version 0."""
+        if _wants_all(context, request):
+            return asyncio.ensure_future(self._all(context, request))
+        assert request.topics is not None, "null is a request for all"
+        if any(not _is_addressed(context, topic) for topic in request.topics):
+            return _refused(request.topics)
+        topics = tuple(dict.fromkeys(request.topics)) if len(request.topics) > 1 else request.topics
+        if len(topics) > TOPICS_PER_SLICE:
+            return asyncio.ensure_future(self._many(context, request, topics))
+        return self._respond(context, request, self._named(context, request, topics))
+
+    async def _all(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        parts: list[bytes] = []
+        after: str | None = None
+        while topics := self._front.store.durable_slice(after, TOPICS_PER_SLICE):
+            after = shard_key(topics[-1].name)
+            parts += [
+                self._encoded(context, request, topic)
+                for topic in topics
+                if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name)
+            ]
+            await asyncio.sleep(0)
+        return self._respond(context, request, parts)
+
+    async def _many(
+        self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
+    ) -> MetadataResponse:
+        parts: list[bytes] = []
+        for start in range(0, len(wanted), TOPICS_PER_SLICE):
+            parts += self._named(context, request, wanted[start : start + TOPICS_PER_SLICE])
+            await asyncio.sleep(0)
+        return self._respond(context, request, parts)
+
+    def _named(
+        self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
+    ) -> list[bytes]:
+        missing: list[str] = []
+        parts: dict[str | bytes | None, bytes] = {}
+        for one in wanted:
+            found = self._find(context, one)
+            if isinstance(found, Topic):
+                parts[found.name] = self._encoded(context, request, found)
+                continue
+            if found.error_code in _NOT_THERE and found.name is not None:
+                found = self._missing(context, request, found.name, found.error_code, missing)
+            parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
+        if missing:
+            self._auto_create(context, missing)
+        return list(parts.values())
+
+    def _missing(
+        self, context: RequestContext, request: MetadataRequest, name: str, code: int, to_create: list[str]
+    ) -> MetadataResponseTopic:
+        """The answer for a topic that is not there but may be seen; one that is to be created is added to the list."""
+        if self._creates(request):
+            if self._front.may_create(context, name):
+                to_create += [name] if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else []
+            else:
+                self._front.grants(context, "Create", name)
+                return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
+        wants_operations = request.include_topic_authorized_operations
+        operations = self._front.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
+        return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
+
+    def _find(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
+        front, name = self._front, wanted.name
+        if wanted.topic_id != ZERO_UUID:
+            name = front.store.durable_name_of(wanted.topic_id)
+            if name is None or not front.grants(context, "Describe", name):
+                code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=wanted.topic_id)
+        assert name is not None, "a topic without name and id was refused before"
+        if not front.grants(context, "Describe", name):
+            return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
+        topic = front.topic(name)
+        if topic is not None:
+            return topic
+        wrong = validation.name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
+        return MetadataResponseTopic(error_code=int(code), name=name)
+
+    def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
+        live = self._front.cluster.live
+        if request.include_topic_authorized_operations:
+            shown = _response_topic(topic, live, self._front.topic_operations(context, topic.name))
+            return encode_element(ApiKey.METADATA, context.api_version, shown)
+        return self._cache.get(topic, context.api_version, live)
+
+    def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
+        front = self._front
+        about_topics = bool(request.topics) or _wants_all(context, request) or context.connection.wants_brokers
+        nodes = front.nodes() if about_topics else front.nodes_without_topics()
+        wants_operations = request.include_cluster_authorized_operations
+        operations = front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
+        return MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=rack)
+                for node, rack in zip(nodes, self._racks(nodes), strict=True)
+            ),
+            cluster_id=front.cluster_id,
+            controller_id=front.controller_id(),
+            topics=Encoded(topics),
+            cluster_authorized_operations=operations,
+        )
+
+    def _racks(self, nodes: Sequence[Node]) -> Sequence[str | None]:
+        """The racks of the nodes, unless nodes share an address: kafkajs takes these for one broker, and would find its
+        rack changed at each look, and disconnect. DescribeCluster shows racks in any case."""
+        distinct = len({(node.host, node.port) for node in nodes}) == len(nodes)
+        return [node.rack if distinct else None for node in nodes]
+
+    def _creates(self, request: MetadataRequest) -> bool:
+        return request.allow_auto_topic_creation and self._front.cluster.settings.auto_create_topics_enable
+
+    def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
+        controller = self._front.controller
+        request_id, at_ms = controller.new_request_id("auto"), controller.now_ms()
+        distinct = list(dict.fromkeys(names))
+        commands = [
+            CreateTopic(
+                request_id=request_id,
+                at_ms=at_ms,
+                topic=TopicName(name),
+                topic_id=topic_id,
+                timeout_ms=AUTO_CREATION_WAIT_MS,
+                principal=context.principal,
+                client_id=context.client_id,
+                api="Metadata",
+                denied=self._front.denial_of_create(context, name),
+            )
+            for name, topic_id in zip(distinct, new_topic_ids(len(distinct)), strict=True)
+        ]
+        self._front.submit(commands, AUTO_CREATION_WAIT_MS)
+
+
+def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _is_addressed(context: RequestContext, topic: MetadataRequestTopic) -> bool:
+    """Whether a topic is named, or given by its id in a version that has that."""
+    return topic.name is not None if topic.topic_id == ZERO_UUID else context.api_version >= TOPIC_IDS_SINCE
+
+
+def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """A request as a whole refused, in Kafka's form: no nodes, and the error at each topic."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    return MetadataResponse(
+        controller_id=-1,
+        topics=tuple(
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in topics
+        ),
+        error_code=code,
+    )
+
+
+def _no_name(context: RequestContext) -> str | None:
+    return None if context.api_version >= TOPIC_IDS_SINCE else ""
+
+
+def _response_topic(topic: Topic, live: Sequence[BrokerId], operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                offline_replicas=offline_replicas(partition.replicas, live),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ),
+        topic_authorized_operations=operations,
+    )
+
+
+class _EncodedTopics:
+    """Bytes of topics by name and version, good while the topic is the same value and the same brokers live."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, int], tuple[Topic, bytes]] = {}
+        self._live: tuple[BrokerId, ...] = ()
+        self._partitions = 0
+
+    def get(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes:
+        """The topic as an element of Metadata's answer."""
+        if live != self._live or self._partitions > PARTITIONS_CACHED_MAX:
+            self._entries.clear()
+            self._live, self._partitions = live, 0
+        key = (topic.name, version)
+        entry = self._entries.get(key)
+        if entry is not None and (entry[0] is topic or entry[0] == topic):
+            return entry[1]
+        encoded = encode_element(ApiKey.METADATA, version, _response_topic(topic, live, OPERATIONS_OMITTED))
+        self._entries[key] = (topic, encoded)
+        if entry is None:
+            self._partitions += len(topic.partitions)
+        return encoded

@@ -1,0 +1,124 @@
+"""Which APIs a listener speaks, in which versions, and who answers them.
+
+Two kinds of listener: the controller's, where everything is decided, and a simulated broker's, which knows the topics
+and sends admin requests away (KIP-4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from controller.apis import (
+    acls,
+    client_quotas,
+    cluster,
+    configs,
+    create_partitions,
+    not_controller,
+    user_scram_credentials,
+)
+from controller.apis.api_versions import with_api_versions
+from controller.apis.create_topics import CreateTopicsHandler
+from controller.apis.delete_topics import DeleteTopicsHandler
+from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
+from controller.apis.metadata import MetadataHandler
+from controller.apis.passing_through import PassOn, passing
+from controller.apis.produce import produce
+from controller.apis.sasl import not_expected
+from controller.front.front import Front
+from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.api_versions import ApiVersionsResponse
+
+HandlerTable = Mapping[int, ApiHandler]
+
+
+def controller_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
+    """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
+    return _listener({**_reading(front), **administration(front)}, versions_max)
+
+
+def administration(
+    front: Front, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset()
+) -> dict[int, Handler]:
+    """What only a controller answers: changes, and who may log in. A create keeps nobody waiting for longer than
+    `create_ms_max`; configs of the kinds `other_configs` can be altered as those of topics can."""
+    return {
+        ApiKey.CREATE_TOPICS: CreateTopicsHandler(front, create_ms_max),
+        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(front),
+        ApiKey.CREATE_PARTITIONS: partial(create_partitions.create_partitions, front),
+        ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, front, other_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, front, other_configs),
+        ApiKey.CREATE_ACLS: partial(acls.create_acls, front),
+        ApiKey.DELETE_ACLS: partial(acls.delete_acls, front),
+        ApiKey.ALTER_CLIENT_QUOTAS: partial(client_quotas.alter_client_quotas, front),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.alter_user_scram_credentials, front),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.describe_user_scram_credentials, front),
+    }
+
+
+def descriptions(front: Front) -> dict[int, Handler]:
+    """What every listener answers: configs, access control entries and quotas."""
+    return {
+        ApiKey.DESCRIBE_CONFIGS: partial(configs.describe_configs, front),
+        ApiKey.DESCRIBE_ACLS: partial(acls.describe_acls, front),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe_client_quotas, front),
+    }
+
+
+def cluster_listener(
+    front: Front, versions_max: Mapping[str, int], brokers: ApiVersionsResponse, pass_on: PassOn
+) -> HandlerTable:
+    """The controller's listener in front of a cluster: what is not about topics goes to one of its brokers, which speak
+    what `brokers` says."""
+    table = dict(controller_listener(front, versions_max))
+    del table[ApiKey.API_VERSIONS]
+    del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
+    own = {*table, int(ApiKey.API_VERSIONS)}
+    return with_api_versions(
+        {**table, **passing(brokers.api_keys, own, pass_on, lambda context: front.grants(context, "ClusterAction"))},
+        supported_features=brokers.supported_features,
+        finalized=lambda: (brokers.finalized_features_epoch, brokers.finalized_features),
+    )
+
+
+def broker_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
+    """A broker's listener: reads are answered, admin requests get NOT_CONTROLLER."""
+    handlers: dict[int, Handler] = {
+        **_reading(front),
+        ApiKey.CREATE_TOPICS: not_controller.create_topics,
+        ApiKey.DELETE_TOPICS: not_controller.delete_topics,
+        ApiKey.CREATE_PARTITIONS: not_controller.create_partitions,
+        ApiKey.ALTER_CONFIGS: not_controller.alter_configs,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: not_controller.incremental_alter_configs,
+        ApiKey.CREATE_ACLS: not_controller.create_acls,
+        ApiKey.DELETE_ACLS: not_controller.delete_acls,
+        ApiKey.ALTER_CLIENT_QUOTAS: not_controller.alter_client_quotas,
+    }
+    return _listener(handlers, versions_max)
+
+
+def _reading(front: Front) -> dict[int, Handler]:
+    return {
+        **descriptions(front),
+        ApiKey.METADATA: MetadataHandler(front),
+        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, front),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(front),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(cluster.list_partition_reassignments, front),
+    }
+
+
+def _listener(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> HandlerTable:
+    table = rows(handlers, versions_max) | rows(not_expected, {})
+    table[ApiKey.PRODUCE] = produce()
+    return with_api_versions(table)
+
+
+def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
+    """The rows of a listener's table; `versions_max` caps the versions of APIs by name."""
+    return {
+        key: ApiHandler(api.min_version, min(api.max_version, versions_max.get(api.name, 99)), handle)
+        for key, handle in handlers.items()
+        for api in (APIS[key],)
+    }

@@ -1,0 +1,98 @@
+"""AlterUserScramCredentials and DescribeUserScramCredentials (KIP-554).
+
+The client salts its password and sends that; what can check a login is derived from it here and goes into the log, and
+what was sent is forgotten.
+"""
+
+from __future__ import annotations
+
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialUpsertion,
+)
+from controller.kafka.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from controller.kafka.sasl.scram import keys_of
+from controller.machine.access.credentials import MECHANISMS
+from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
+from controller.machine.decision import Detail
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Cluster
+
+_DENIED = "Cluster authorization failed."
+
+
+async def alter_user_scram_credentials(
+    front: Front, context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Set and remove credentials, one outcome a user, in the order in which users are first named; needs `Alter` on the
+    cluster."""
+    users = [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
+    if not front.grants(context, "Alter"):
+        return _response(users, [Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _DENIED)] * len(users))
+    controller = front.controller
+    command = AlterUserScramCredentials(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        principal=context.principal,
+        client_id=context.client_id,
+        removals=tuple(ScramRemoval(each.name, each.mechanism) for each in request.deletions),
+        upserts=tuple(map(_upsert, request.upsertions)),
+    )
+    (answer,) = await front.submit([command])
+    return _response(users, answer.details or [Detail(answer.code, answer.message)] * len(users))
+
+
+def _upsert(wanted: ScramCredentialUpsertion) -> ScramUpsert:
+    mechanism = MECHANISMS.get(wanted.mechanism)
+    stored_key, server_key = (b"", b"") if mechanism is None else keys_of(mechanism, wanted.salted_password)
+    return ScramUpsert(wanted.name, wanted.mechanism, wanted.iterations, wanted.salt, stored_key, server_key)
+
+
+def _response(users: list[str], details: tuple[Detail, ...] | list[Detail]) -> AlterUserScramCredentialsResponse:
+    outcomes = dict(zip(users, details, strict=True))
+    return AlterUserScramCredentialsResponse(
+        results=tuple(
+            AlterUserScramCredentialsResult(user=user, error_code=detail.code, error_message=detail.message or None)
+            for user, detail in outcomes.items()
+        )
+    )
+
+
+def describe_user_scram_credentials(
+    front: Front, context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Who has credentials: the users that are named, or all; needs `Describe` on the cluster."""
+    if not front.grants(context, "Describe"):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=_DENIED)
+    cluster = front.cluster
+    named = tuple(user.name for user in request.users or ())
+    names = named or tuple(sorted({user for user, _ in cluster.scram}))
+    twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    results = tuple(_described(cluster, name, name in twice) for name in dict.fromkeys(names))
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _described(cluster: Cluster, user: str, twice: bool) -> DescribeUserScramCredentialsResult:
+    if twice:
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        return DescribeUserScramCredentialsResult(
+            user=user, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message
+        )
+    known = [(number, cluster.scram.get((user, mechanism))) for number, mechanism in MECHANISMS.items()]
+    infos = tuple(CredentialInfo(mechanism=n, iterations=one.iterations) for n, one in known if one is not None)
+    if not infos:
+        message = f"Attempt to describe a user credential that does not exist: {user}"
+        return DescribeUserScramCredentialsResult(
+            user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message
+        )
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)

@@ -1,0 +1,1 @@
+"""A running Kafka cluster whose own controller carries decisions out."""

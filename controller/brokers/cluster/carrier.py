@@ -1,0 +1,294 @@
+"""Carrying decisions out at the cluster: what is committed is done there, in order for each topic, until it is done.
+
+Method. Committed events become actions in a queue. A round takes at most one action of each topic and does all of them
+together; what could not reach the cluster, or may have been done unseen, comes back for the next round, later and
+later. Every action can be done twice: a topic that exists after an attempt of unknown end is the one that was wanted.
+
+What it does not do: it decides nothing. What the cluster refuses is reported, and the machine makes events of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+import msgspec
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
+from structlog.typing import FilteringBoundLogger
+
+from controller.brokers.cluster.facts import brokers_of
+from controller.brokers.cluster.link import ClusterLink, Refusal
+from controller.brokers.cluster.security import NotAuthenticated
+from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Topic
+from events import catalog
+from events.names import RequestId, TopicId, TopicName
+
+TOPICS_PER_ROUND = 100
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to do to a topic. `tried`: an attempt before may have done it."""
+
+    topic: TopicName
+    tried: bool = False
+
+
+class Create(Action, frozen=True, kw_only=True):
+    """Create a topic; `topic_id` is the id that the decision gave it."""
+
+    topic_id: TopicId
+    partitions: tuple[catalog.Partition, ...]
+    configs: catalog.Configs
+
+
+class Grow(Action, frozen=True, kw_only=True):
+    """Append partitions after the first `first`."""
+
+    request_id: RequestId
+    first: int
+    partitions: tuple[catalog.Partition, ...]
+
+
+class Delete(Action, frozen=True, kw_only=True):
+    """Delete a topic; `topic_id` is the one that it had."""
+
+    request_id: RequestId
+    topic_id: TopicId
+
+
+class Configure(Action, frozen=True, kw_only=True):
+    """Give a topic exactly these explicit configs."""
+
+    request_id: RequestId
+    configs: catalog.Configs
+
+
+class Fill(Action, frozen=True, kw_only=True):
+    """Give partitions the replicas that they have here, brokers in the places of placeholders among them (KIP-409)."""
+
+
+class Carried(Protocol):
+    """What the carrier reports to: how actions ended."""
+
+    def created(self, action: Create) -> None: ...
+    def creation_refused(self, action: Create, refusal: Refusal) -> None: ...
+    def finished(self, action: Grow | Delete | Configure, refusal: Refusal | None) -> None: ...
+    def topic(self, name: TopicName) -> Topic | None: ...
+
+
+def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
+    """What a committed event wants done, None for nothing."""
+    match event:
+        case catalog.TopicCreated() as e:
+            return Create(topic=e.topic, tried=tried, topic_id=e.topic_id, partitions=e.partitions, configs=e.configs)
+        case catalog.PartitionsAdded() as e:
+            return Grow(topic=e.topic, tried=tried, request_id=e.request_id, first=e.first, partitions=e.partitions)
+        case catalog.TopicDeleted() as e:
+            return Delete(topic=e.topic, tried=tried, request_id=e.request_id, topic_id=e.topic_id)
+        case catalog.TopicConfigsChanged() as e:
+            return Configure(topic=e.topic, tried=tried, request_id=e.request_id, configs=e.configs)
+        case catalog.PlaceholderFilled() as e:
+            return Fill(topic=e.topic, tried=tried)
+        case _:
+            return None
+
+
+def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
+    """A topic as AdminClient takes it: explicit replicas, those that are brokers."""
+    replicas = [list(map(int, brokers_of(partition))) for partition in partitions]
+    return NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(configs))
+
+
+def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> NewPartitions:
+    """Partitions to add, as AdminClient takes them."""
+    return NewPartitions(name, count, replica_assignment=[list(map(int, brokers_of(one))) for one in added])
+
+
+def config_steps(before: catalog.Configs, after: catalog.Configs) -> tuple[dict[str, str], list[str]]:
+    """What to set and what to delete, so that a topic that has the first explicit configs has the second."""
+    had, wanted = dict(before), dict(after)
+    puts = {key: value for key, value in wanted.items() if had.get(key) != value}
+    return puts, [key for key in had if key not in wanted]
+
+
+class Carrier:
+    """The queue of actions and the rounds."""
+
+    def __init__(self, link: ClusterLink, carried: Carried, log: FilteringBoundLogger) -> None:
+        self._link = link
+        self._carried = carried
+        self._log = log
+        self._queue: list[Action] = []
+        self._wake = asyncio.Event()
+        self.pending: Counter[TopicName] = Counter()
+        """How many actions of each topic are not done yet."""
+        self._fill_refused: set[TopicName] = set()
+        self._attempts: Counter[TopicName] = Counter()
+        self._resting: dict[TopicName, Action] = {}
+        """What is tried again after a while; nothing else is done to those topics until then."""
+
+    def put(self, action: Action) -> None:
+        """Have something done. Filling a topic twice is filling it once."""
+        if isinstance(action, Fill) and any(isinstance(one, Fill) and one.topic == action.topic for one in self._queue):
+            return
+        self._queue.append(action)
+        self.pending[action.topic] += 1
+        self._wake.set()
+
+    def drop_all(self) -> None:
+        """Forget what is queued: it is about to be put anew from the log."""
+        for action in (*self._queue, *self._resting.values()):
+            self._done(action.topic)
+        self._queue.clear()
+        self._resting.clear()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            round_ = self._take()
+            if not round_:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            again = {action.topic: action for actions in await self._do(round_) for action in actions}
+            for action in round_:
+                if action.topic in again:
+                    self._rest(again[action.topic])
+                else:
+                    self._attempts.pop(action.topic, None)
+                    self._done(action.topic)
+
+    def _rest(self, action: Action) -> None:
+        """Try again after a while, longer each time."""
+        self._resting[action.topic] = action
+        attempts = self._attempts[action.topic]
+        self._attempts[action.topic] += 1
+        rest_s = min(BACKOFF_S_MIN * 2 ** min(attempts, 10), BACKOFF_S_MAX)
+        asyncio.get_running_loop().call_later(rest_s, self._rested, action)
+
+    def _rested(self, action: Action) -> None:
+        if self._resting.get(action.topic) is action:
+            del self._resting[action.topic]
+            self._queue.insert(0, action)
+            self._wake.set()
+
+    def _done(self, topic: TopicName) -> None:
+        self.pending[topic] -= 1
+        if self.pending[topic] <= 0:
+            del self.pending[topic]
+
+    def _take(self) -> list[Action]:
+        """At most one action of each topic, the oldest; the others stay, in their order."""
+        taken: dict[TopicName, Action] = {}
+        left: list[Action] = []
+        for action in self._queue:
+            if action.topic in taken or action.topic in self._resting or len(taken) >= TOPICS_PER_ROUND:
+                left.append(action)
+            else:
+                taken[action.topic] = action
+        self._queue = left
+        return list(taken.values())
+
+    async def _do(self, actions: Sequence[Action]) -> list[list[Action]]:
+        creates = [one for one in actions if isinstance(one, Create)]
+        deletes = [one for one in actions if isinstance(one, Delete)]
+        singly: list[Awaitable[list[Action]]] = []
+        for one in actions:
+            match one:
+                case Grow():
+                    singly.append(self._settled(one, self._grow(one)))
+                case Configure():
+                    singly.append(self._settled(one, self._configure(one)))
+                case Fill():
+                    singly.append(self._fill(one))
+        groups = [*([self._create(creates)] if creates else []), *([self._delete(deletes)] if deletes else [])]
+        return await asyncio.gather(*groups, *singly)
+
+    async def _create(self, actions: list[Create]) -> list[Action]:
+        refusals = await self._link.create([new_topic(one.topic, one.partitions, one.configs) for one in actions])
+        again: list[Action] = []
+        for one in actions:
+            refusal = refusals[one.topic]
+            if refusal is not None and refusal.retriable:
+                again.append(msgspec.structs.replace(one, tried=True))
+            elif refusal is None or (one.tried and refusal.code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._carried.created(one)
+            else:
+                self._carried.creation_refused(one, refusal)
+        return again
+
+    async def _delete(self, actions: list[Delete]) -> list[Action]:
+        refusals = await self._link.delete([one.topic for one in actions])
+        again: list[Action] = []
+        for one in actions:
+            refusal = refusals[one.topic]
+            if refusal is not None and refusal.retriable:
+                again.append(msgspec.structs.replace(one, tried=True))
+            elif refusal is not None and refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._carried.finished(one, None)
+            else:
+                self._carried.finished(one, refusal)
+        return again
+
+    async def _settled(self, action: Grow | Configure, work: Awaitable[Refusal | None]) -> list[Action]:
+        try:
+            refusal = await work
+        except (ClusterUnreachable, NotAuthenticated) as unreachable:
+            refusal = Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(unreachable), retriable=True)
+        if refusal is not None and refusal.retriable:
+            return [msgspec.structs.replace(action, tried=True)]
+        self._carried.finished(action, refusal)
+        return []
+
+    async def _grow(self, action: Grow) -> Refusal | None:
+        count = action.first + len(action.partitions)
+        refusal = (await self._link.grow([new_partitions(action.topic, count, action.partitions)]))[action.topic]
+        if refusal is not None and refusal.code == ErrorCode.INVALID_PARTITIONS and action.tried:
+            seen = (await self._link.look([action.topic])).topics.get(action.topic)
+            if seen is not None and len(seen.partitions) >= count:
+                return None
+        return refusal
+
+    async def _configure(self, action: Configure) -> Refusal | None:
+        has = (await self._link.configs([action.topic])).get(action.topic)
+        if has is None:
+            message = "This server does not host this topic-partition."
+            return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), message)
+        puts, deletes = config_steps(has, action.configs)
+        if not puts and not deletes:
+            return None
+        return await self._link.alter_configs(action.topic, puts, deletes)
+
+    async def _fill(self, action: Fill) -> list[Action]:
+        """Reassign to the replicas as they are here, where the cluster has others. After a refusal it is tried again
+        for as long as the topic is there, because nothing else would fill the place."""
+        topic = self._carried.topic(action.topic)
+        try:
+            seen = (await self._link.look([action.topic])).topics.get(action.topic)
+            if topic is None or seen is None:
+                return []
+            replicas = {
+                index: brokers_of(mine)
+                for index, (mine, theirs) in enumerate(zip(topic.partitions, seen.partitions, strict=False))
+                if brokers_of(mine) != theirs.replicas and set(theirs.replicas) < set(brokers_of(mine))
+            }
+            refusal = await self._link.reassign(action.topic, replicas) if replicas else None
+        except (ClusterUnreachable, NotAuthenticated):
+            return [action]
+        if refusal is None:
+            self._fill_refused.discard(action.topic)
+            return []
+        if not refusal.retriable and action.topic not in self._fill_refused:
+            self._fill_refused.add(action.topic)
+            self._log.warning(
+                "the cluster refuses to fill the place of a placeholder; it will be tried again",
+                topic=action.topic,
+                code=refusal.code,
+                why=refusal.message,
+            )
+        return [action]

@@ -1,0 +1,333 @@
+"""What the cluster is asked, and the changes that it is to make.
+
+Looks (metadata, configs) go to one broker for as long as it answers, so that what is seen never goes back; changes go
+through librdkafka's AdminClient, which finds the controller and follows it; only a reassignment, which it does not
+know, is sent as a message of our own.
+
+What it does not do: it retries nothing and decides nothing. Whoever calls knows what a failure means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from controller.brokers.cluster.security import Security
+from controller.brokers.cluster.shared_look import Shared
+from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable, Connections, M, decoded
+from controller.kafka.codec.codec import encode_request
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import alter_partition_reassignments as reassignments
+from controller.kafka.messages import describe_configs as configs_api
+from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.messages.metadata import MetadataResponseTopic as TopicAnswer
+from controller.machine.commands.cluster import SeenPartition
+from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
+from events.catalog import Configs
+from events.names import BrokerId, TopicId, TopicName
+
+METADATA_VERSION = 12
+"""The first in which topics have ids (KIP-516): Kafka 3.1 and newer."""
+CONFIGS_VERSION = 4
+API_VERSIONS_VERSION = 3
+REASSIGNMENTS_VERSION = 0
+REQUEST_S = 15.0
+OPERATION_S = 10.0
+"""How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka says that all is well."""
+TOPIC, FROM_TOPIC = 2, 1
+"""DescribeConfigs: the resource type of a topic, and the source of what is set on the topic itself."""
+
+_RETRIABLE = frozenset(
+    (
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REASSIGNMENT_IN_PROGRESS,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    )
+)
+_LOCAL_REFUSALS = frozenset((KafkaError._INVALID_ARG, KafkaError._NOT_IMPLEMENTED, KafkaError._UNSUPPORTED_FEATURE))
+"""librdkafka's own refusals, which trying again does not cure; its other errors are about reaching the cluster."""
+UNKNOWN_SERVER_ERROR = -1
+
+
+class SeenBroker(msgspec.Struct, frozen=True):
+    """A live broker as the cluster shows it."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None
+
+
+class SeenTopic(msgspec.Struct, frozen=True):
+    """A topic as one broker knows it."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: tuple[SeenPartition, ...]
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What one broker shows: the live brokers, and those of the wanted topics that it knows."""
+
+    cluster_id: str
+    brokers: tuple[SeenBroker, ...]
+    topics: Mapping[TopicName, SeenTopic]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why the cluster did not do something. `retriable`: it may do so later, or may have done it unseen."""
+
+    code: int
+    message: str
+    retriable: bool = False
+
+
+class ClusterLink:
+    """One cluster. `bootstrap` names brokers to begin with, `security` who we are."""
+
+    def __init__(self, bootstrap: str, security: Security) -> None:
+        self._bootstrap = [_address(part) for part in bootstrap.split(",")]
+        self.connections = Connections(security)
+        self._known: tuple[Address, ...] = ()
+        self._favourite: Address | None = None
+        self._looks = Shared(self._look_at_all)
+        settings: dict[str, str | int | float | bool] = {
+            "client.id": CLIENT_ID,
+            "socket.timeout.ms": int(REQUEST_S * 1000),
+            "reconnect.backoff.max.ms": 1000,
+            "topic.metadata.refresh.interval.ms": -1,
+            **security.properties,
+            "bootstrap.servers": bootstrap,
+        }
+        self._admin = AdminClient(settings, logger=_silent_logger())
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.connections.close()
+
+    # --- looks
+
+    async def look(self, topics: Iterable[str] | None = ()) -> Look:
+        """The brokers and these topics (None: all), from one broker. Raises ClusterUnreachable."""
+        return _look_of((await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(topics), MetadataResponse))[1])
+
+    async def look_at_all(self) -> tuple[bytes, Look]:
+        """The brokers and all topics, with the bytes of the answer: the same bytes say the same. Those who look at the
+        same time, the owners of many partitions above all, share one look. Raises ClusterUnreachable."""
+        return await self._looks.answer()
+
+    async def _look_at_all(self) -> tuple[bytes, Look]:
+        payload, answer = await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(None), MetadataResponse)
+        return payload, _look_of(answer)
+
+    async def look_at(self, address: Address, topics: Iterable[str]) -> Look:
+        """What a certain broker knows of these topics. Raises ClusterUnreachable."""
+        request = _about(topics)
+        return _look_of(
+            await self.connections.call(address, ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
+        )
+
+    async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
+        """The explicit configs of topics, sorted by name; topics that are unknown are left out. Raises
+        ClusterUnreachable."""
+        wanted = tuple(configs_api.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
+        request, kind = configs_api.DescribeConfigsRequest(resources=wanted), configs_api.DescribeConfigsResponse
+        _, answer = await self._exchange(ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION, request, kind)
+        return {
+            TopicName(result.resource_name): tuple(
+                sorted((one.name, one.value or "") for one in result.configs if one.config_source == FROM_TOPIC)
+            )
+            for result in answer.results
+            if not result.error_code
+        }
+
+    async def api_versions(self) -> ApiVersionsResponse:
+        """What brokers speak. Raises ClusterUnreachable."""
+        request = ApiVersionsRequest(client_software_name="topicwright", client_software_version="1")
+        return (await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, ApiVersionsResponse))[1]
+
+    async def pass_on(self, payload: bytes, within_s: float) -> bytes:
+        """A client's request, byte for byte, to a broker, and its answer. Raises ClusterUnreachable."""
+        return await self.connections.exchange(self._first(), payload, within_s)
+
+    def _first(self) -> Address:
+        return self._favourite or (self._known or tuple(self._bootstrap))[0]
+
+    async def _exchange(self, api_key: int, version: int, request: Message, answer: type[M]) -> tuple[bytes, M]:
+        """A request to the first broker that answers: the bytes of its answer, and the message in them."""
+        frame = encode_request(api_key, version, 1, CLIENT_ID, request)[4:]
+        why: list[str] = []
+        for address in dict.fromkeys(
+            (*((self._favourite,) if self._favourite else ()), *self._known, *self._bootstrap)
+        ):
+            try:
+                payload = await self.connections.exchange(address, frame)
+                message = decoded(api_key, version, payload, answer, address)
+            except ClusterUnreachable as unreachable:
+                self._favourite = None
+                why.append(str(unreachable))
+                continue
+            self._favourite = address
+            if isinstance(message, MetadataResponse) and message.brokers:
+                self._known = tuple((broker.host, broker.port) for broker in message.brokers)
+            return payload, message
+        raise ClusterUnreachable("; ".join(why))
+
+    # --- changes: None when done, else why not
+
+    async def create(self, topics: Sequence[NewTopic], validate_only: bool = False) -> dict[str, Refusal | None]:
+        """Create topics, or only see whether they could be. Those of different requests, which only happen to be
+        tried together, are not held to the limit of one request."""
+        refusals: dict[str, Refusal | None] = {}
+        for some in within_limit(topics):
+            times = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
+            begin = partial(self._admin.create_topics, some, **times, validate_only=validate_only)
+            refusals |= await self._all([topic.topic for topic in some], begin)
+        return refusals
+
+    async def grow(self, topics: Sequence[NewPartitions], validate_only: bool = False) -> dict[str, Refusal | None]:
+        """Add partitions, or only see whether they could be."""
+        return await self._all(
+            [topic.topic for topic in topics],
+            lambda: self._admin.create_partitions(
+                list(topics), operation_timeout=OPERATION_S, request_timeout=REQUEST_S, validate_only=validate_only
+            ),
+        )
+
+    async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
+        """Delete topics in the cluster; by name what it refused, None for those deleted."""
+        return await self._all(
+            names,
+            lambda: self._admin.delete_topics(list(names), operation_timeout=OPERATION_S, request_timeout=REQUEST_S),
+        )
+
+    async def alter_configs(
+        self, name: str, puts: Mapping[str, str], deletes: Iterable[str], validate_only: bool = False
+    ) -> Refusal | None:
+        """Set and delete explicit configs of a topic, or only see whether that could be."""
+        steps = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in puts.items()]
+        steps += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deletes]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=steps)
+        done = await self._all(
+            [name],
+            lambda: self._admin.incremental_alter_configs(
+                [resource], request_timeout=REQUEST_S, validate_only=validate_only
+            ),
+        )
+        return done[name]
+
+    async def reassign(self, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]) -> Refusal | None:
+        """Give partitions of a topic other replicas (KIP-455). Raises ClusterUnreachable."""
+        partitions = tuple(
+            reassignments.ReassignablePartition(partition_index=index, replicas=ids)
+            for index, ids in sorted(replicas.items())
+        )
+        topic = reassignments.ReassignableTopic(name=name, partitions=partitions)
+        request = reassignments.AlterPartitionReassignmentsRequest(topics=(topic,))
+        key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassignments.AlterPartitionReassignmentsResponse
+        answer = await self.connections.call(self._first(), key, REASSIGNMENTS_VERSION, request, kind)
+        each = [(one.error_code, one.error_message) for topic in answer.responses for one in topic.partitions]
+        errors = [one for one in ((answer.error_code, answer.error_message), *each) if one[0]]
+        return _refusal(KafkaError(*errors[0])) if errors else None
+
+    async def _all(
+        self, names: Sequence[str], begin: Callable[[], Mapping[Any, Future[Any]]]
+    ) -> dict[str, Refusal | None]:
+        try:
+            futures = await asyncio.to_thread(begin)
+        except KafkaException as error:
+            return dict.fromkeys(names, _refusal(error.args[0]))
+        refusals: dict[str, Refusal | None] = {}
+        for key, future in futures.items():
+            name = key if isinstance(key, str) else key.name
+            try:
+                await asyncio.wrap_future(future)
+                refusals[name] = None
+            except KafkaException as error:
+                refusals[name] = _refusal(error.args[0])
+        return refusals
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.strip().rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _silent_logger() -> logging.Logger:
+    """librdkafka logs each lost connection; the fleet logs trouble once, in its own words."""
+    logger = logging.getLogger("topicwright.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
+
+
+def _about(topics: Iterable[str] | None) -> MetadataRequest:
+    named = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
+    return MetadataRequest(topics=named, allow_auto_topic_creation=False)
+
+
+def _look_of(answer: MetadataResponse) -> Look:
+    brokers = tuple(SeenBroker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in answer.brokers)
+    known = (_topic_of(topic) for topic in answer.topics if topic.name is not None and not topic.error_code)
+    return Look(answer.cluster_id or "", brokers, {topic.name: topic for topic in known})
+
+
+def _topic_of(topic: TopicAnswer) -> SeenTopic:
+    ordered = sorted(topic.partitions, key=lambda one: one.partition_index)
+    return SeenTopic(
+        TopicName(topic.name or ""),
+        TopicId(topic.topic_id),
+        tuple(
+            SeenPartition(
+                tuple(map(BrokerId, one.replica_nodes)),
+                tuple(map(BrokerId, one.isr_nodes)),
+                BrokerId(one.leader_id),
+                one.leader_epoch,
+            )
+            for one in ordered
+        ),
+    )
+
+
+def _refusal(error: KafkaError) -> Refusal:
+    code = error.code()
+    if code < UNKNOWN_SERVER_ERROR:  # librdkafka's own
+        retriable = code not in _LOCAL_REFUSALS
+        return Refusal(int(KafkaError.REQUEST_TIMED_OUT) if retriable else UNKNOWN_SERVER_ERROR, error.str(), retriable)
+    return Refusal(code, error.str(), code in _RETRIABLE)
+
+
+def within_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
+    """Topics with explicit replicas, in requests of no more than Kafka writes for one: a record for each topic,
+    partition and config. One that is too large by itself gets a request of its own, so that only it is refused.
+    """
+    requests: list[list[NewTopic]] = []
+    room = 0
+    for topic in topics:
+        records = 1 + len(topic.replica_assignment or ()) + len(topic.config or ())
+        if records > room:
+            requests.append([])
+            room = PARTITIONS_PER_REQUEST_MAX
+        requests[-1].append(topic)
+        room -= records
+    return requests

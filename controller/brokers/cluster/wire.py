@@ -1,0 +1,179 @@
+"""Plain connections to single brokers of a cluster, for what has to reach one certain broker or goes byte for byte.
+
+A connection carries one request at a time and is handed out for that; so a request that a broker keeps waiting holds up
+nobody else, and correlation ids stay as they are. What fails is closed, what worked is kept for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from controller.brokers.cluster.security import NotAuthenticated, Security
+from controller.kafka.codec.codec import MalformedRequest, decode_response, encode_request
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+Address = tuple[str, int]
+M = TypeVar("M", bound=Message)
+
+CLIENT_ID = "topicwright"
+CONNECT_S = 5.0
+ANSWER_S = 15.0
+"""How long a broker may take to answer a request of Topicwright's own."""
+KEPT_MAX = 8
+"""Idle connections kept for each broker."""
+SASL_VERSION = 1
+"""Of both SASL APIs: in the handshake it says that tokens travel inside requests."""
+_SIZE = struct.Struct(">i")
+
+
+class ClusterUnreachable(Exception):
+    """No answer from the cluster, or from the broker that had to give it; the message says from where and why."""
+
+
+class BrokerConnection:
+    """One connection to one broker."""
+
+    def __init__(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.address = address
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, address: Address, security: Security) -> BrokerConnection:
+        """Connect and prove who we are. Raises ClusterUnreachable and NotAuthenticated."""
+        host, port = address
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                reader, writer = await asyncio.open_connection(host, port, ssl=security.context())
+        except (OSError, TimeoutError) as error:
+            raise ClusterUnreachable(f"{host}:{port} cannot be reached: {_why(error)}") from error
+        connection = cls(address, reader, writer)
+        if security.mechanism:
+            try:
+                await connection._authenticate(security)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    async def exchange(self, payload: bytes) -> bytes:
+        """Send one request frame (without its size) and give its answer's. Raises ClusterUnreachable."""
+        try:
+            self._writer.write(_SIZE.pack(len(payload)) + payload)
+            await self._writer.drain()
+            (size,) = _SIZE.unpack(await self._reader.readexactly(4))
+            return await self._reader.readexactly(size)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            host, port = self.address
+            raise ClusterUnreachable(f"{host}:{port} closed the connection: {_why(error)}") from error
+
+    def close(self) -> None:
+        """Close at once."""
+        with suppress(Exception):
+            self._writer.transport.abort()
+
+    @property
+    def open_still(self) -> bool:
+        """Whether the broker has not closed it meanwhile."""
+        return not self._writer.is_closing() and not self._reader.at_eof()
+
+    async def call(self, api_key: int, version: int, request: Message, answer: type[M]) -> M:
+        """One message to the broker and its answer. Raises ClusterUnreachable."""
+        frame = encode_request(api_key, version, 1, CLIENT_ID, request)
+        return decoded(api_key, version, await self.exchange(frame[4:]), answer, self.address)
+
+    async def _authenticate(self, security: Security) -> None:
+        host, port = self.address
+
+        async def exchange(token: bytes) -> bytes:
+            request = SaslAuthenticateRequest(auth_bytes=token)
+            answer = await self.call(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, request, SaslAuthenticateResponse)
+            if answer.error_code:
+                why = answer.error_message or f"error {answer.error_code}"
+                raise NotAuthenticated(f"{host}:{port} does not take the credentials: {why}")
+            return answer.auth_bytes
+
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                handshake = SaslHandshakeRequest(mechanism=security.mechanism)
+                agreed = await self.call(ApiKey.SASL_HANDSHAKE, SASL_VERSION, handshake, SaslHandshakeResponse)
+                if agreed.error_code:
+                    raise NotAuthenticated(f"{host}:{port} does not offer {security.mechanism}")
+                await security.authenticate(exchange)
+        except TimeoutError:
+            raise ClusterUnreachable(f"{host}:{port} does not answer SASL") from None
+
+
+class Connections:
+    """Connections to the brokers of one cluster, lent out one request at a time."""
+
+    def __init__(self, security: Security) -> None:
+        self._security = security
+        self._idle: dict[Address, list[BrokerConnection]] = {}
+        self._closed = False
+
+    @asynccontextmanager
+    async def lent(self, address: Address) -> AsyncIterator[BrokerConnection]:
+        """A connection for one request: an idle one or a new one. Whatever goes wrong, it is closed then."""
+        idle = self._idle.setdefault(address, [])
+        connection = None
+        while idle and connection is None:
+            kept = idle.pop()
+            if kept.open_still:
+                connection = kept
+            else:
+                kept.close()
+        connection = connection or await BrokerConnection.open(address, self._security)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if self._closed or len(idle) >= KEPT_MAX:
+            connection.close()
+        else:
+            idle.append(connection)
+
+    async def exchange(self, address: Address, payload: bytes, within_s: float = ANSWER_S) -> bytes:
+        """One request to one broker and its answer, both without their sizes. Raises ClusterUnreachable."""
+        try:
+            async with asyncio.timeout(within_s), self.lent(address) as connection:
+                return await connection.exchange(payload)
+        except TimeoutError:
+            host, port = address
+            raise ClusterUnreachable(f"{host}:{port} has not answered within {within_s:g} s") from None
+
+    async def call(self, address: Address, api_key: int, version: int, request: Message, answer: type[M]) -> M:
+        """One message to one broker and its answer. Raises ClusterUnreachable."""
+        frame = encode_request(api_key, version, 1, CLIENT_ID, request)
+        return decoded(api_key, version, await self.exchange(address, frame[4:]), answer, address)
+
+    def close(self) -> None:
+        """Close what is idle; what is lent is closed when it comes back."""
+        self._closed = True
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.close()
+        self._idle.clear()
+
+
+def decoded(api_key: int, version: int, payload: bytes, answer: type[M], address: Address) -> M:
+    """The message in an answer. Raises ClusterUnreachable for bytes that are not one."""
+    try:
+        _, message = decode_response(api_key, version, payload)
+    except MalformedRequest as malformed:
+        raise ClusterUnreachable(
+            f"{address[0]}:{address[1]} sends an answer that cannot be read: {malformed}"
+        ) from malformed
+    assert isinstance(message, answer), "the codec gives the message of the API"
+    return message
+
+
+def _why(error: BaseException) -> str:
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Kafka's metadata log as a projection of the events."""

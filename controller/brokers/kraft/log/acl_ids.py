@@ -1,0 +1,60 @@
+"""The ids by which brokers know access control entries, kept in the same store as the metadata log.
+
+An id is worked out of the offset of the record of the entry, so an entry that is removed and created again
+has another one. It must: a broker that sees both in one step takes them as one change of each id, and would add an id
+that it has (`AclsDelta`, `AclCache.addAcl`).
+
+State keys, under `ka`: an id, with its entry.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from events.access import Acl
+from events.logs.log import EventLog
+
+ENTRY: Final = b"ka"
+_IDS: Final = uuid.UUID(int=2)
+
+
+class AclIds:
+    """The ids of the entries that hold, once `reload` was called. Belongs to deciding."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._cluster = uuid.uuid5(_IDS, log.cluster_id)
+        self._ids: dict[Acl, bytes] = {}
+        self._changed: dict[bytes, bytes | None] = {}
+
+    def reload(self) -> None:
+        """Take what the store has, as at the start and after a failed write."""
+        decode = msgspec.msgpack.Decoder(Acl).decode
+        self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
+        self._changed = {}
+
+    def __contains__(self, acl: Acl) -> bool:
+        """Whether the metadata log has an entry."""
+        return acl in self._ids
+
+    def give(self, acl: Acl, offset: int) -> bytes:
+        """The id of a new entry whose record is at this offset of the metadata log."""
+        acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
+        self._ids[acl] = acl_id
+        self._changed[ENTRY + acl_id] = msgspec.msgpack.encode(acl)
+        return acl_id
+
+    def take(self, acl: Acl) -> bytes:
+        """The id of an entry that holds no more. Raises KeyError for one that the metadata log does not have."""
+        acl_id = self._ids.pop(acl)
+        self._changed[ENTRY + acl_id] = None
+        return acl_id
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """The state keys that the next commit has to write; they are given once."""
+        changes, self._changed = self._changed, {}
+        return changes

@@ -1,0 +1,171 @@
+"""Record batches of the metadata log: Kafka's format 2, uncompressed, as KRaft controllers write it.
+
+A batch holds the records of one step, all with one timestamp and one leader epoch, or control records, which belong to
+the quorum itself: who leads, who votes, where a snapshot begins and ends (KIP-595, KIP-630, KIP-853).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import crc32c
+import msgspec
+
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.metadata_codec import encode_control
+from controller.kafka.codec.primitives import encode_uvarint
+from controller.machine.state import Quorum
+
+LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
+"""Types of control records."""
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+KRAFT_VERSION_MAX: Final = 1
+
+_CONTROL: Final = 0x20
+_MAGIC: Final = 2
+_FRONT = struct.Struct(">qiibI")
+_BACK = struct.Struct(">hiqqqhii")
+_CRC_END: Final = _FRONT.size
+_HEADER: Final = _FRONT.size + _BACK.size
+_LENGTH_END: Final = 12
+
+Pair = tuple[bytes | None, bytes]
+"""A record's key and value."""
+
+
+class RecordBatch(msgspec.Struct, frozen=True):
+    """A batch, decoded; `data` are its bytes."""
+
+    base_offset: int
+    leader_epoch: int
+    timestamp_ms: int
+    records: tuple[Pair, ...]
+    is_control: bool
+    data: bytes
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record."""
+        return self.base_offset + len(self.records) - 1
+
+
+class BrokenBatch(Exception):
+    """Bytes that are not whole record batches; says where and why."""
+
+
+def encode_batch(
+    base_offset: int, leader_epoch: int, timestamp_ms: int, records: Sequence[Pair], *, is_control: bool = False
+) -> bytes:
+    """The bytes of a batch whose first record has `base_offset`."""
+    assert records, "a batch has records"
+    body = bytearray()
+    for delta, (key, value) in enumerate(records):
+        one = b"".join(
+            (b"\0\0", _varint(delta), b"\x01" if key is None else _varint(len(key)) + key, _varint(len(value)), value)
+        )
+        body += _varint(len(one) + 1) + one + b"\0"
+    count = len(records)
+    attributes = _CONTROL if is_control else 0
+    tail = _BACK.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + body
+    checksum = crc32c.crc32c(tail)
+    return _FRONT.pack(base_offset, len(tail) + _CRC_END - _LENGTH_END, leader_epoch, _MAGIC, checksum) + tail
+
+
+def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordBatch]:
+    """The batches in `data`, one after another. Raises BrokenBatch at the first that is not whole."""
+    at = 0
+    while at < len(data):
+        batch, at = _decode_one(data, at, where)
+        yield batch
+
+
+def _decode_one(data: bytes, at: int, where: str) -> tuple[RecordBatch, int]:
+    if len(data) - at < _HEADER:
+        raise BrokenBatch(f"{where}, byte {at}: {len(data) - at} bytes are less than the head of a batch")
+    base_offset, length, epoch, magic, checksum = _FRONT.unpack_from(data, at)
+    end = at + _LENGTH_END + length
+    if magic != _MAGIC or end > len(data) or length < _HEADER - _LENGTH_END:
+        raise BrokenBatch(
+            f"{where}, byte {at}: not a whole batch of format 2 (format {magic}, {length} bytes announced)"
+        )
+    if crc32c.crc32c(data[at + _CRC_END : end]) != checksum:
+        raise BrokenBatch(f"{where}, byte {at}: the checksum of the batch at offset {base_offset} does not fit")
+    attributes, _, timestamp_ms, _, _, _, _, count = _BACK.unpack_from(data, at + _CRC_END)
+    if attributes & 7:
+        raise BrokenBatch(f"{where}, byte {at}: the batch at offset {base_offset} is compressed")
+    try:
+        records = tuple(_records(data, at + _HEADER, count))
+    except IndexError:
+        raise BrokenBatch(f"{where}, byte {at}: the batch at offset {base_offset} ends early") from None
+    return RecordBatch(base_offset, epoch, timestamp_ms, records, bool(attributes & _CONTROL), data[at:end]), end
+
+
+def _records(data: bytes, at: int, count: int) -> Iterator[Pair]:
+    for _ in range(count):
+        size, at = _read_varint(data, at)
+        end = at + size
+        _, at = _read_varint(data, at + 1)
+        _, at = _read_varint(data, at)
+        key_size, at = _read_varint(data, at)
+        key = None if key_size < 0 else data[at : at + key_size]
+        size, at = _read_varint(data, at + max(key_size, 0))
+        yield key, data[at : at + max(size, 0)]
+        at = end
+
+
+def leader_change(quorum: Quorum) -> list[Pair]:
+    """The control records with which a leader of a single voter begins its epoch."""
+    voter = (kinds.GrantingVoter(voter_id=quorum.node_id),)
+    message = kinds.LeaderChangeMessage(leader_id=quorum.node_id, voters=voter, granting_voters=voter)
+    return [_control(LEADER_CHANGE, message)]
+
+
+def voters(quorum: Quorum) -> list[Pair]:
+    """The control records that say who votes, and where; with kraft.version 1 only (KIP-853)."""
+    if quorum.kraft_version == 0:
+        return []
+    voter = kinds.Voter(
+        voter_id=quorum.node_id,
+        voter_directory_id=quorum.directory_id,
+        endpoints=(kinds.VoterEndpoint(name=CONTROLLER_LISTENER, host=quorum.host, port=quorum.port),),
+        k_raft_version_feature=kinds.VersionRange(max_supported_version=KRAFT_VERSION_MAX),
+    )
+    version = kinds.KRaftVersion(k_raft_version=quorum.kraft_version)
+    return [_control(KRAFT_VERSION, version), _control(KRAFT_VOTERS, kinds.Voters(voters=(voter,)))]
+
+
+def snapshot_header(timestamp_ms: int) -> Pair:
+    """The control record that a snapshot begins with; `timestamp_ms` is that of the last record in it."""
+    return _control(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
+
+
+def snapshot_footer() -> Pair:
+    """The control record that a snapshot ends with."""
+    return _control(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
+
+
+def control_type(key: bytes | None) -> int:
+    """The type of a control record, from its key."""
+    assert key is not None, "control records have keys"
+    return int.from_bytes(key[2:4], "big")
+
+
+def _control(kind: int, message: kinds.ControlMessage) -> Pair:
+    return struct.pack(">hh", 0, kind), encode_control(message)
+
+
+def _varint(number: int) -> bytes:
+    return encode_uvarint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7

@@ -1,0 +1,257 @@
+"""What the metadata log says altogether: its records folded, as every broker folds them.
+
+It stands apart from the machine and shares no rule with it: a snapshot is made of the log alone, and tests compare what
+it says with the machine's state. Records of any release are taken; those that this one does not know are kept as they
+are, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar, cast
+
+from msgspec.structs import replace
+
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log import projection
+from controller.brokers.kraft.log.batches import KRAFT_VERSION, KRAFT_VOTERS, Pair, RecordBatch, control_type
+from controller.brokers.kraft.log.metadata_codec import decode_record, newest_version
+from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+
+R = TypeVar("R", bound=MetadataRecord)
+
+_KEYS: Final[Mapping[type[MetadataRecord], tuple[str, ...]]] = {
+    kinds.FeatureLevelRecord: ("name",),
+    RegisterBrokerRecord: ("broker_id",),
+    kinds.RegisterControllerRecord: ("controller_id",),
+    kinds.TopicRecord: ("topic_id",),
+    kinds.ConfigRecord: ("resource_type", "resource_name", "name"),
+    kinds.ClientQuotaRecord: ("entity", "key"),
+    kinds.ProducerIdsRecord: (),
+    kinds.AccessControlEntryRecord: ("id",),
+    kinds.UserScramCredentialRecord: ("name", "mechanism"),
+    kinds.DelegationTokenRecord: ("token_id",),
+    kinds.ZkMigrationStateRecord: (),
+}
+"""Records of which the newest with the same values in these fields counts, in the order in which Kafka writes them."""
+_REMOVED: Final[Mapping[type[MetadataRecord], type[MetadataRecord]]] = {
+    kinds.RemoveAccessControlEntryRecord: kinds.AccessControlEntryRecord,
+    kinds.RemoveUserScramCredentialRecord: kinds.UserScramCredentialRecord,
+    kinds.RemoveDelegationTokenRecord: kinds.DelegationTokenRecord,
+}
+"""What is removed by a record that has its key fields."""
+
+
+class CannotFold(Exception):
+    """A record that does not fit those before it; says which."""
+
+
+class MetadataImage:
+    """The metadata of a cluster, as the records that say it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
+        self.partitions: dict[bytes, dict[int, PartitionRecord]] = {}
+        self.unknown: list[kinds.UnknownRecord] = []
+        self.quorum: dict[int, Pair] = {}
+        """The newest control records about the voters, by type."""
+        self.timestamp_ms = 0
+        self._transaction: list[MetadataRecord] | None = None
+
+    def all(self, kind: type[R]) -> Collection[R]:
+        """The records of a kind that count."""
+        return cast("Collection[R]", self._kept[kind].values())
+
+    def fold(self, batches: Iterable[RecordBatch]) -> None:
+        """Take batches, in order. Raises CannotFold and MalformedRecord."""
+        for batch in batches:
+            if batch.is_control:
+                for pair in batch.records:
+                    if control_type(pair[0]) in (KRAFT_VERSION, KRAFT_VOTERS):
+                        self.quorum[control_type(pair[0])] = pair
+                continue
+            self.timestamp_ms = batch.timestamp_ms
+            for _, value in batch.records:
+                self.apply(decode_record(value))
+
+    def apply(self, record: MetadataRecord) -> None:
+        """Take one record; those of a transaction count when it ends (KIP-868)."""
+        match record:
+            case kinds.BeginTransactionRecord():
+                self._transaction = []
+            case kinds.AbortTransactionRecord():
+                self._transaction = None
+            case kinds.EndTransactionRecord():
+                whole, self._transaction = self._transaction or [], None
+                for each in whole:
+                    self.apply(each)
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case _:
+                self._apply(record)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun and not ended: its records do not count yet."""
+        return self._transaction is not None
+
+    # --- what is written
+
+    @property
+    def level(self) -> int:
+        """The level of metadata.version."""
+        levels = (each.feature_level for each in self.all(kinds.FeatureLevelRecord) if _is_metadata_version(each))
+        return next(levels, 0)
+
+    def records(self) -> Iterator[MetadataRecord]:
+        """The whole as records, metadata.version first."""
+        level = self.level
+        yield from sorted(
+            self.all(kinds.FeatureLevelRecord), key=lambda each: (not _is_metadata_version(each), each.name)
+        )
+        for kind in list(_KEYS)[1:]:
+            for record in self._kept[kind].values():
+                if isinstance(record, RegisterBrokerRecord):
+                    yield replace(record, version=projection.broker_record_version(level))
+                    continue
+                yield record
+                if isinstance(record, kinds.TopicRecord):
+                    for _, partition in sorted(self.partitions.get(record.topic_id, {}).items()):
+                        yield _partition_at(level, partition)
+        yield from self.unknown
+
+    # --- folding
+
+    def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case kinds.UnknownRecord():
+                self.unknown.append(record)
+            case kinds.TopicRecord():
+                self._keep(record)
+                self.partitions[record.topic_id] = {}
+            case kinds.RemoveTopicRecord():
+                self._remove_topic(record)
+            case PartitionRecord():
+                newest = replace(record, version=newest_version(PartitionRecord))
+                self._of_topic(record)[record.partition_id] = newest
+            case kinds.PartitionChangeRecord():
+                self._change_partition(record)
+            case RegisterBrokerRecord():
+                self._keep(replace(record, version=newest_version(RegisterBrokerRecord)))
+            case kinds.BrokerRegistrationChangeRecord():
+                self._change_broker(record)
+            case kinds.FenceBrokerRecord() | kinds.UnfenceBrokerRecord():
+                before = self._broker(record, record.id, record.epoch)
+                self._keep(replace(before, fenced=isinstance(record, kinds.FenceBrokerRecord)))
+            case kinds.UnregisterBrokerRecord():
+                self._broker(record, record.broker_id, record.broker_epoch)
+                del self._kept[RegisterBrokerRecord][record.broker_id,]
+            case kinds.ClearElrRecord():
+                self._clear_elr(record)
+            case _:
+                self._take(record)
+
+    def _take(self, record: MetadataRecord) -> None:
+        """A record that is kept as it was written, or removes such a one; another (NoOpRecord) changes nothing."""
+        kind = _REMOVED.get(type(record), type(record))
+        if kind is not type(record) or _removes(record):
+            self._kept[kind].pop(_key(kind, record), None)
+        elif kind in _KEYS:
+            self._keep(record)
+
+    def _keep(self, record: MetadataRecord) -> None:
+        kind = type(record)
+        self._kept[kind][_key(kind, record)] = record
+
+    def _remove_topic(self, record: kinds.RemoveTopicRecord) -> None:
+        topic = self._kept[kinds.TopicRecord].pop((record.topic_id,), None)
+        if not isinstance(topic, kinds.TopicRecord):
+            raise CannotFold(f"{record} is of no topic")
+        del self.partitions[record.topic_id]
+        configs = self._kept[kinds.ConfigRecord]
+        for key in [key for key in configs if key[:2] == (projection.TOPICS, topic.name)]:
+            del configs[key]
+
+    def _change_partition(self, record: kinds.PartitionChangeRecord) -> None:
+        partitions = self._of_topic(record)
+        before = partitions.get(record.partition_id)
+        if before is None:
+            raise CannotFold(f"{record} is of no partition")
+        partitions[record.partition_id] = _merged(before, record)
+
+    def _of_topic(self, record: PartitionRecord | kinds.PartitionChangeRecord) -> dict[int, PartitionRecord]:
+        partitions = self.partitions.get(record.topic_id)
+        if partitions is None:
+            raise CannotFold(f"{record} is of no topic")
+        return partitions
+
+    def _change_broker(self, record: kinds.BrokerRegistrationChangeRecord) -> None:
+        before = self._broker(record, record.broker_id, record.broker_epoch)
+        changes: dict[str, Any] = {}
+        if record.fenced:
+            changes["fenced"] = record.fenced > 0
+        if record.in_controlled_shutdown:
+            changes["in_controlled_shutdown"] = True
+        if record.log_dirs:
+            changes["log_dirs"] = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            changes["cordoned_log_dirs"] = record.cordoned_log_dirs
+        self._keep(replace(before, **changes))
+
+    def _broker(self, record: MetadataRecord, broker_id: int, epoch: int) -> RegisterBrokerRecord:
+        known = self._kept[RegisterBrokerRecord].get((broker_id,))
+        if not isinstance(known, RegisterBrokerRecord) or known.broker_epoch != epoch:
+            raise CannotFold(f"{record} is of no registered broker")
+        return known
+
+    def _clear_elr(self, record: kinds.ClearElrRecord) -> None:
+        for topic in self.all(kinds.TopicRecord):
+            if record.topic_name in ("", topic.name):
+                partitions = self.partitions[topic.topic_id]
+                for index, partition in partitions.items():
+                    partitions[index] = replace(partition, eligible_leader_replicas=None, last_known_elr=None)
+
+
+def _key(kind: type[MetadataRecord], record: MetadataRecord) -> tuple[Any, ...]:
+    return tuple(getattr(record, name) for name in _KEYS[kind])
+
+
+def _is_metadata_version(record: kinds.FeatureLevelRecord) -> bool:
+    return record.name == projection.METADATA_VERSION_FEATURE
+
+
+def _removes(record: MetadataRecord) -> bool:
+    match record:
+        case kinds.ConfigRecord():
+            return record.value is None
+        case kinds.FeatureLevelRecord():
+            return record.feature_level == 0
+        case kinds.ClientQuotaRecord():
+            return record.remove
+    return False
+
+
+def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:
+    """A partition after a change, as `PartitionRegistration.merge`: epochs are implicit."""
+    fields = {
+        "replicas": change.replicas,
+        "isr": change.isr,
+        "removing_replicas": change.removing_replicas,
+        "adding_replicas": change.adding_replicas,
+        "directories": change.directories,
+        "eligible_leader_replicas": change.eligible_leader_replicas,
+        "last_known_elr": change.last_known_elr,
+    }
+    changes: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    if change.leader != projection.UNCHANGED_LEADER:
+        changes |= {"leader": change.leader, "leader_epoch": before.leader_epoch + 1}
+    if change.leader_recovery_state >= 0:
+        changes["leader_recovery_state"] = change.leader_recovery_state
+    return replace(before, partition_epoch=before.partition_epoch + 1, **changes)
+
+
+def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
+    """A partition as it is written at a level of metadata.version: eligible leaders only where there are any."""
+    elr, last_known = record.eligible_leader_replicas or None, record.last_known_elr or None
+    version = projection.partition_record_version(level)
+    return replace(record, version=version, eligible_leader_replicas=elr, last_known_elr=last_known)

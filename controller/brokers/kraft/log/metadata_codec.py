@@ -1,0 +1,152 @@
+"""Metadata records to bytes and back, by the codec that reads and writes Kafka's requests.
+
+The value of a record in the metadata log is a frame version (1), the record's key and version as varints, and the
+record itself (`MetadataRecordSerde` in Kafka).
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from controller.brokers.kraft.log.metadata_records import RECORDS, ControlMessage, MetadataRecord, OnWire, UnknownRecord
+from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
+from controller.kafka.codec.reader import READ_FAILURES, Reader
+from controller.kafka.codec.schema import Field, Kind, Layout
+from controller.kafka.codec.writer import Write, compile_writer
+from controller.kafka.messages import Message
+
+C = TypeVar("C", bound=ControlMessage)
+
+FRAME_VERSION: Final = 1
+_KINDS: Final[tuple[Kind, ...]] = typing.get_args(Kind)
+
+
+class MalformedRecord(Exception):
+    """Bytes that are not the metadata record that they claim to be; says which, and why."""
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """The value of a record in the metadata log."""
+    if isinstance(record, UnknownRecord):
+        return record.value
+    head, write = _writer(type(record), record.version)
+    parts = [head]
+    write(record, parts)
+    return b"".join(parts)
+
+
+def decode_record(value: bytes) -> MetadataRecord:
+    """The record in a value of the metadata log; `UnknownRecord` for a newer one. Raises MalformedRecord."""
+    try:
+        frame_version, offset = read_uvarint(value, 0)
+        key, offset = read_uvarint(value, offset)
+        version, offset = read_uvarint(value, offset)
+    except READ_FAILURES as failure:
+        raise MalformedRecord(f"metadata record: {failure}") from None
+    kind = RECORDS.get(key)
+    if frame_version != FRAME_VERSION or kind is None or version > newest_version(kind):
+        return UnknownRecord(value=value)
+    reader = _reader(kind, version)
+    try:
+        record = reader.read(value, offset, len(value))
+    except READ_FAILURES as failure:
+        raise MalformedRecord(reader.explain(failure)) from None
+    assert isinstance(record, MetadataRecord), "that is what the layout makes"
+    return msgspec.structs.replace(record, version=version) if version else record
+
+
+def encode_control(message: ControlMessage) -> bytes:
+    """The value of a control record."""
+    parts: list[bytes] = []
+    _compiled_writer(type(message), 0)(message, parts)
+    return b"".join(parts)
+
+
+def decode_control(kind: type[C], value: bytes) -> C:
+    """The control record of a kind in a value. Raises MalformedRecord."""
+    reader = _reader(kind, 0)
+    try:
+        message = reader.read(value, 0, len(value))
+    except READ_FAILURES as failure:
+        raise MalformedRecord(reader.explain(failure)) from None
+    assert isinstance(message, kind), "that is what the layout makes"
+    return message
+
+
+@functools.cache
+def newest_version(kind: type[MetadataRecord]) -> int:
+    """The newest version of a record: the first one that has all its fields."""
+    return max((_place(each).since for each in _types(kind).values()), default=0)
+
+
+@functools.cache
+def layout(kind: type[Message], version: int) -> Layout:
+    """How a version of a record, or of a part of one, lies on the wire."""
+    defaults = {each.name: each.default for each in msgspec.structs.fields(kind)}
+    fields = [
+        _field(name, type_, defaults[name], version)
+        for name, type_ in _types(kind).items()
+        if _place(type_).since <= version
+    ]
+    return Layout(
+        message=kind,
+        flexible=True,
+        fields=tuple(field for field in fields if field.tag is None),
+        tagged=tuple(sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)),
+    )
+
+
+@functools.cache
+def _writer(kind: type[MetadataRecord], version: int) -> tuple[bytes, Write]:
+    head = b"".join(map(encode_uvarint, (FRAME_VERSION, int(kind.__struct_config__.tag or 0), version)))
+    return head, _compiled_writer(kind, version)
+
+
+@functools.cache
+def _compiled_writer(kind: type[Message], version: int) -> Write:
+    return compile_writer(layout(kind, version), f"{kind.__name__}V{version}")
+
+
+@functools.cache
+def _reader(kind: type[Message], version: int) -> Reader:
+    return Reader(layout(kind, version), f"{kind.__name__}V{version}")
+
+
+def _types(kind: type[Message]) -> Mapping[str, Any]:
+    """The types of a record's own fields, in the order of the wire."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    return {name: types[name] for base in _bases(kind) for name in base.__annotations__}
+
+
+def _bases(kind: type[Message]) -> Iterator[type[Message]]:
+    """What the fields of a record come from: a control record has its version on the wire, the others have not."""
+    if issubclass(kind, ControlMessage) and kind is not ControlMessage:
+        yield ControlMessage
+    yield kind
+
+
+def _place(type_: Any) -> OnWire:
+    extras = getattr(type_, "__metadata__", ())
+    return next((each for each in extras if isinstance(each, OnWire)), OnWire())
+
+
+def _field(name: str, type_: Any, default: Any, version: int) -> Field:
+    tag = _place(type_).tag
+    kind: Kind | None = None
+    nullable = is_array = False
+    while not isinstance(type_, type):  # Annotated, a tuple, or one of them or None
+        origin = typing.get_origin(type_)
+        if origin is Annotated:
+            kind = next((each for each in type_.__metadata__ if each in _KINDS), kind)
+            type_ = type_.__origin__
+            continue
+        is_array = is_array or origin is tuple
+        nullable = nullable or origin is not tuple
+        type_ = typing.get_args(type_)[0]
+    entity = layout(type_, version) if kind is None else None
+    return Field(name=name, kind=kind, entity=entity, is_array=is_array, nullable=nullable, tag=tag, default=default)

@@ -1,0 +1,212 @@
+"""From the state before and after an event to the records of Kafka's metadata log by which real brokers learn of it.
+
+Pure: the same event on the same state gives the same records, so the metadata log is a projection of the event log.
+
+Method: what brokers learn is the difference of two states, not the event. An event of any kind that changes a topic
+or the cluster is therefore projected, and one that changes nothing that brokers know gives no record. Epochs of
+partitions are implicit in `PartitionChangeRecord`: each raises the partition's by one, and the leader's if it names a
+leader; so each step of the machine must raise them so, which is asserted here.
+
+Brokers' epochs are the offsets of their registrations in the metadata log, as Kafka's controller has it, and not the
+machine's own count: `broker_epochs` holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar
+
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.machine.partitions.changes import UNASSIGNED, upkeep_of
+from controller.machine.state import Broker, Cluster, Topic
+from events.catalog import Configs, Partition
+from events.names import BrokerId, TopicId
+
+METADATA_VERSION_FEATURE: Final = "metadata.version"
+DIRECTORIES_SINCE: Final = 17
+ELR_SINCE: Final = 23
+CORDONED_SINCE: Final = 30
+"""Levels of metadata.version from which on records have these fields: 3.7-IV2, 4.0-IV1, 4.3-IV0."""
+TOPICS: Final = 2
+"""Kafka's number of topics among what has configs."""
+UNCHANGED_LEADER: Final = -2
+
+BrokerEpochs = Mapping[BrokerId, int]
+T = TypeVar("T")
+
+
+def topic_records(before: Topic | None, after: Topic | None, level: int) -> list[MetadataRecord]:
+    """What brokers learn when a topic is created, changed or deleted, at a level of metadata.version."""
+    if before is not None and (after is None or before.topic_id != after.topic_id):
+        removed: list[MetadataRecord] = [kinds.RemoveTopicRecord(topic_id=before.topic_id)]
+        return removed + topic_records(None, after, level)
+    if after is None or before is after:
+        return []
+    records: list[MetadataRecord] = []
+    if before is None:
+        records.append(kinds.TopicRecord(name=after.name, topic_id=after.topic_id))
+    records += config_records(TOPICS, after.name, before.configs if before is not None else (), after.configs)
+    known = before.partitions if before is not None else ()
+    for index, partition in enumerate(after.partitions):
+        if index >= len(known):
+            records.append(_partition_record(after.topic_id, index, partition, level))
+        elif known[index] is not partition and known[index] != partition:
+            records.append(_change_record(after.topic_id, index, known[index], partition, level))
+    return records
+
+
+def config_records(kind: int, name: str, before: Configs, after: Configs) -> Iterator[MetadataRecord]:
+    """What brokers learn when the configs of something change; a null value removes one."""
+    if before == after:
+        return
+    old, new = dict(before), dict(after)
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            yield kinds.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=new.get(key))
+
+
+def partition_record_version(level: int) -> int:
+    """The version of the records of partitions at a level of metadata.version."""
+    return (level >= DIRECTORIES_SINCE) + (level >= ELR_SINCE)
+
+
+def broker_record_version(level: int) -> int:
+    """The version of a broker's registration at a level of metadata.version; that of a change to it is one less."""
+    return 2 + (level >= DIRECTORIES_SINCE) + (level >= CORDONED_SINCE)
+
+
+def _partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> MetadataRecord:
+    upkeep = upkeep_of(partition)
+    return kinds.PartitionRecord(
+        version=partition_record_version(level),
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        removing_replicas=upkeep.removing,
+        adding_replicas=upkeep.adding,
+        leader=partition.leader,
+        leader_recovery_state=int(upkeep.recovering),
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=_directories(partition),
+        eligible_leader_replicas=upkeep.elr or None,
+        last_known_elr=upkeep.last_known_elr or None,
+    )
+
+
+def _directories(partition: Partition) -> tuple[bytes, ...]:
+    return upkeep_of(partition).directories or (UNASSIGNED,) * len(partition.replicas)
+
+
+def _change_record(topic_id: TopicId, index: int, before: Partition, after: Partition, level: int) -> MetadataRecord:
+    steps = after.partition_epoch - before.partition_epoch, after.leader_epoch - before.leader_epoch
+    assert steps in ((1, 0), (1, 1)), f"partition {index} goes from {before} to {after}, which is more than one record"
+    old, new = upkeep_of(before), upkeep_of(after)
+    return kinds.PartitionChangeRecord(
+        version=partition_record_version(level),
+        partition_id=index,
+        topic_id=topic_id,
+        isr=_changed(before.isr, after.isr),
+        leader=after.leader if steps[1] else UNCHANGED_LEADER,
+        replicas=_changed(before.replicas, after.replicas),
+        removing_replicas=_changed(old.removing, new.removing),
+        adding_replicas=_changed(old.adding, new.adding),
+        leader_recovery_state=int(new.recovering) if new.recovering != old.recovering else -1,
+        directories=_changed(_directories(before), _directories(after)),
+        eligible_leader_replicas=_changed(old.elr, new.elr),
+        last_known_elr=_changed(old.last_known_elr, new.last_known_elr),
+    )
+
+
+def _changed(before: T, after: T) -> T | None:
+    return None if before == after else after
+
+
+def cluster_records(before: Cluster, after: Cluster, epochs: BrokerEpochs, next_offset: int) -> list[MetadataRecord]:
+    """What brokers learn when brokers, features, dynamic configs or producer ids change.
+
+    `epochs` are those of the registered brokers, `next_offset` is the offset of the first of the records.
+    """
+    records: list[MetadataRecord] = []
+    if before.features != after.features:
+        records += _feature_records(dict(before.features), dict(after.features))
+    if before.brokers is not after.brokers:
+        for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
+            old, new = before.brokers.get(broker_id), after.brokers.get(broker_id)
+            if old is not new:
+                level = after.feature(METADATA_VERSION_FEATURE)
+                records += _broker_records(old, new, epochs.get(broker_id, -1), next_offset + len(records), level)
+    if before.resource_configs != after.resource_configs:
+        old_configs, new_configs = dict(before.resource_configs), dict(after.resource_configs)
+        for kind, name in sorted(old_configs.keys() | new_configs.keys()):
+            key = kind, name
+            records += config_records(kind, name, old_configs.get(key, ()), new_configs.get(key, ()))
+    return records
+
+
+def _feature_records(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[MetadataRecord]:
+    for name in sorted(before.keys() | after.keys(), key=lambda name: (name != METADATA_VERSION_FEATURE, name)):
+        if before.get(name, 0) != after.get(name, 0):
+            yield kinds.FeatureLevelRecord(name=name, feature_level=after.get(name, 0))
+
+
+def is_real_broker(broker: Broker | None) -> bool:
+    """Whether a broker is one that follows the metadata log."""
+    return broker is not None and bool(broker.features)
+
+
+def _broker_records(
+    before: Broker | None, after: Broker | None, epoch: int, next_offset: int, level: int
+) -> Iterator[MetadataRecord]:
+    was, real = is_real_broker(before), is_real_broker(after)
+    if before is not None and was and not real:
+        yield kinds.UnregisterBrokerRecord(broker_id=before.broker_id, broker_epoch=epoch)
+    if after is None or not real:
+        return
+    if before is None or not was or before.broker_epoch != after.broker_epoch:
+        yield _registration(after, next_offset, level)
+        return
+    yield from _registration_change(before, after, epoch, level)
+
+
+def _registration(broker: Broker, epoch: int, level: int) -> MetadataRecord:
+    endpoints = zip(broker.endpoints, broker.security_protocols, strict=True)
+    return kinds.RegisterBrokerRecord(
+        version=broker_record_version(level),
+        broker_id=broker.broker_id,
+        incarnation_id=bytes.fromhex(broker.incarnation),
+        broker_epoch=epoch,
+        end_points=tuple(
+            kinds.BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=protocol)
+            for each, protocol in endpoints
+        ),
+        features=tuple(
+            kinds.BrokerFeature(name=each.name, min_supported_version=each.lowest, max_supported_version=each.highest)
+            for each in broker.features
+        ),
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.leaving,
+        log_dirs=broker.log_dirs,
+    )
+
+
+def _registration_change(before: Broker, after: Broker, epoch: int, level: int) -> Iterator[MetadataRecord]:
+    fenced, leaving = before.fenced != after.fenced, after.leaving and not before.leaving
+    log_dirs = before.log_dirs != after.log_dirs and level >= DIRECTORIES_SINCE
+    if fenced or leaving or log_dirs:
+        yield kinds.BrokerRegistrationChangeRecord(
+            version=broker_record_version(level) - 1,
+            broker_id=after.broker_id,
+            broker_epoch=epoch,
+            fenced=(1 if after.fenced else -1) if fenced else 0,
+            in_controlled_shutdown=int(leaving),
+            log_dirs=after.log_dirs if log_dirs else (),
+        )
+
+
+def producer_ids_record(broker_id: BrokerId, epoch: int, next_producer_id: int) -> MetadataRecord:
+    """A broker got a block of producer ids, up to but not including `next_producer_id` (KIP-730)."""
+    return kinds.ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=next_producer_id)

@@ -1,0 +1,55 @@
+"""Snapshots of the metadata log (KIP-630): all that it says up to an offset, in the form of a Kafka checkpoint.
+
+A snapshot is made from the one before and the batches since, never from the machine's state: so it needs no moment in
+which the state stands still, and can be made in a thread beside deciding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from controller.brokers.kraft.log import batches
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.metadata_log import MetadataLog, NewSnapshot
+
+RECORDS_PER_BATCH = 500
+
+
+def image_of(log: MetadataLog, end: int | None = None) -> MetadataImage:
+    """What the durable log says up to `end` (None: all of it). Raises BrokenBatch and CannotFold."""
+    image = MetadataImage()
+    start = 0
+    snapshots = [each for each in log.mark.snapshots if end is None or each.end_offset <= end]
+    if snapshots:
+        newest = snapshots[-1]
+        image.fold(batches.decode_batches(log.snapshot_bytes(newest), "snapshot of the metadata log"))
+        start = newest.end_offset
+    for data in log.batches(start, end):
+        image.fold(batches.decode_batches(data))
+    return image
+
+
+def make_snapshot(log: MetadataLog, end: int, epoch: int) -> NewSnapshot:
+    """The snapshot of all below `end`, the newest record of which has `epoch`. May run in a thread of its own."""
+    return NewSnapshot(end, epoch, snapshot_bytes(image_of(log, end), epoch))
+
+
+def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
+    """A checkpoint as Kafka writes it: its offsets begin at 0, its head has who votes."""
+    parts: list[bytes] = []
+    at = 0
+    head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
+    for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):
+        parts.append(batches.encode_batch(at, epoch, image.timestamp_ms, pairs, is_control=is_control))
+        at += len(pairs)
+    return b"".join(parts)
+
+
+def _batches(head: list[batches.Pair], records: Iterable[batches.Pair]) -> Iterator[tuple[list[batches.Pair], bool]]:
+    yield head, True
+    rest = iter(records)
+    while pairs := list(islice(rest, RECORDS_PER_BATCH)):
+        yield pairs, False
+    yield [batches.snapshot_footer()], True

@@ -1,0 +1,176 @@
+"""Who the brokers are: their epochs, sessions and log directories, and how far each has applied the metadata log.
+
+A broker's epoch is on the wire the offset of its registration in the metadata log; the machine counts registrations.
+Both stand for the same registration, and are translated here.
+
+A second process with the id of a broker is refused when it registers, but it follows the metadata log, and takes from
+there the epoch of the broker that is registered. So its word on where replicas lie passes Kafka's checks, and the two
+processes would undo each other's for ever. What tells them apart is that it names directories that the broker never
+had. One that failed since the registration is still the broker's own: that it failed is reported with it (KIP-858).
+Nothing is known so of brokers that registered before this process started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.registration import RESERVED_DIRECTORIES
+from controller.brokers.kraft.sessions import Sessions
+from controller.brokers.port import CommandSink
+from controller.machine.state import Broker, Cluster
+from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
+from events.names import BrokerId
+
+ANY_EPOCH: Final = -1
+"""How a broker says that it does not know another's epoch (KIP-903)."""
+NO_EPOCH: Final = -2
+"""An epoch that no broker has."""
+
+logger = structlog.get_logger("topicwright.kraft")
+
+
+class Directories:
+    """The ids of the log directories of each broker, as of its registration."""
+
+    def __init__(self) -> None:
+        self._own: dict[BrokerId, frozenset[bytes]] = {}
+
+    def registered(self, broker_id: BrokerId, directories: Iterable[bytes]) -> None:
+        """A broker registered with these."""
+        self._own[broker_id] = frozenset(directories)
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """A broker is gone."""
+        self._own.pop(broker_id, None)
+
+    def is_anothers(self, broker_id: int, directory: bytes) -> bool:
+        """Whether the broker registered without this directory."""
+        own = self._own.get(BrokerId(broker_id), frozenset())
+        return bool(own) and directory not in own and directory not in RESERVED_DIRECTORIES
+
+
+class Membership:
+    """The registered brokers as of the last durable commit. `clock` gives seconds and only goes forward."""
+
+    def __init__(
+        self, controller: CommandSink, metadata: MetadataLog, session_timeout_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self._clock = clock
+        self._sessions = Sessions(session_timeout_s, clock())
+        self._directories = Directories()
+        self._applied_ends: dict[BrokerId, int] = {}
+        """The offset after the newest that a broker has applied, by its heartbeats."""
+        self._leaving: dict[BrokerId, int] = {}
+        """Where the metadata log ended when it was first seen that a broker that leaves leads nothing any more."""
+        self._changed_at = clock()
+
+    @property
+    def cluster(self) -> Cluster:
+        """Brokers and features."""
+        return self._controller.store.durable_cluster
+
+    # --- epochs
+
+    def broker(self, broker_id: int, epoch: int) -> Broker | None:
+        """The registered broker of this id if `epoch`, as on the wire, is its own; else None."""
+        broker = self.cluster.brokers.get(BrokerId(broker_id))
+        return broker if broker is not None and self._metadata.broker_epoch(broker_id) == epoch else None
+
+    def machine_epoch(self, broker_id: int, epoch: int) -> int:
+        """The machine's epoch of the registration that `epoch` on the wire stands for; NO_EPOCH if it is an old one."""
+        if epoch == ANY_EPOCH:
+            return ANY_EPOCH
+        broker = self.broker(broker_id, epoch)
+        return NO_EPOCH if broker is None else broker.broker_epoch
+
+    def wire_epoch(self, broker_id: BrokerId, machine_epoch: int) -> int | None:
+        """The epoch on the wire of a registration; None if the broker has gone or registered anew since."""
+        broker = self.cluster.brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != machine_epoch:
+            return None
+        return self._metadata.broker_epoch(broker_id)
+
+    def is_newest_epoch(self, broker_id: int, epoch: int) -> bool:
+        """Whether `epoch`, as on the wire, is that of the newest registration of a broker, or it has none."""
+        return BrokerId(broker_id) not in self.cluster.brokers or self._metadata.broker_epoch(broker_id) == epoch
+
+    # --- sessions
+
+    def has_session(self, broker_id: BrokerId) -> bool:
+        """Whether the broker was heard of within the timeout."""
+        return self._sessions.is_valid(broker_id, self._clock())
+
+    def touch(self, broker_id: BrokerId) -> None:
+        """A broker was heard of."""
+        self._sessions.touch(broker_id, self._clock())
+
+    def expired(self) -> list[BrokerId]:
+        """The brokers that are not fenced and whose session has ended."""
+        unfenced = [each.broker_id for each in self.cluster.brokers.values() if not each.fenced]
+        return self._sessions.expired(unfenced, self._clock())
+
+    # --- how far brokers are
+
+    def applied(self, broker_id: BrokerId, end: int) -> None:
+        """A heartbeat came, from a broker that has applied the metadata log below `end`."""
+        self.touch(broker_id)
+        self._applied_ends[broker_id] = end
+
+    def may_return(self) -> bool:
+        """Whether a fenced broker may lead again: its partitions have been looked at since it lost its place."""
+        return self._controller.is_settled()
+
+    def leads(self, broker_id: BrokerId) -> bool:
+        """Whether a broker leads a partition."""
+        return self._controller.store.leads(broker_id)
+
+    def has_left(self, broker_id: BrokerId) -> bool:
+        """Whether a broker that leaves leads nothing any more, and every live broker has applied that."""
+        if not self._controller.is_settled() or self.leads(broker_id):
+            return False
+        end = self._metadata.mark.end
+        applied = min((self._applied_ends.get(each, 0) for each in self.cluster.live), default=end)
+        return self._leaving.setdefault(broker_id, end) <= applied
+
+    def is_anothers(self, broker_id: int, directory: bytes) -> bool:
+        """Whether the broker is known not to have this log directory, which is then logged."""
+        anothers = self._directories.is_anothers(broker_id, directory)
+        if anothers:
+            logger.warning(
+                "replicas are reported in a log directory that the broker has not: a second process with its id?",
+                broker=broker_id,
+                directory=directory.hex(),
+            )
+        return anothers
+
+    # --- who comes and goes
+
+    def unchanged_for_s(self) -> float:
+        """For how long no broker has come."""
+        return self._clock() - self._changed_at
+
+    def restart_unchanged(self) -> None:
+        """Count from now on for how long no broker has come."""
+        self._changed_at = self._clock()
+
+    def follow(self, event: BrokerRegistered | BrokerUnfenced | BrokerFenced | BrokerUnregistered) -> None:
+        """Take note of a durable event."""
+        broker_id = event.broker_id
+        match event:
+            case BrokerRegistered(details=details):
+                self._directories.registered(broker_id, () if details is None else details.log_dirs)
+                self._leaving.pop(broker_id, None)
+                self._applied_ends.pop(broker_id, None)
+                self.restart_unchanged()
+            case BrokerUnfenced():
+                self.restart_unchanged()
+            case BrokerUnregistered():
+                self._directories.forget(broker_id)
+                self._sessions.forget(broker_id)
+                self._applied_ends.pop(broker_id, None)

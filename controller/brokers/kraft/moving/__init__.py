@@ -1,0 +1,1 @@
+"""A cluster comes from Kafka's own controller, and goes back to it."""

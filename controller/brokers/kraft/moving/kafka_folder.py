@@ -1,0 +1,221 @@
+"""The folder in which a Kafka node keeps its metadata log: read as it lies there, checked, never changed.
+
+    meta.properties                               cluster.id, node.id, directory.id
+    .lock                                         locked by the node while it runs
+    __cluster_metadata-0/
+        OFFSET.log                                batches from that offset on
+        OFFSET-EPOCH.checkpoint                   a snapshot of all below the offset (KIP-630)
+        quorum-state                              the newest epoch that the node knows of (KIP-595)
+
+Indexes are not looked at: they can be built from the log.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from controller.brokers.kraft.log.batches import (
+    SNAPSHOT_FOOTER,
+    BrokenBatch,
+    RecordBatch,
+    control_type,
+    decode_batches,
+)
+
+PARTITION: Final = "__cluster_metadata-0"
+META_PROPERTIES: Final = "meta.properties"
+QUORUM_STATE: Final = "quorum-state"
+_LOCK: Final = ".lock"
+_LENGTH_END: Final = 12
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class FolderError(Exception):
+    """A folder that no metadata log can be taken from; the message names it, and says what to do."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A snapshot of all below `end_offset`."""
+
+    end_offset: int
+    epoch: int
+    data: bytes
+    batches: tuple[RecordBatch, ...]
+
+
+class QuorumState(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node knew of its quorum last."""
+
+    leader_id: int = -1
+    leader_epoch: int = 0
+
+
+class KafkaFolder(msgspec.Struct, frozen=True):
+    """What a node's metadata folder holds. `batches` follow one another without gaps."""
+
+    path: Path
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+    """Sixteen bytes; zeros where the folder has none."""
+    quorum_state: QuorumState
+    checkpoint: Checkpoint | None
+    batches: tuple[RecordBatch, ...]
+    cut: int
+    """So many bytes at the end are a batch that was not written whole."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record."""
+        if self.batches:
+            return self.batches[-1].last_offset + 1
+        return self.checkpoint.end_offset if self.checkpoint is not None else 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last record."""
+        if self.batches:
+            return self.batches[-1].leader_epoch
+        return self.checkpoint.epoch if self.checkpoint is not None else 0
+
+
+def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
+    """The metadata folder of a node: `path` is its `metadata.log.dir`, or the partition's own folder in that.
+
+    `cut_torn_tail` leaves out a batch at the very end that was not written whole. Raises FolderError.
+    """
+    partition = _partition_folder(path)
+    try:
+        properties = _properties(partition.parent / META_PROPERTIES)
+        checkpoint = _newest_checkpoint(partition)
+        batches, cut = _log(partition, checkpoint, cut_torn_tail)
+        state = _quorum_state(partition / QUORUM_STATE)
+    except OSError as error:
+        raise FolderError(f"{error.filename or partition} cannot be read: {error.strerror or error}") from error
+    except BrokenBatch as error:
+        raise FolderError(f"{error}: restore the folder from a copy") from error
+    if not batches and (checkpoint is None or checkpoint.end_offset == 0):
+        raise FolderError(f"{partition} holds no records: its node never joined a cluster")
+    return KafkaFolder(
+        path=partition.parent,
+        cluster_id=properties["cluster.id"],
+        node_id=int(properties["node.id"]),
+        directory_id=_directory_id(properties.get("directory.id", "")),
+        quorum_state=state,
+        checkpoint=checkpoint,
+        batches=batches,
+        cut=cut,
+    )
+
+
+def refuse_if_in_use(folder: Path) -> None:
+    """Raise FolderError if a Kafka node runs on a folder."""
+    lock = folder / _LOCK
+    if not lock.exists():
+        return
+    with lock.open("rb") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderError(f"{folder} is in use: stop the Kafka node that runs there first") from None
+
+
+def _partition_folder(path: Path) -> Path:
+    if (path / PARTITION).is_dir():
+        return path / PARTITION
+    if path.name == PARTITION and path.is_dir():
+        return path.absolute()
+    raise FolderError(
+        f"{path} is not a metadata folder: name the metadata.log.dir (or the first of log.dirs) of a Kafka node, which "
+        f"holds {PARTITION}"
+    )
+
+
+def _properties(path: Path) -> dict[str, str]:
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    properties = {key.strip(): value.strip() for key, _, value in pairs}
+    for key in ("cluster.id", "node.id"):
+        if not properties.get(key):
+            raise FolderError(f"{path} has no {key}: it is not that of a formatted Kafka node")
+    if not properties["node.id"].isdigit():
+        raise FolderError(f"{path}: node.id={properties['node.id']} is not a number from 0 on")
+    return properties
+
+
+def _directory_id(text: str) -> bytes:
+    try:
+        decoded = base64.urlsafe_b64decode(text + "==")
+    except (binascii.Error, ValueError):
+        return bytes(16)
+    return decoded if len(decoded) == 16 else bytes(16)
+
+
+def _quorum_state(path: Path) -> QuorumState:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=QuorumState)
+    except FileNotFoundError:
+        return QuorumState()
+    except msgspec.DecodeError as error:
+        raise FolderError(f"{path} is not a quorum state: {error}") from error
+
+
+def _newest_checkpoint(partition: Path) -> Checkpoint | None:
+    names = sorted(each.name for each in partition.iterdir() if _CHECKPOINT.fullmatch(each.name))
+    if not names:
+        return None
+    end, epoch = (int(part) for part in names[-1].removesuffix(".checkpoint").split("-"))
+    path = partition / names[-1]
+    data = path.read_bytes()
+    batches = tuple(decode_batches(data, str(path)))
+    last = batches[-1] if batches else None
+    if last is None or not last.is_control or control_type(last.records[-1][0]) != SNAPSHOT_FOOTER:
+        raise FolderError(f"{path} is an incomplete checkpoint: restore the folder from a copy")
+    return Checkpoint(end, epoch, data, batches)
+
+
+def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
+    segments = sorted(each for each in partition.iterdir() if _SEGMENT.fullmatch(each.name))
+    batches: list[RecordBatch] = []
+    cut = 0
+    for segment in segments:
+        data = segment.read_bytes()
+        if segment is segments[-1] and cut_torn_tail:
+            whole = _whole_bytes(data)
+            cut, data = len(data) - whole, data[:whole]
+        batches += _in_order(segment, data, batches[-1].last_offset + 1 if batches else int(segment.stem))
+    first = batches[0].base_offset if batches else 0
+    covered = checkpoint.end_offset if checkpoint is not None else 0
+    if first > covered:
+        raise FolderError(f"{partition} begins at offset {first}, and has no checkpoint of what is before it")
+    if batches and batches[-1].last_offset + 1 < covered:
+        return (), cut  # all of it is in the checkpoint, which was fetched since
+    return tuple(batches), cut
+
+
+def _in_order(segment: Path, data: bytes, expected: int) -> Iterator[RecordBatch]:
+    for batch in decode_batches(data, str(segment)):
+        if batch.base_offset != expected:
+            raise FolderError(f"{segment}: a batch begins at offset {batch.base_offset}, not at {expected}")
+        yield batch
+        expected = batch.last_offset + 1
+
+
+def _whole_bytes(data: bytes) -> int:
+    """Up to where batches are there with all the bytes that they announce."""
+    at = 0
+    while len(data) - at >= _LENGTH_END:
+        end = at + _LENGTH_END + int.from_bytes(data[at + 8 : at + _LENGTH_END], "big")
+        if end > len(data):
+            break
+        at = end
+    return at

@@ -1,0 +1,155 @@
+"""The query commands on the folder of a stopped service: the same questions, answered from what it has written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NoReturn, Self
+
+import msgspec
+
+from controller.cli.http_source import DryRun, Refusal, SourceError, Which
+from controller.http.errors import query_error, status_of
+from controller.http.writes import CreateBody, create_command
+from controller.machine.commands.commands import CreateTopic
+from controller.machine.decide import decide
+from controller.machine.decision import Answer
+from controller.machine.errors import ErrorCode
+from controller.machine.state import State
+from events.catalog import EVENT_VERSION, Verdict
+from events.logs import kafka_partitions
+from events.logs.log import LogError, LogLocked
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import RequestId, TopicId
+from projections.queries.query import Query, Questions
+from projections.shown import from_log, json_types, to_json
+from projections.store.partitioned_store import PartitionedStore
+from projections.store.store import TopicStore
+
+FIRST_PARTITION = "partition-00000"
+NO_LOG = "holds no log: name the folder that `topicwright serve --data` was given"
+POLICIES_NOT_CONSULTED = "no policy was consulted: a stopped service has none running"
+
+
+class FolderSource:
+    """What a stopped service had written: the log of a `serve`, or a worker's or front's log for each partition, read
+    as one. What a worker did not own or a front did not follow is missing.
+
+    Raises SourceError where the folder holds no log or not all of them, or a process has one open.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        numbered = _partitions(folder)
+        with ExitStack() as opened:
+            logs = [opened.enter_context(closing(open_log(one))) for one in numbered or (folder,)]
+            self._opened = opened.pop_all()
+        stores = [TopicStore(log) for log in logs]
+        parts = [
+            Query(log, partial(_itself, store), number if numbered else None)
+            for number, (log, store) in enumerate(zip(logs, stores, strict=True))
+        ]
+        partition_of = partial(kafka_partitions.partition_of, partitions=len(logs))
+        self._store = PartitionedStore(stores, partition_of)
+        self._query = Questions(parts, partition_of)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
+        with _refusing():
+            if at is not None:
+                return from_log.topics_at(self._query, at, after, limit)
+            live = self._store.durable_cluster.live
+            page = from_log.summaries(self._query, self._query.newest(after, limit), live)
+            return from_log.topics(self._query, page, page[-1].name if page else None, self._query.end())
+
+    def topic(self, name: str, at: str | None) -> json_types.TopicShape:
+        with _refusing():
+            return from_log.topic_at(self._query.of_topic(name), name, at)
+
+    def dry_run(self, create: DryRun) -> json_types.CreatedShape:
+        """As `Source.dry_run`, by the rules that are in force in the folder."""
+        with _refusing():
+            command = create_command(
+                msgspec.json.decode(msgspec.json.encode(create), type=CreateBody),
+                request_id=RequestId("dry-run"),
+                at_ms=self._query.as_of(self._query.end()).at_ms or 0,
+                topic_id=TopicId(bytes(16)),
+                validate_only=True,
+            )
+        answer = _decide(self._store.of(create.name).state(), command)
+        if answer.code:
+            raise Refusal(status_of(answer.code), to_json.refusal(answer))
+        return to_json.created(answer, self._store.durable_cluster.live, validate_only=True)
+
+    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
+        with _refusing():
+            return from_log.events(self._query, start, limit, which.topic, which.request_id, which.partition, cursor)
+
+    def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
+        raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
+
+    def explain(self, subject: str) -> json_types.ExplanationShape:
+        with _refusing():
+            return from_log.explanation(self._query, subject)
+
+
+def _partitions(folder: Path) -> list[Path]:
+    """The folders of a worker's or front's partitions, in order; none where the folder is that of a single log."""
+    if not (folder / FIRST_PARTITION / "CURRENT").is_file():
+        if not (folder / "CURRENT").is_file():
+            raise SourceError(f"{folder} {NO_LOG}")
+        return []
+    folders = sorted(folder.glob("partition-[0-9]*"))
+    missing = [number for number, one in enumerate(folders) if int(one.name.partition("-")[2]) != number]
+    if missing:
+        raise SourceError(f"{folder} does not hold partition {missing[0]}: name the folder of a front")
+    return folders
+
+
+def _itself(store: TopicStore) -> TopicStore:
+    return store
+
+
+def _decide(state: State, command: CreateTopic) -> Answer:
+    decision = decide(state, command)
+    if not decision.consult:
+        return decision.answers[0]
+    allowed = msgspec.structs.replace(command, verdict=Verdict("allowed"))
+    return msgspec.structs.replace(decide(state, allowed).answers[0], message=POLICIES_NOT_CONSULTED)
+
+
+def open_log(folder: Path) -> RocksDbLog:
+    """The log in a folder. Raises SourceError."""
+    try:
+        return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster)
+    except LogLocked as error:
+        raise SourceError(f"{error}; or ask the service that runs there with --http HOST:PORT") from error
+    except LogError as error:
+        raise SourceError(str(error)) from error
+
+
+def _no_new_cluster() -> NoReturn:
+    raise SourceError(f"the folder {NO_LOG}")
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turns the errors of a query into the answer that HTTP would give."""
+    try:
+        yield
+    except LogError as error:
+        raise SourceError(str(error)) from error
+    except msgspec.ValidationError as error:
+        invalid = ErrorCode.INVALID_REQUEST
+        raise Refusal(400, json_types.ErrorShape(error=invalid.name, code=int(invalid), message=str(error))) from None
+    except Exception as error:
+        answer = query_error(error)
+        if answer is None:
+            raise
+        raise Refusal(*answer) from None

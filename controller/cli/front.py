@@ -1,0 +1,60 @@
+"""`topicwright front`: answers Kafka clients and HTTP beside any number of others, while workers decide."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Coroutine
+from typing import Any
+
+from controller.cli.starting import Commands, address, register_kafka, register_process
+from controller.serving.reach_cluster import security_in
+from controller.settings.load import ServeSettings, SettingsError
+from controller.settings.server_table import BY_KEY
+from controller.stream.front.service import FrontOptions, run_front
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    parser = register_process(
+        commands,
+        "front",
+        _start,
+        summary="answer clients, while workers decide",
+        http="127.0.0.1:8080",
+        data="topicwright-front",
+        kept="what was read of the log, so that the next start is quick",
+    )
+    register_kafka(parser)
+    parser.add_argument(
+        "--kafka",
+        type=address,
+        default="127.0.0.1:9092",
+        metavar="HOST:PORT",
+        help="where to answer Kafka clients; default %(default)s",
+    )
+
+
+def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    _refuse_decisions(options.set)
+    security = security_in(options.kafka_properties, "--kafka-properties")
+    file = settings.cluster_client_properties_file
+    return run_front(
+        FrontOptions(
+            bootstrap=options.bootstrap,
+            kafka=options.kafka,
+            http=options.http,
+            data=options.data,
+            settings=settings,
+            security=security,
+            cluster_security=security if file is None else security_in(file),
+        )
+    )
+
+
+def _refuse_decisions(overrides: list[str]) -> None:
+    """Raise SettingsError for settings that decide, which workers have to be given; in a file that a front shares with
+    them they do no harm."""
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key in BY_KEY and BY_KEY[key].decides:
+            raise SettingsError(f"setting {key} (--set) is for those who decide: give it to `topicwright worker`")

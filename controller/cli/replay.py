@@ -1,0 +1,341 @@
+"""`topicwright replay`: Spark rebuilds, proves and questions the history of a log.
+
+Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and says in the exit code
+whether a check found something. Spark is loaded only once a sub-command runs.
+
+Also a script for spark-submit, which then says where Spark runs: `spark-submit … controller/cli/replay.py rebuild LOG`.
+
+Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot be replayed, or no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
+    del sys.path[0]  # run as a script: this folder's `http` must not stand in the way of Python's own
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from controller.machine.apply import CannotApply
+from controller.settings.properties import PropertiesError, read_values
+from events.codec import EventDecodeError
+from events.logs.log import LogError
+from projections.queries.moments import SYNTAX, BadMoment, parse_moment
+from projections.replay.errors import ReplayError, message_of
+from projections.replay.outcome import Options, Outcome
+from projections.rows.topics import CannotFold
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from projections.replay.log.log_ref import Ref
+
+DONE, FOUND, WRONG, INTERRUPTED = 0, 1, 2, 130
+LIMIT = 20
+_DAY_S = 86_400
+_OF_ONE_ALONE = ("http", "every", "data")
+"""Options that go to their sub-command as they are."""
+
+_Parser = argparse.ArgumentParser
+_Run = Callable[["SparkSession", "Ref", Options], Outcome]
+
+
+class _Command(msgspec.Struct, frozen=True):
+    """A sub-command: its module in `projections.replay`, what it is for, and what it takes beside the log."""
+
+    module: str
+    help: str
+    arguments: Callable[[_Parser], None] = lambda _: None
+    without_at: str = ""
+    """Why it takes no --at; "" where it takes one."""
+    shows_progress: bool = True
+
+
+def register(commands: argparse._SubParsersAction[_Parser]) -> None:
+    """Add `replay` with its sub-commands; each sets `func`, which returns the exit code."""
+    parser = commands.add_parser("replay", help="rebuild, prove and question the history, with Spark")
+    _register_all(parser)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a sub-command by itself, as spark-submit does; returns the exit code."""
+    parser = _Parser(prog="topicwright replay", description=__doc__)
+    _register_all(parser)
+    options = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.func
+    return run(options)
+
+
+def _register_all(parser: _Parser) -> None:
+    subcommands = parser.add_subparsers(dest="replay", required=True, metavar="WHAT")
+    for name, command in COMMANDS.items():
+        _register(subcommands, name, command)
+
+
+def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, command: _Command) -> None:
+    parser = subcommands.add_parser(name, help=command.help, description=command.help)
+    what = "data directory, of a running service or a copy; or kafka://HOST:PORT/TOPIC"
+    parser.add_argument("log", metavar="LOG", help=what)
+    properties = "file of librdkafka properties, KEY=VALUE a line, for a log in Kafka"
+    parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
+    command.arguments(parser)
+    of_at = argparse.SUPPRESS if command.without_at else f"last moment to look at, default the end of the log: {SYNTAX}"
+    parser.add_argument("--at", type=_moment, metavar="OFFSET|TIME", help=of_at)
+    parser.add_argument("--limit", type=_count, default=LIMIT, metavar="N", help="rows to show; default %(default)s")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs, with all rows")
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]")
+    spark.add_argument("--conf", action="append", type=_pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
+    what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
+    spark.add_argument("--spark-log", action="store_true", help=what)
+    parser.set_defaults(func=lambda options: _run(name, command, options))
+
+
+# --- what sub-commands take
+
+
+def _of_rebuild(parser: _Parser) -> None:
+    views, formats = ("topics", "brokers", "requests"), ("parquet", "json")
+    parser.add_argument("--view", choices=views, default="topics", help="what to rebuild; default %(default)s")
+    parser.add_argument("--output", metavar="DIR", help="folder to write the rows to; default: show them")
+    parser.add_argument("--format", choices=formats, default="parquet", help="of --output; default %(default)s")
+
+
+def _of_invariants(parser: _Parser) -> None:
+    what = "bring the export in this folder up to date, then check it"
+    parser.add_argument("--export", dest="output", metavar="DIR", help=what)
+
+
+def _of_compare(parser: _Parser) -> None:
+    live = parser.add_argument_group("for a log in Kafka: what to compare with")
+    live.add_argument("--data", metavar="DIR", help="the data folder of a front or worker")
+    live.add_argument("--http", metavar="HOST:PORT", help="a running front")
+
+
+def _of_watch(parser: _Parser) -> None:
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one")
+    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often to look for new events; default 1")
+
+
+def _of_backtest(parser: _Parser) -> None:
+    of_policy, of_set = "create-topic policy to try; may be repeated", "setting to try; may be repeated"
+    parser.add_argument("--policy", action="append", default=[], metavar="CLASS", help=of_policy)
+    parser.add_argument("--set", action="append", type=_pair, default=[], metavar="KEY=VALUE", help=of_set)
+
+
+def _of_explain(parser: _Parser) -> None:
+    parser.add_argument("subject", metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request")
+
+
+def _of_export(parser: _Parser) -> None:
+    parser.add_argument(
+        "--output", metavar="DIR", required=True, help="folder to export to; an export there is brought up to date"
+    )
+
+
+def _of_report(parser: _Parser) -> None:
+    parser.add_argument("--output", metavar="FILE", help="page to write; default topicwright-report.html")
+
+
+COMMANDS: dict[str, _Command] = {
+    "rebuild": _Command(
+        "rebuild.rebuild", "topics, brokers or requests as of any offset or time, from the events", _of_rebuild
+    ),
+    "compare": _Command(
+        "rebuild.compare",
+        "prove that the live state is what the events come to",
+        _of_compare,
+        without_at="the live state is as it is now",
+    ),
+    "invariants": _Command("checks.invariants", "prove that the history keeps every rule", _of_invariants),
+    "watch": _Command(
+        "watch.watch",
+        "check the rules as events come, until interrupted",
+        _of_watch,
+        without_at="it follows the log from its first event on",
+        shows_progress=False,
+    ),
+    "redecide": _Command("redecide.redecide", "decide every past request again: the same events, bit for bit"),
+    "backtest": _Command("redecide.backtest", "what other policies or settings would have changed", _of_backtest),
+    "explain": _Command("rebuild.explaining", "the chain of events behind a topic or a request", _of_explain),
+    "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
+    "report": _Command("report.report", "one page in HTML that shows the history", _of_report),
+}
+
+
+# --- running
+
+
+def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
+    try:
+        outcome = _outcome(name, command, arguments)
+        _print(outcome, arguments.json)
+        sys.stdout.flush()
+        return FOUND if outcome.found else DONE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except ReplayError as error:
+        return _complain(str(error))
+
+
+def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
+    """Do it. Raises ReplayError, whatever is wrong with the log or goes wrong within Spark."""
+    from projections.replay.log.log_ref import ends_of, open_ref, read_through
+
+    if command.without_at and arguments.at is not None:
+        raise ReplayError(f"{name} goes without --at: {command.without_at}")
+    ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
+    try:
+        ends_of(ref, options.at)  # so that a moment that the log does not have is refused before Spark starts
+        module = _module(command)
+        check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
+        if check is not None:  # what else can be refused before Spark starts
+            check(ref, options)
+        read_through(ref)
+        with _spark(arguments) as session:
+            run: _Run = getattr(module, f"run_{name}")
+            with _showing_progress(session, name if command.shows_progress else None):
+                return run(session, ref, options)
+    except (LogError, EventDecodeError, CannotApply, CannotFold) as error:
+        raise ReplayError(str(error)) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ReplayError(f"{error.filename or name}: {error.strerror or error}") from error
+
+
+def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    from projections.replay.log.kafka_ref import KAFKA, checked_properties
+
+    if arguments.kafka_properties is None:
+        return ()
+    if not arguments.log.startswith(KAFKA):
+        raise ReplayError(f"--kafka-properties is for a log in Kafka, which {arguments.log} is not")
+    try:
+        return checked_properties(tuple(read_values(arguments.kafka_properties).items()))
+    except PropertiesError as error:
+        raise ReplayError(f"--kafka-properties {arguments.kafka_properties} {error}") from None
+
+
+def _module(command: _Command) -> ModuleType:
+    """What does a command: `run_NAME`, after `check_NAME` where it has that. Raises ReplayError."""
+    try:
+        return import_module(f"projections.replay.{command.module}")
+    except ImportError as error:
+        raise _no_spark(error) from error
+
+
+def _no_spark(error: ImportError) -> ReplayError:
+    return ReplayError(f"replay needs Spark: install topicwright[replay], or make env ({error})")
+
+
+@contextmanager
+def _spark(arguments: argparse.Namespace) -> Iterator[SparkSession]:
+    """A session, stopped afterwards. Raises ReplayError for what Spark raises meanwhile."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from projections.replay.spark.session import spark_session
+    except ImportError as error:
+        raise _no_spark(error) from error
+    session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
+    try:
+        yield session
+    except (PySparkException, Py4JError) as error:
+        raise ReplayError(message_of(error)) from error
+    finally:
+        with suppress(Py4JError, OSError):  # Java may have been stopped too
+            session.stop()
+
+
+@contextmanager
+def _showing_progress(session: SparkSession, name: str | None) -> Iterator[None]:
+    if name is None:
+        yield
+        return
+    from projections.replay.progress import progress
+
+    with progress(session, name):
+        yield
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    given: dict[str, Any] = vars(arguments)
+    return Options(
+        at=given.get("at"),
+        policies=tuple(given.get("policy", ())),
+        settings=tuple(given.get("set", ())),
+        subject=given.get("subject"),
+        view=given.get("view", "topics"),
+        output=given.get("output"),
+        format=given.get("format", "parquet"),
+        limit=arguments.limit,
+        all_rows=arguments.json,
+        more={name: given[name] for name in _OF_ONE_ALONE if given.get(name) is not None},
+    )
+
+
+def _print(outcome: Outcome, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.encode({"found": outcome.found, **outcome.about, "rows": outcome.rows}).decode())
+        return
+    for line in outcome.lines:
+        print(line)
+
+
+def _complain(message: str) -> int:
+    sys.stdout.flush()
+    print(f"topicwright: {message}", file=sys.stderr)
+    return WRONG
+
+
+# --- words in
+
+
+def _moment(text: str) -> str:
+    try:
+        parse_moment(text)
+    except BadMoment as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < _DAY_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
+    return seconds
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

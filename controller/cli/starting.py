@@ -1,0 +1,90 @@
+"""What `serve`, `worker` and `front` have in common on the command line: their flags, and how a start is refused."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from controller.access.users_file import UsersFileError
+from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.policy.loading import PolicyLoadError
+from controller.serving.clients_entry import Address
+from controller.serving.log_lines import configure_logs
+from controller.settings.load import ServeSettings, SettingsError, load_settings
+from controller.stream.log.topics import TopicsMismatch
+from events.logs.log import LogError
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
+"""Makes the main loop of a process, which gives its exit code, of flags and settings."""
+
+REFUSED = 2
+_WHY_REFUSED = (
+    SettingsError, UsersFileError, PolicyLoadError, TopicsMismatch, LogError, ClusterUnreachable, OSError,
+)  # fmt: skip
+SIMULATED_BROKERS_MAX = 1000
+
+
+def register_process(
+    commands: Commands, name: str, start: Start, *, summary: str, http: str, data: str, kept: str
+) -> argparse.ArgumentParser:
+    """Add a command that runs until it is stopped, with the flags that all of them have; `kept` is what is in its
+    data folder."""
+    parser = commands.add_parser(name, help=summary)
+    parser.add_argument(
+        "--http", type=address, default=http, metavar="HOST:PORT", help="where to answer HTTP; default %(default)s"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(data), metavar="DIR", help=f"the folder of {kept}; default ./%(default)s"
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    parser.set_defaults(func=lambda options: _run(start, options))
+    return parser
+
+
+def register_kafka(parser: argparse.ArgumentParser) -> None:
+    """Add where the Kafka is that holds the log, and how to reach it."""
+    parser.add_argument(
+        "--bootstrap", type=bootstrap, required=True, metavar="HOST:PORT[,…]", help="the Kafka that holds the log"
+    )
+    parser.add_argument("--kafka-properties", metavar="FILE", help="librdkafka properties for reaching that Kafka")
+
+
+def _run(start: Start, options: argparse.Namespace) -> int:
+    import uvloop
+
+    try:
+        settings = load_settings(options.config, options.set)
+        configure_logs(settings.log_level)
+        return uvloop.run(start(options, settings))
+    except _WHY_REFUSED as error:
+        print(f"topicwright: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def address(text: str) -> Address:
+    """Where to listen. Raises ArgumentTypeError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT with a port from 0 (any free one) to 65535")
+    return Address(host.strip("[]"), int(port))
+
+
+def bootstrap(text: str) -> str:
+    """The addresses of a Kafka's brokers. Raises ArgumentTypeError."""
+    for each in text.split(","):
+        host, colon, port = each.strip().rpartition(":")
+        if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+            raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, several separated by commas")
+    return text
+
+
+def simulated_brokers(text: str) -> int | None:
+    """The number of brokers in `simulated:N`; None for another text, or number."""
+    kind, _, count = text.partition(":")
+    is_count = kind == "simulated" and count.isdigit() and 1 <= int(count) <= SIMULATED_BROKERS_MAX
+    return int(count) if is_count else None

@@ -1,0 +1,1 @@
+"""Group commit: decide, record, answer; replies, deadlines, reviews, policies."""

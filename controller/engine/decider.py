@@ -1,0 +1,73 @@
+"""Deciding a batch of commands on the state: what is to be recorded, who is to be answered, what the policies judge.
+
+Beside the machine's decisions stand two things that are the shell's, because they count over time: a command that
+all else allows is decided again, stamped, if the requester's mutation quota is exhausted; and refusals that are alike
+are counted instead of recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.access.mutation_quotas import MutationQuotas
+from controller.access.refusals import RefusalRecords
+from controller.engine.replies import Replies
+from controller.machine.access.quotas import mutations
+from controller.machine.commands.commands import AnyCommand, TopicCommand
+from controller.machine.decide import decide
+from controller.machine.decision import Answer, Decision
+from controller.machine.state import State
+from events.catalog import Cause, Recorded
+from projections.store.recorder import Recorder
+
+
+class Decided(msgspec.Struct, gc=False):
+    """What the commands of a batch came to. The records are not committed yet."""
+
+    records: list[Recorded] = []
+    answers: list[Answer] = []
+    consult: list[TopicCommand] = []
+    """Commands that others have a say in, and that are to be put again with it."""
+
+
+class Decider:
+    """Decides and applies, in order."""
+
+    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords) -> None:
+        self._replies = replies
+        self._quotas = quotas
+        self._refusals = refusals
+
+    def decide(self, recorder: Recorder, commands: Iterable[AnyCommand]) -> Decided:
+        """Decide commands one after another, and record each before the next."""
+        decided = Decided()
+        for command in commands:
+            decision = self._decide(recorder.state, command)
+            if decision.consult:
+                decided.consult.append(command)  # type: ignore[arg-type]
+                continue
+            decided.answers.extend(decision.answers)
+            if decision.events and self._is_recorded(command, decision):
+                cause = Cause(type(command).__name__, command.request_id)
+                decided.records += recorder.record(command.at_ms, cause, decision.events)
+        return decided
+
+    def _decide(self, state: State, command: AnyCommand) -> Decision:
+        decision = decide(state, command)
+        quotas = state.cluster.quotas
+        if not quotas or not isinstance(command, TopicCommand):
+            return decision
+        changes = mutations(state, command, decision)
+        wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
+        if wait_ms:
+            self._replies.throttle(command.request_id, command.at_ms + wait_ms)
+        return decide(state, replace(command, throttle_ms=wait_ms)) if is_refused else decision
+
+    def _is_recorded(self, command: AnyCommand, decision: Decision) -> bool:
+        if decision.refusal is None:
+            return True
+        assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
+        return self._refusals.is_recorded(command, decision.refusal)

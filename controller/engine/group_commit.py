@@ -1,0 +1,291 @@
+"""The machine in one process: group commit over an event log.
+
+Flow of a command: inbox -> decide and apply, in order -> one atomic write of events and state -> fsync in a thread ->
+answers, fleet, log lines. Commands that arrive during an fsync form the next commit, so the more load, the more
+commands share one.
+
+Constraints:
+- nobody is answered, and no reader sees anything, before it is durable;
+- the loop stays free during the fsync, and one slice of deciding is bounded;
+- time, threads and the log come as arguments, so that a simulator can drive this very code;
+- after a failed write everything in flight is answered KAFKA_STORAGE_ERROR, and health is not-ready until the log can
+  be written again (`storage`);
+- after a bug nothing more is decided: everything in flight is answered UNKNOWN_SERVER_ERROR, `failed` is set, and who
+  runs the controller ends the process.
+
+What it does not do: it knows neither Kafka's wire nor HTTP, and it decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from controller.access.mutation_quotas import MutationQuotas
+from controller.access.refusals import RefusalRecords
+from controller.brokers.port import Fleet
+from controller.engine import replies
+from controller.engine.background import Background
+from controller.engine.consulting import Clears, consulted, put_again
+from controller.engine.deadlines import Deadlines
+from controller.engine.decider import Decider
+from controller.engine.inbox import Inbox
+from controller.engine.replies import PendingRequest, Replies
+from controller.engine.reports import Reports
+from controller.engine.reviews import Reviews
+from controller.engine.stamps import Stamps
+from controller.engine.storage import Flush, Storage
+from controller.front.port import Reply, Standing
+from controller.machine.commands.commands import (
+    AnyCommand,
+    ChangeSettings,
+    ClientCommand,
+    ExpireRequest,
+    ReviewTopics,
+    TopicCommand,
+)
+from controller.machine.errors import ErrorCode
+from controller.machine.state import State, Topic
+from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from events.catalog import Configs, Recorded
+from events.logs.log import EventLog, LogError
+from events.names import Offset, ShardKey, TopicName
+from projections.store.recorder import EVENTS_ALONE, Projector
+from projections.store.store import TopicStore
+
+COMMANDS_PER_COMMIT_MAX = 512
+"""Bounds how long one slice of deciding keeps the loop."""
+POLICIES_CLOSE_S = 1.0
+"""How long the `close` of policies may take before the controller ends without."""
+
+
+class Controller:
+    """One controller: takes commands, decides, records, answers."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        fleet: Fleet,
+        *,
+        boot_id: str,
+        clock_ms: Callable[[], int],
+        flush: Flush,
+        reports: Reports,
+        policies: PolicyJudge | None = None,
+        cluster: Clears | None = None,
+        partitions_cached: int = 100_000,
+        quotas: MutationQuotas | None = None,
+        projector: Projector = EVENTS_ALONE,
+    ) -> None:
+        self.cluster_id = log.cluster_id
+        self.fleet = fleet
+        self.reports = reports
+        self.replies = Replies()
+        self.failed = asyncio.Event()
+        self.failure: BaseException | None = None
+        """The bug, or the LogError beyond recovery, that ended deciding."""
+        self._storage = Storage(log, flush, projector, partitions_cached)
+        self._policies = policies
+        self._cluster = cluster
+        self._inbox = Inbox()
+        self._task: asyncio.Task[None] | None = None
+        stamps = Stamps(boot_id, clock_ms, self._storage.recorder.last_ms)
+        self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
+        background = Background(self._fail)
+        self.background, self._end_background = background.begin, background.stop
+        self.refusals = RefusalRecords(stamps, self.observe)
+        self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals)
+        self._deadlines = Deadlines(self._durable, stamps.now_ms, self.observe)
+        """Of creates whose client went with another process, or was answered a storage error."""
+        self._reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
+
+    # --- life
+
+    async def start(self, settings: Configs, release: str) -> None:
+        """Begin to decide: record the settings if they changed, take up what a dead process left waiting."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
+        cluster = self.state.cluster
+        if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
+            request_id = self.new_request_id("settings")
+            self.observe(ChangeSettings(request_id=request_id, at_ms=self.now_ms(), settings=settings, release=release))
+        self._deadlines.begin(self.state.waiting)
+        self.fleet.start(self)
+        self._reviews.sweep()
+
+    async def stop(self) -> None:
+        """Decide and answer what has been taken, then end. Creates that still wait stay in the log for the next
+        start."""
+        await self.fleet.stop()
+        self._reviews.stop()
+        self.refusals.stop()
+        self._inbox.close()
+        if self._task is not None:
+            await self._task
+        self._deadlines.stop()
+        self.replies.abandon_all()
+        await self._end_background()
+        if self._policies is not None:
+            for failure in await self._policies.close(POLICIES_CLOSE_S):
+                self.reports.policy_close_failed(failure)
+
+    def _fail(self, error: BaseException) -> None:
+        """A bug: decide nothing more, leave nobody waiting, have the process ended."""
+        if self.failure is None:
+            self.failure = error
+            self.reports.controller_failed(error)
+            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED)
+            self._inbox.close()
+            self.failed.set()
+
+    def _give_up(self, code: ErrorCode, message: str) -> None:
+        """Drop what was put, and answer all that is in flight."""
+        self._inbox.drop_all()
+        self.replies.fail_all(code, message)
+
+    # --- the port of the fronts and of the fleet
+
+    @property
+    def store(self) -> TopicStore:
+        """Topics, brokers and settings; its durable view is what may be seen."""
+        return self._storage.store
+
+    @property
+    def state(self) -> State:
+        """The state that is decided on."""
+        return self._storage.state
+
+    @property
+    def storage_error(self) -> str | None:
+        """Why the log cannot be written now; None when it can."""
+        return self._storage.error
+
+    @property
+    def last_offset(self) -> Offset:
+        """The offset of the newest durable event, -1 in an empty log."""
+        return Offset(self._storage.log.durable_offset - 1)
+
+    def has_waiting_topics(self) -> bool:
+        """Whether a topic is not complete yet, so that confirmations matter."""
+        return bool(self.state.waiting)
+
+    def standing(self) -> Standing:
+        """How the controller stands now."""
+        waiting, open_now = len(self.state.waiting), len(self.replies)
+        return Standing(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)
+
+    def is_settled(self) -> bool:
+        """Whether every topic has been looked at since the last broker came or went."""
+        return self._reviews.idle
+
+    def observe(self, command: AnyCommand) -> None:
+        """Put a command that nobody waits for. Dropped while the log cannot be written, and after a failure."""
+        if self.storage_error is None and self.failure is None:
+            self._inbox.put((command,))
+
+    async def decided(self) -> None:
+        """Wait until all that was put so far is decided and durable, or was dropped with a failed write."""
+        await self._inbox.decided()
+
+    def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
+        """Put the commands of one request, one a topic.
+
+        With `timeout_ms` above 0 creates that are not complete by then are answered REQUEST_TIMED_OUT.
+        """
+        pending = self.replies.expect(commands)
+        refusal = self._refusal()
+        if refusal is not None:
+            self.replies.fail(pending, *refusal)
+            return pending.future
+        if timeout_ms > 0:
+            deadline_ms = commands[0].at_ms + timeout_ms
+            pending.when_late(timeout_ms / 1000, lambda: self.background(self._expire(pending, deadline_ms)))
+        self._inbox.put(commands)  # type: ignore[arg-type]
+        return pending.future
+
+    def _refusal(self) -> tuple[ErrorCode, str] | None:
+        if self.storage_error is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED
+        if self.failure is not None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED
+        if self._inbox.closed.is_set():
+            return ErrorCode.NOT_CONTROLLER, replies.CONTROLLER_STOPS
+        return None
+
+    async def _expire(self, pending: PendingRequest, deadline_ms: int) -> None:
+        for topic in pending.unanswered():
+            at_ms = self.now_ms(deadline_ms)
+            self.observe(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
+        await self.decided()
+        # What is still unanswered is at the policies or at the cluster; `_consult` will find its time used up.
+        why = replies.STILL_JUDGED if self._cluster is None else replies.STILL_CARRIED_OUT
+        self.replies.fail(pending, ErrorCode.REQUEST_TIMED_OUT, why)
+
+    # --- group commit
+
+    async def _run(self) -> None:
+        try:
+            while commands := await self._inbox.take(COMMANDS_PER_COMMIT_MAX):
+                await self._commit(commands)
+        except Exception as error:
+            self._fail(error)
+
+    async def _commit(self, commands: list[AnyCommand]) -> None:
+        decided = self._decider.decide(self._storage.recorder, commands)
+        if decided.records:
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            try:
+                await self._storage.write()
+            except LogError as error:
+                await self._storage_failed(error)
+                return
+            self.reports.committed(len(commands), len(decided.records), loop.time() - started)
+        else:
+            await asyncio.sleep(0)
+        self._storage.show()
+        for _, together in groupby(decided.consult, lambda command: command.request_id):
+            self.background(self._consult(tuple(together)))
+        for answer in decided.answers:
+            self.replies.resolve(answer)
+        if decided.records:
+            self._notify(decided.records)
+
+    def _notify(self, records: list[Recorded]) -> None:
+        self.reports.decided(records)
+        self.fleet.learn(records)
+        self._reviews.learn(records)
+
+    async def _storage_failed(self, error: LogError) -> None:
+        """Answer everything in flight, and decide nothing until the log can be written again."""
+        self.reports.storage_failed(str(error))
+        self._give_up(ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED)
+        survivors = await self._storage.recover(error, self._inbox.closed)
+        if survivors is None:
+            return
+        self.reports.storage_recovered(self._storage.log.next_offset)
+        self._deadlines.begin(self.state.waiting)
+        self.fleet.resume()
+        if survivors:
+            self._notify(survivors)
+        self._reviews.sweep()
+
+    # --- what its parts need of it
+
+    async def _consult(self, commands: Sequence[TopicCommand]) -> None:
+        """Ask the policies, and the cluster, about the topics of one request, and put them again with their words."""
+        recoveries = self._storage.recoveries
+        try:
+            judged = await consulted(commands, self.state, self._policies, self._cluster)
+        except PolicyRunnerClosed:
+            return  # the service stops: nothing may be decided any more, and connections close without an answer
+        if self._storage.recoveries == recoveries:  # else its client was answered KAFKA_STORAGE_ERROR meanwhile
+            now_ms = self.now_ms()
+            for command in judged:
+                self.observe(put_again(command, now_ms))  # type: ignore[arg-type]
+
+    def _review(self, topics: tuple[TopicName, ...]) -> None:
+        self.observe(ReviewTopics(request_id=self.new_request_id("review"), at_ms=self.now_ms(), topics=topics))
+
+    def _durable(self, key: ShardKey) -> Topic | None:
+        return self.store.durable(key)

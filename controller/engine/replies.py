@@ -1,0 +1,111 @@
+"""Who waits for which answers.
+
+A pending request is one client request with a command for each of its topics; it is replied to when each command is
+answered. Answers come from decisions, after their events are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from controller.front.port import Reply
+from controller.machine.commands.commands import ClientCommand
+from controller.machine.decision import Answer
+from controller.machine.errors import ErrorCode
+from events.names import RequestId, TopicName
+
+STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
+CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
+CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
+STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
+STILL_CARRIED_OUT = "The cluster has not answered, or not carried this out, in time; it may be done later."
+
+
+class PendingRequest:
+    """One request on its way; `future` gets the reply, with the answers in the order of the commands."""
+
+    __slots__ = ("_timer", "answers", "future", "index", "missing", "request_id", "throttled_until_ms")
+
+    def __init__(self, commands: Sequence[ClientCommand]) -> None:
+        self.request_id = commands[0].request_id
+        self.index = {command.topic: number for number, command in enumerate(commands)}
+        assert len(self.index) == len(commands), "a request puts each topic once"
+        self.answers: list[Answer | None] = [None] * len(commands)
+        self.missing = len(commands)
+        self.future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self.throttled_until_ms = 0
+
+    def unanswered(self) -> list[TopicName]:
+        """The topics that have no answer yet."""
+        return [topic for topic, number in self.index.items() if self.answers[number] is None]
+
+    def when_late(self, after_s: float, work: Callable[[], object]) -> None:
+        """Do something if the request is still on its way after some seconds."""
+        self._timer = asyncio.get_running_loop().call_later(after_s, work)
+
+    def end(self) -> None:
+        """The request is on its way no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Replies:
+    """The requests that are on their way, by id."""
+
+    def __init__(self) -> None:
+        self._pending: dict[RequestId, PendingRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def expect(self, commands: Sequence[ClientCommand]) -> PendingRequest:
+        """Wait for the answers to the commands of one request; their topics must be distinct."""
+        pending = PendingRequest(commands)
+        self._pending[pending.request_id] = pending
+        return pending
+
+    def throttle(self, request_id: RequestId, until_ms: int) -> None:
+        """The reply is to say that the quota of the request's sender is exhausted until a time."""
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            pending.throttled_until_ms = max(pending.throttled_until_ms, until_ms)
+
+    def resolve(self, answer: Answer) -> None:
+        """Take an answer; the last one of a request completes it. Answers that nobody waits for are dropped: their
+        client is gone, or they belong to a process that died."""
+        pending = self._pending.get(answer.request_id)
+        if pending is None:
+            return
+        number = pending.index.get(answer.topic_name)
+        if number is None or pending.answers[number] is not None:
+            return
+        pending.answers[number] = answer
+        pending.missing -= 1
+        if pending.missing == 0:
+            self._finish(pending)
+
+    def fail(self, pending: PendingRequest, code: ErrorCode, message: str) -> None:
+        """Answer what is unanswered of a request with one error."""
+        for topic in pending.unanswered():
+            self.resolve(Answer(pending.request_id, topic, int(code), message))
+
+    def fail_all(self, code: ErrorCode, message: str) -> None:
+        """Answer everything that is on its way with one error."""
+        for pending in list(self._pending.values()):
+            self.fail(pending, code, message)
+
+    def abandon_all(self) -> None:
+        """Give up without an answer: whoever waits for one is cancelled."""
+        for pending in self._pending.values():
+            pending.end()
+            pending.future.cancel()
+        self._pending.clear()
+
+    def _finish(self, pending: PendingRequest) -> None:
+        del self._pending[pending.request_id]
+        pending.end()
+        if not pending.future.done():
+            answers = tuple(answer for answer in pending.answers if answer is not None)
+            pending.future.set_result(Reply(answers, pending.throttled_until_ms))

@@ -1,0 +1,166 @@
+"""What the controller says about itself: one log line a decision, and figures for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from events import access, catalog
+from events.catalog import Recorded
+
+Line = dict[str, object]
+Rules = dict[tuple[str, str], str]
+"""The rule that rejected a create, by request and topic."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Figures(Protocol):
+    """What is counted and measured; see `controller.http.metrics`."""
+
+    def committed(self, commands: int, events: int, seconds: float) -> None: ...
+    def answered(self, api: str, code: int, waited_ms: int) -> None: ...
+    def policy_judged(self, policy: str, outcome: str, seconds: float) -> None: ...
+    def request(self, api: str, version: int, outcome: str, seconds: float) -> None: ...
+
+
+class Reports:
+    """Log lines for decisions, in JSON as structlog writes them elsewhere, and figures.
+
+    Decisions are written a commit at a time: at tens of thousands of topics a second a logging call for each would cost
+    more than the decision.
+    """
+
+    def __init__(self, log: Any, lines: Callable[[bytes], object], figures: Figures, *, decisions: bool = True) -> None:
+        """`lines` takes log lines in bytes, each with its newline."""
+        self.log = log
+        self.figures = figures
+        self._lines = lines
+        self._decisions = decisions
+
+    def committed(self, commands: int, events: int, seconds: float) -> None:
+        """A commit is durable; `seconds` from its write to the end of its fsync."""
+        self.figures.committed(commands, events, seconds)
+
+    def decided(self, records: Sequence[Recorded]) -> None:
+        """Events became durable: one line for each decision among them."""
+        rules: Rules = {}
+        out: list[bytes] = []
+        for record in records:
+            event = record.event
+            if isinstance(event, catalog.CreateRejected):
+                rules[event.request_id, event.topic] = event.rule
+                continue
+            if isinstance(event, catalog.CreateAnswered):
+                self.figures.answered("CreateTopics", event.error_code, event.waited_ms)
+            line = _LINES.get(type(event))
+            if line is not None and self._decisions:
+                out.append(_encode(line(record, event, rules)))
+        if out:
+            self._lines(b"\n".join(out) + b"\n")
+
+    def storage_failed(self, why: str) -> None:
+        """The log could not be written."""
+        self.log.error("storage failed", why=why)
+
+    def storage_recovered(self, next_offset: int) -> None:
+        """The log can be written again."""
+        self.log.info("storage recovered", next_offset=next_offset)
+
+    def controller_failed(self, error: BaseException) -> None:
+        """A bug, or a log beyond recovery: nothing more is decided."""
+        self.log.error("controller failed", why=f"{type(error).__name__}: {error}", exc_info=error)
+
+    def policy_close_failed(self, failure: str) -> None:
+        """A policy's `close` raised or did not return."""
+        self.log.warning("policy close failed", why=failure)
+
+
+def _decision(record: Recorded, verb: str, event: catalog.Event, more: Line) -> Line:
+    return {
+        "at_ms": record.at_ms,
+        "level": "info",
+        "event": "decided",
+        "ask": verb,
+        "request": event.request_id,  # type: ignore[union-attr]
+        "topic": event.topic,  # type: ignore[union-attr]
+        "offset": record.offset,
+        **more,
+    }
+
+
+def _happened(record: Recorded, event: catalog.Event, more: Line) -> Line:
+    return {"at_ms": record.at_ms, "level": "info", "event": type(event).__name__, **more}
+
+
+def _create_answered(record: Recorded, event: catalog.CreateAnswered, rules: Rules) -> Line:
+    rule = rules.get((event.request_id, event.topic), "")
+    more: Line = {"code": event.error_code, "rule": rule, "waited_ms": event.waited_ms}
+    return _decision(record, "CreateTopics", event, {**more, "message": event.message} if event.message else more)
+
+
+def _change_rejected(record: Recorded, event: catalog.ChangeRejected, _: Rules) -> Line:
+    more: Line = {"code": event.error_code, "rule": event.rule, "message": event.message}
+    return _decision(record, event.asked.api, event, more)
+
+
+def _partitions_added(record: Recorded, event: catalog.PartitionsAdded, _: Rules) -> Line:
+    return _decision(record, "CreatePartitions", event, {"code": 0, "count": event.first + len(event.partitions)})
+
+
+def _done(verb: str) -> Callable[[Recorded, catalog.Event, Rules], Line]:
+    return lambda record, event, _: _decision(record, verb, event, {"code": 0})
+
+
+def _seen(record: Recorded, event: catalog.TopicDiscovered | catalog.TopicVanished, _: Rules) -> Line:
+    """What the cluster that carries decisions out did by itself."""
+    return _happened(record, event, {"topic": event.topic, "offset": record.offset, "why": event.reason})
+
+
+def _carried_out(record: Recorded, event: catalog.CreationRefused | catalog.ChangeCarriedOut, _: Rules) -> Line:
+    """What that cluster did of what was decided, or refused."""
+    more: Line = {"topic": event.topic, "offset": record.offset, "request": record.cause.request_id}
+    line = _happened(record, event, {**more, "code": event.error_code, "message": event.message})
+    return {**line, "level": "warning"} if event.error_code else line
+
+
+def _broker(record: Recorded, event: Any, _: Rules) -> Line:
+    return _happened(record, event, {"broker": event.broker_id})
+
+
+def _credential(record: Recorded, event: access.ScramCredentialSet | access.ScramCredentialRemoved, _: Rules) -> Line:
+    more: Line = {"user": event.user, "mechanism": event.mechanism, "principal": event.principal}
+    return _happened(record, event, {**more, "request": event.request_id, "offset": record.offset})
+
+
+def _quorum(record: Recorded, event: catalog.QuorumEpochBegun, _: Rules) -> Line:
+    return _happened(record, event, {"epoch": event.leader_epoch})
+
+
+def _features(record: Recorded, event: catalog.FeaturesChanged, _: Rules) -> Line:
+    return _happened(record, event, {"reason": event.reason, "features": dict(event.features)})
+
+
+_LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
+    catalog.CreateAnswered: _create_answered,
+    catalog.ChangeRejected: _change_rejected,
+    catalog.TopicDeleted: _done("DeleteTopics"),
+    catalog.PartitionsAdded: _partitions_added,
+    catalog.TopicConfigsChanged: _done("AlterConfigs"),
+    catalog.TopicDiscovered: _seen,
+    catalog.TopicVanished: _seen,
+    catalog.CreationRefused: _carried_out,
+    catalog.ChangeCarriedOut: _carried_out,
+    access.ScramCredentialSet: _credential,
+    access.ScramCredentialRemoved: _credential,
+    catalog.BrokerRegistered: _broker,
+    catalog.BrokerFenced: _broker,
+    catalog.BrokerUnfenced: _broker,
+    catalog.BrokerUnregistered: _broker,
+    catalog.BrokerLeaving: _broker,
+    catalog.LogDirsChanged: _broker,
+    catalog.QuorumEpochBegun: _quorum,
+    catalog.FeaturesChanged: _features,
+}

@@ -1,0 +1,127 @@
+"""Topics looked at again when brokers come and go.
+
+A broker event concerns every topic. Reviewing them all in one decision would hold up everybody, so a sweep walks
+through the topics in slices, puts a review of those that need one, and goes on when that is durable: others'
+commands get in between. A sweep that dies with the process is made good by the sweep at the next start: a review is a
+function of the state alone.
+
+Of real brokers it is known which topics they have replicas of: there a sweep goes through those alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+
+from controller.machine.partitions.leadership import is_settled
+from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.state import Topic
+from events import catalog
+from events.logs.log import LogClosed
+from events.names import BrokerId, ShardKey, TopicName, shard_key
+from projections.store.store import TopicStore
+
+TOPICS_PER_SLICE = 200
+PARTITIONS_PER_SLICE = 2000
+"""Bound one slice to some milliseconds, of reading as of deciding."""
+
+_BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
+_OF_ONE_REAL_BROKER = frozenset(
+    {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
+)
+_OF_ALL_REAL_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
+
+
+class Reviews:
+    """Starts a sweep after broker events; one at a time, and once more from the beginning if brokers changed during
+    it.
+
+    `store` gives the newest one, `review` puts a review of topics, `decided` waits until all that was put is durable,
+    `background` runs a sweep.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], TopicStore],
+        review: Callable[[tuple[TopicName, ...]], None],
+        decided: Callable[[], Awaitable[None]],
+        background: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
+    ) -> None:
+        self._store = store
+        self._review = review
+        self._decided = decided
+        self._background = background
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._brokers: dict[BrokerId, None] = {}
+        """Real brokers that came or went, in order."""
+
+    def learn(self, records: Sequence[catalog.Recorded]) -> None:
+        """Sweep if a broker event is among the records."""
+        if has_real_brokers(self._store().durable_cluster):
+            self._learn_of_real_brokers(records)
+        elif any(type(record.event) in _BROKER_EVENTS for record in records):
+            self.sweep()
+
+    def _learn_of_real_brokers(self, records: Sequence[catalog.Recorded]) -> None:
+        for record in records:
+            event = record.event
+            if type(event) in _OF_ONE_REAL_BROKER:
+                self._brokers[event.broker_id] = None  # type: ignore[union-attr]
+            elif type(event) in _OF_ALL_REAL_BROKERS:
+                self._again = True
+        if self._again or self._brokers:
+            self._begin()
+
+    def sweep(self) -> None:
+        """Walk through all topics, now or as soon as the sweep under way is done."""
+        self._again = True
+        self._begin()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every topic has been looked at since the last broker event, as far as it is durable."""
+        return self._task is None or self._task.done()
+
+    def _begin(self) -> None:
+        if self.idle:
+            self._task = self._background(self._sweep())
+
+    def stop(self) -> None:
+        """End a sweep under way."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _sweep(self) -> None:
+        while self._again or self._brokers:
+            brokers, self._brokers = tuple(self._brokers), {}
+            everything, self._again = self._again, False
+            try:
+                for topics in self._everything() if everything else self._of(brokers):
+                    in_need = self._in_need(topics)
+                    if in_need:
+                        self._review(in_need)
+                    await asyncio.sleep(0)
+                    await self._decided()
+            except LogClosed:
+                return  # the log is being recovered, after which a sweep begins anyway
+
+    def _everything(self) -> Iterator[list[Topic]]:
+        after: str | None = None
+        while topics := self._store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
+            after = shard_key(topics[-1].name)
+            yield topics
+
+    def _of(self, brokers: Sequence[BrokerId]) -> Iterator[list[Topic]]:
+        """The topics that these real brokers concern: their own, those they may fill, and those that wait for them."""
+        store = self._store()
+        keys: dict[ShardKey, None] = {}
+        for broker_id in brokers:
+            keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
+        keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
+        keys.update(dict.fromkeys(store.durable_keys_waiting()))
+        return store.durable_topics(keys, PARTITIONS_PER_SLICE)
+
+    def _in_need(self, topics: list[Topic]) -> tuple[TopicName, ...]:
+        cluster = self._store().durable_cluster
+        return tuple(topic.name for topic in topics if topic.ready_at_ms is None or not is_settled(topic, cluster))

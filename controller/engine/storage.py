@@ -1,0 +1,84 @@
+"""The log, and the state that is decided on, over failures of the disk.
+
+After a failed write the truth is what the disk has: the state is ahead of it, and is read anew from the log as soon as
+that can be written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from controller.machine.state import State
+from events.catalog import Recorded
+from events.codec import decode_event
+from events.logs.log import EventLog, LogClosed, LogCorrupted, LogError
+from projections.store.recorder import Projector, Recorder
+from projections.store.store import TopicStore
+
+RECOVER_AFTER_S = 1.0
+"""How long a disk that failed is left alone before the next try."""
+
+Flush = Callable[[], Awaitable[object]]
+
+_BEYOND_RECOVERY = (LogCorrupted, LogClosed)
+"""Errors of the log that trying again does not cure."""
+
+
+class Storage:
+    """Records in a log and makes it durable. Made with the log's state read: raises LogError."""
+
+    def __init__(self, log: EventLog, flush: Flush, projector: Projector, partitions_cached: int) -> None:
+        self.log = log
+        self.error: str | None = None
+        """Why the log cannot be written now; None when it can."""
+        self.recoveries = 0
+        self._flush = flush
+        self._projector = projector
+        self._partitions_cached = partitions_cached
+        self._load()
+
+    def _load(self) -> None:
+        store = TopicStore(self.log, self._partitions_cached)
+        recorder = Recorder(self.log, store, self._projector)
+        self.store, self.recorder = store, recorder
+        self._seen_end = self.log.next_offset
+
+    @property
+    def state(self) -> State:
+        """The state that is decided on: ahead of the store's durable view during a commit."""
+        return self.recorder.state
+
+    async def write(self) -> None:
+        """Make what was recorded durable. Raises LogError: then only `recover` may follow."""
+        self.recorder.commit()
+        await self._flush()
+
+    def show(self) -> None:
+        """Let readers see what is durable."""
+        self.store.became_durable(self.state)
+        self._seen_end = self.log.next_offset
+
+    async def recover(self, why: LogError, stopping: asyncio.Event) -> list[Recorded] | None:
+        """Wait until the log can be written again, and take its state for ours. Returns what had been written in vain
+        and survived all the same, which nobody has seen yet; None if stopped before. Raises the LogErrors that stay.
+        """
+        self.error = str(why)
+        while not stopping.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), RECOVER_AFTER_S)
+                break
+            try:
+                self.log.recover()
+                survivors = [decode_event(offset, value) for offset, value in self.log.read(self._seen_end)]
+                self._load()
+            except _BEYOND_RECOVERY:
+                raise
+            except LogError as error:
+                self.error = str(error)
+            else:
+                self.error = None
+                self.recoveries += 1
+                return survivors
+        return None

@@ -1,0 +1,62 @@
+"""Reading the log for a query without holding up anybody who decides.
+
+Queries run in a few threads of their own, so that they neither keep the event loop nor the thread that syncs the log.
+How many may wait for a thread is bounded: past that a query is refused at once, rather than answered when nobody
+waits any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+from litestar import Response
+
+THREADS = 4
+WAITING_MAX = 128
+
+_encode = msgspec.json.Encoder().encode
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class TooBusy(Exception):
+    """More queries wait than can be answered soon."""
+
+
+class Reading:
+    """Runs the reading parts of queries."""
+
+    def __init__(self, waiting_max: int = WAITING_MAX) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
+        self._waiting_max = waiting_max
+        self._waiting = 0
+
+    async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Do this in one of the threads. Raises TooBusy."""
+        if self._waiting >= self._waiting_max:
+            raise TooBusy(f"{self._waiting} queries are waiting already; try again later")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
+        finally:
+            self._waiting -= 1
+
+    async def answer(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> Response[Any]:
+        """Do this in one of the threads, write what it gives as JSON there too, and answer with it. Raises TooBusy."""
+        body = await self.run(lambda: _encode(work(*args, **kwargs)))
+        return Response(body, media_type="application/json")
+
+    def close(self) -> None:
+        """Let the threads end with what they are at."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+class Stopping:
+    """`event` is set when the service begins to stop: whoever waits answers, and ends."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()

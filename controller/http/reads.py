@@ -1,0 +1,168 @@
+"""Questions over HTTP: topics, requests, brokers and events, now and at any moment of the past."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.response import Stream
+from msgspec.structs import replace
+
+from controller.front.front import Front
+from controller.http.errors import HttpRequest
+from controller.http.following import Followers
+from controller.http.permissions import may_describe, need_cluster, need_request, need_topic
+from controller.http.query_threads import Reading
+from projections.queries.moments import SYNTAX
+from projections.queries.query import Questions
+from projections.shown import from_log, json_types
+
+LIMIT_MAX = 1000
+TOPICS_PER_SLICE = 100
+"""How many topics are taken from the live store before others get their turn."""
+OFFSET_MAX = 2**63 - 1
+
+_Front = NamedDependency[Front]
+_Queries = NamedDependency[Questions]
+_Reading = NamedDependency[Reading]
+_At = Annotated[str | None, QueryParameter(description=f"A moment of the past: {SYNTAX}")]
+_Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="How many at most")]
+_From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="The offset to begin at")]
+_Partition = Annotated[
+    int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Of a log in partitions: only this one")
+]
+_Cursor = Annotated[
+    str | None, QueryParameter(description="Of a log in partitions: go on there, `next_cursor` of the page before")
+]
+_After = Annotated[str | None, QueryParameter(description="Go on after this name: `next_after` of the page before")]
+
+
+@get("/topics")
+async def topics(
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    after: _After = None,
+    limit: _Limit = 100,
+    at: _At = None,
+) -> Response[json_types.TopicsShape]:
+    """Topics in the order of their names (with `.` as `_`), a page at a time."""
+    if at is not None:
+        page = await reading.run(from_log.topics_at, queries, at, after, limit)
+        shown = tuple(one for one in page.topics if may_describe(front, request, one.name))
+        return await reading.answer(replace, page, topics=shown)
+    summaries: list[json_types.TopicSummary] = []
+    name, end, live = after, queries.end(), front.cluster.live
+    while len(summaries) <= limit:
+        newest = queries.newest(name, min(TOPICS_PER_SLICE, limit + 1 - len(summaries)))
+        if not newest:
+            break
+        name = newest[-1].name
+        newest = [one for one in newest if may_describe(front, request, one.name)]
+        summaries += await reading.run(from_log.summaries, queries, newest, live)
+    next_after = summaries[limit - 1].name if len(summaries) > limit else None
+    return await reading.answer(from_log.topics, queries, summaries[:limit], next_after, end)
+
+
+@get("/topics/{name:str}")
+async def topic(
+    name: FromPath[str],
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    at: _At = None,
+) -> Response[json_types.TopicShape]:
+    """One topic with its partitions."""
+    need_topic(front, request, name)
+    part = queries.of_topic(name)
+    newest, end, live = part.newest_named(name), part.end(), front.cluster.live
+    if at is not None or newest is None:
+        return await reading.answer(from_log.topic_at, part, name, at)
+    return await reading.answer(from_log.topic, part, newest, live, end)
+
+
+@get("/topics/{name:str}/events")
+async def topic_events(
+    name: FromPath[str],
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    start: _From = 0,
+    limit: _Limit = 100,
+) -> Response[json_types.EventsShape]:
+    """The events of a name, of all topics that ever had it, refused requests among them."""
+    need_topic(front, request, name)
+    return await reading.answer(from_log.topic_events, queries, name, start, limit)
+
+
+@get("/requests/{request_id:str}")
+async def request_(
+    request_id: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading
+) -> Response[json_types.RequestShape]:
+    """One request and how each of its topics fared."""
+    await need_request(front, request, queries, reading, request_id)
+    return await reading.answer(from_log.request, queries, request_id)
+
+
+@get("/brokers")
+async def brokers(
+    request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: _At = None
+) -> Response[json_types.BrokersShape]:
+    """The brokers, live and fenced, and the settings that decide."""
+    need_cluster(front, request)
+    return await reading.answer(from_log.brokers, queries, at)
+
+
+@get("/events")
+async def events(
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    start: _From = 0,
+    limit: _Limit = 100,
+    topic: FromQuery[str | None] = None,
+    request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+    partition: _Partition = None,
+    cursor: _Cursor = None,
+) -> Response[json_types.EventsShape]:
+    """Events in order: all, or those of a topic, or of a request.
+
+    Of a log in partitions they come in the order of their times; `from` is then an offset of the partition that is
+    given, or that the topic is in.
+    """
+    need_cluster(front, request) if topic is None else need_topic(front, request, topic)
+    return await reading.answer(from_log.events, queries, start, limit, topic, request_id, partition, cursor)
+
+
+@get("/events/follow", media_type="application/x-ndjson")
+async def follow(
+    request: HttpRequest,
+    front: _Front,
+    followers: NamedDependency[Followers],
+    start: Annotated[int | None, QueryParameter(name="from", ge=0, le=OFFSET_MAX)] = None,
+    topic: FromQuery[str | None] = None,
+    request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+    partition: _Partition = None,
+    cursor: _Cursor = None,
+) -> Stream:
+    """Events as they become durable, one JSON object a line, from an offset on or from now. An empty line every few
+    seconds says that the connection lives."""
+    need_cluster(front, request) if topic is None else need_topic(front, request, topic)
+    lines = followers.follow(start, topic, request_id, partition, cursor)
+    return Stream(lines, media_type="application/x-ndjson")
+
+
+@get("/explain/{subject:str}")
+async def explanation(
+    subject: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading
+) -> Response[json_types.ExplanationShape]:
+    """The chain of events behind a topic or a request, in words."""
+    if not may_describe(front, request, subject):
+        await need_request(front, request, queries, reading, subject)
+    return await reading.answer(from_log.explanation, queries, subject)

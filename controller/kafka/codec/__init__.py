@@ -1,0 +1,1 @@
+"""Messages to bytes and back, compiled from Kafka's schemas."""

@@ -1,0 +1,172 @@
+"""Kafka's wire: frames to messages and messages to frames.
+
+Readers and writers are compiled from kio's schema when a version is first seen (see `codec_schema`, `codec_reader`,
+`codec_writer`), a few milliseconds each. Both directions of both messages are here: a server reads requests and writes
+responses; tests, benchmarks and clients do the opposite.
+
+It knows nothing of connections, of what is advertised, or of what a request means.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from controller.kafka.codec.primitives import Malformation, MalformedRequest, legacy_string, skip_tags, too_long
+from controller.kafka.codec.reader import READ_FAILURES, Reader
+from controller.kafka.codec.schema import Direction, Layout, Schema, load_schema
+from controller.kafka.codec.writer import Write, compile_writer
+from controller.kafka.messages import APIS, Encoded, Message
+
+__all__ = [
+    "MalformedRequest",
+    "RequestHeader",
+    "decode_request",
+    "decode_response",
+    "encode_array",
+    "encode_element",
+    "encode_request",
+    "encode_response",
+    "is_known",
+    "parse_header",
+]
+
+_HEADER_START: Final = struct.Struct(">hhih")
+_REQUEST_START: Final = struct.Struct(">ihhi")
+_RESPONSE_START: Final = struct.Struct(">ii")
+_INT32: Final = struct.Struct(">i")
+_NO_TAGS: Final = b"\0"
+
+
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
+    """The header of a request, versions 1 and 2.
+
+    `client_id` may be null. `body_offset` is where the body begins, after the header's tagged fields if it has any;
+    for an API or version that the codec does not know it is where those would begin.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def is_known(api_key: int, version: int) -> bool:
+    """Whether this codec can read and write this version of this API."""
+    api = APIS.get(api_key)
+    return api is not None and api.min_version <= version <= api.max_version
+
+
+def parse_header(frame: bytes) -> RequestHeader:
+    """The header of a request frame (without its size). Raises MalformedRequest.
+
+    The client id has a two-byte length even in the flexible header version 2 (KIP-482), so that a header can be read
+    before its version is known.
+    """
+    try:
+        api_key, version, correlation_id, length = _HEADER_START.unpack_from(frame)
+        offset = 10 + max(length, 0)
+        if offset > len(frame):
+            raise too_long(length, len(frame) - 10)
+        client_id = None if length < 0 else frame[10:offset].decode("utf-8", "replace")
+        if is_known(api_key, version) and _schema(api_key, version, "request").flexible_header:
+            offset = skip_tags(frame, offset, len(frame))
+    except READ_FAILURES as failure:
+        reason = str(failure) if isinstance(failure, Malformation) else "the bytes end early"
+        raise MalformedRequest(f"request header: {reason}") from None
+    return RequestHeader(api_key, version, correlation_id, client_id, offset)
+
+
+def decode_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> Message:
+    """The request whose body begins at `offset`; what follows it is ignored. Raises MalformedRequest.
+
+    `is_known(api_key, version)` must hold.
+    """
+    return _read(_reader(api_key, version, "request"), buffer, offset)
+
+
+def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:
+    """The correlation id and the message of a response frame (without its size). Raises MalformedRequest."""
+    schema = _schema(api_key, version, "response")
+    try:
+        (correlation_id,) = _INT32.unpack_from(frame)
+        offset = skip_tags(frame, 4, len(frame)) if schema.flexible_header else 4
+    except READ_FAILURES:
+        raise MalformedRequest("response header: the bytes end early") from None
+    return correlation_id, _read(_reader(api_key, version, "response"), frame, offset)
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, response: Message) -> bytes:
+    """The frame of a response, its size included."""
+    parts = [b"", _NO_TAGS if _schema(api_key, version, "response").flexible_header else b""]
+    _writer(api_key, version, "response")(response, parts)
+    parts[0] = _RESPONSE_START.pack(4 + sum(map(len, parts)), correlation_id)
+    return b"".join(parts)
+
+
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, request: Message) -> bytes:
+    """The frame of a request, its size included."""
+    client = b"\xff\xff" if client_id is None else legacy_string(client_id)
+    parts = [b"", client, _NO_TAGS if _schema(api_key, version, "request").flexible_header else b""]
+    _writer(api_key, version, "request")(request, parts)
+    parts[0] = _REQUEST_START.pack(8 + sum(map(len, parts)), api_key, version, correlation_id)
+    return b"".join(parts)
+
+
+def encode_element(api_key: int, version: int, element: Message) -> bytes:
+    """The bytes of one nested entity, to keep and to splice into an array as a part of an `Encoded`."""
+    parts: list[bytes] = []
+    _element_writer(api_key, version, type(element))(element, parts)
+    return b"".join(parts)
+
+
+def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Encoded:
+    """Elements encoded once, to keep and to use as an array of a message of this API and version."""
+    items = tuple(elements)
+    parts: list[bytes] = []
+    for item in items:
+        _element_writer(api_key, version, type(item))(item, parts)
+    return Encoded((b"".join(parts),), len(items))
+
+
+def _read(reader: Reader, buffer: bytes, offset: int) -> Message:
+    try:
+        return reader.read(buffer, offset, len(buffer))
+    except READ_FAILURES as failure:
+        raise MalformedRequest(reader.explain(failure)) from None
+
+
+@functools.cache
+def _schema(api_key: int, version: int, direction: Direction) -> Schema:
+    return load_schema(api_key, version, direction)
+
+
+@functools.cache
+def _reader(api_key: int, version: int, direction: Direction) -> Reader:
+    return Reader(_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}")
+
+
+@functools.cache
+def _writer(api_key: int, version: int, direction: Direction) -> Write:
+    return compile_writer(_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}")
+
+
+@functools.cache
+def _element_writer(api_key: int, version: int, element: type[Message]) -> Write:
+    for direction in ("response", "request"):
+        layout = _find(_schema(api_key, version, direction).layout, element)
+        if layout is not None:
+            return compile_writer(layout, f"{APIS[api_key].name} v{version} {element.__name__}")
+    raise LookupError(f"{APIS[api_key].name} v{version} has no {element.__name__}")
+
+
+def _find(layout: Layout, element: type[Message]) -> Layout | None:
+    if layout.message is element:
+        return layout
+    nested = (field.entity for field in layout.fields + layout.tagged if field.entity is not None)
+    return next((found for entity in nested if (found := _find(entity, element)) is not None), None)

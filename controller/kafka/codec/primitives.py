@@ -1,0 +1,124 @@
+"""What compiled readers and writers call: variable-length integers, tags to skip, and why bytes are refused."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+UVARINT_BYTES_MAX: Final = 5
+"""Kafka's unsigned varints hold 32 bits."""
+
+STRING_BYTES_MAX: Final = 0x7FFF
+"""Kafka neither writes nor reads longer strings, not even where a varint could encode their length."""
+
+_SMALL: Final = 1 << 14
+
+
+class MalformedRequest(Exception):
+    """Bytes that are not the message they claim to be. The message names the API, the version and the field."""
+
+
+class Malformation(Exception):
+    """Why bytes could not be read, before it is known where; becomes a `MalformedRequest`."""
+
+
+def encode_uvarint(number: int) -> bytes:
+    """An unsigned varint of any size, as protobuf and KIP-482 have it."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_UVARINTS: Final = tuple(map(encode_uvarint, range(_SMALL)))
+
+
+def uvarint(number: int) -> bytes:
+    """`encode_uvarint`, from a table where it can."""
+    return _UVARINTS[number] if number < _SMALL else encode_uvarint(number)
+
+
+def int32(number: int) -> bytes:
+    """The length of an array before KIP-482."""
+    return number.to_bytes(4, "big", signed=True)
+
+
+def legacy_string(value: str) -> bytes:
+    """A string with its length as two bytes, as it was before KIP-482; cut to `STRING_BYTES_MAX`."""
+    data = value.encode()
+    if len(data) > STRING_BYTES_MAX:
+        data = cut(data)
+    return len(data).to_bytes(2, "big") + data
+
+
+def cut(text: bytes) -> bytes:
+    """As many whole characters as a string can have: the beginning of a long message beats none."""
+    return text[:STRING_BYTES_MAX].decode(errors="ignore").encode()
+
+
+def read_uvarint(buffer: bytes, offset: int) -> tuple[int, int]:
+    """The varint at `offset` and the offset after it.
+
+    Raises IndexError where the buffer ends early, Malformation for more than 32 bits.
+    """
+    number = shift = 0
+    for end in range(offset + 1, offset + UVARINT_BYTES_MAX + 1):
+        byte = buffer[end - 1]
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, end
+        shift += 7
+    raise Malformation("a varint of more than five bytes")
+
+
+def read_string_length(buffer: bytes, offset: int) -> tuple[int, int]:
+    """The length of a compact string, -1 for null, and the offset after it. Raises as `read_uvarint` does, and
+    Malformation for a string longer than Kafka takes.
+    """
+    number, offset = read_uvarint(buffer, offset)
+    if number - 1 > STRING_BYTES_MAX:
+        raise Malformation(f"a string of {number - 1} bytes, at most {STRING_BYTES_MAX} allowed")
+    return number - 1, offset
+
+
+def skip_tags(buffer: bytes, offset: int, limit: int) -> int:
+    """The offset after a section of tagged fields, none of which is known (KIP-482)."""
+    count, offset = read_uvarint(buffer, offset)
+    for _ in range(count):
+        _, offset = read_uvarint(buffer, offset)
+        size, offset = read_uvarint(buffer, offset)
+        offset += size
+        if offset > limit:
+            raise too_long(size, limit - offset + size)
+    return offset
+
+
+def is_null() -> Malformation:
+    """For a null where the version allows none."""
+    return Malformation("null, which this version does not allow")
+
+
+def too_long(announced: int, left: int) -> Malformation:
+    """For a length beyond what is left; a negative length is a null."""
+    return is_null() if announced < 0 else Malformation(f"{announced} bytes announced, {left} left")
+
+
+def too_many(announced: int, left: int) -> Malformation:
+    """For an array of more elements than the rest can hold, found before any memory is taken for it."""
+    return is_null() if announced < 0 else Malformation(f"{announced} elements announced, {left} bytes left")
+
+
+@functools.lru_cache(maxsize=1024)
+def array_unpacker(code: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
+    """Reads `count` numbers of one kind at an offset."""
+    return struct.Struct(">" + code * count).unpack_from
+
+
+@functools.lru_cache(maxsize=1024)
+def array_packer(code: str, count: int) -> Callable[..., bytes]:
+    """Writes `count` numbers of one kind."""
+    return struct.Struct(">" + code * count).pack

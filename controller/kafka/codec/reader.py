@@ -1,0 +1,246 @@
+"""Compiles a layout into a straight-line reader: one function without calls for what is common.
+
+Method: Python source is generated and executed once. Neighbouring fields of fixed size are unpacked together; nested
+entities are inlined as loops; a string takes one slice. Lenient as a broker: unknown tagged fields are skipped, bytes
+after the message are left alone, invalid UTF-8 is replaced, and any negative length of old versions is a null.
+
+No length is believed before it is compared with the bytes left: a string must fit, and an array may announce only as
+many elements as could fit at their smallest. So a frame costs memory in proportion to its size, whatever it says.
+
+Each line of a reader knows which field it reads. When one fails, the traceback's line number shows where, so nothing
+need be kept track of while all is well.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from controller.kafka.codec import primitives
+from controller.kafka.codec.primitives import Malformation
+from controller.kafka.codec.schema import SIZES, Field, Kind, Layout
+from controller.kafka.messages import Message
+
+CODES: Final[dict[Kind, str]] = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "bool": "?",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""How `struct` names each kind of fixed size."""
+
+READ_FAILURES: Final = (Malformation, IndexError, struct.error)
+"""What a compiled reader raises on bytes that are not its message."""
+
+
+class Reader:
+    """A compiled reader: `read(buffer, offset, limit)` gives the message, or raises one of `READ_FAILURES`."""
+
+    def __init__(self, layout: Layout, name: str) -> None:
+        self._name = name
+        self._filename = f"<reader of {name}>"
+        source = _Source()
+        source.entity(layout, "message")
+        source.add("return message")
+        self._paths = source.paths
+        exec(compile(source.text(), self._filename, "exec"), source.names)
+        self.read: Callable[[bytes, int, int], Message] = source.names["read"]
+
+    def explain(self, failure: BaseException) -> str:
+        """Which message and field could not be read, and why."""
+        path = "message"
+        trace = failure.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self._filename:
+                path = self._paths[trace.tb_lineno - 1] or path
+            trace = trace.tb_next
+        reason = str(failure) if isinstance(failure, Malformation) else "the bytes end early"
+        return f"{self._name}: {path}: {reason}"
+
+
+class _Source:
+    """Source under construction. `b` is the buffer, `o` the offset, `z` the limit, `n` and `e` a length and an end."""
+
+    def __init__(self) -> None:
+        self._lines = ["def read(b, o, z):"]
+        self.paths: list[str] = [""]
+        self.names: dict[str, Any] = dict(vars(primitives))
+        self._depth = 1
+        self._path: list[str] = []
+        self._run: list[tuple[str, Kind, str]] = []
+        self._variables = 0
+
+    def text(self) -> str:
+        return "\n".join(self._lines)
+
+    def add(self, line: str, path: str | None = None) -> None:
+        self._lines.append("    " * self._depth + line)
+        self.paths.append(".".join(self._path) if path is None else path)
+
+    @contextmanager
+    def _indented(self, line: str) -> Iterator[None]:
+        self.add(line)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def _variable(self, prefix: str) -> str:
+        self._variables += 1
+        return f"{prefix}{self._variables}"
+
+    def _constant(self, prefix: str, value: object) -> str:
+        name = self._variable(prefix)
+        self.names[name] = value
+        return name
+
+    def entity(self, layout: Layout, target: str) -> None:
+        """Reads an entity into the variable `target`."""
+        values: list[tuple[str, str]] = []
+        for field in layout.fields:
+            variable = self._variable("v")
+            values.append((field.name, variable))
+            self._path.append(field.name)
+            self._field(field, layout.flexible, variable)
+            self._path.pop()
+        self._flush()
+        values += self._tags(layout)
+        name = self._constant("T", layout.message)
+        self.add(f"{target} = {name}({', '.join(f'{key}={value}' for key, value in values)})")
+
+    def _field(self, field: Field, flexible: bool, target: str) -> None:
+        if not field.is_array and field.kind in SIZES:
+            self._run.append((target, field.kind, ".".join(self._path)))
+            return
+        self._flush()
+        if field.is_array:
+            self._array(field, flexible, target)
+        elif field.entity is None:
+            self._text(field, flexible, target, nullable=field.nullable)
+        elif field.nullable:
+            self._nullable_entity(field.entity, target)
+        else:
+            self.entity(field.entity, target)
+
+    def _flush(self) -> None:
+        """Unpacks the fields of fixed size that have gathered."""
+        if not self._run:
+            return
+        codes = "".join(CODES[kind] for _, kind, _ in self._run)
+        unpack = self._constant("u", struct.Struct(">" + codes).unpack_from)
+        size = sum(SIZES[kind] for _, kind, _ in self._run)
+        targets = ", ".join(target for target, _, _ in self._run)
+        self.add(f"{targets}, = {unpack}(b, o); o += {size}", path=self._run[0][2])
+        self._run.clear()
+
+    def _length(self, flexible: bool, of_string: bool = False) -> None:
+        """Reads a length into `n`: -1 for null."""
+        if flexible:
+            self.add("n = b[o] - 1; o += 1")
+            read = "read_string_length(b, o - 1)" if of_string else "read_uvarint(b, o - 1); n -= 1"
+            self.add(f"if n > 126: n, o = {read}")
+        else:
+            unpack = self._constant("u", struct.Struct(">h" if of_string else ">i").unpack_from)
+            self.add(f"n, = {unpack}(b, o); o += {2 if of_string else 4}")
+
+    def _text(self, field: Field, flexible: bool, target: str, *, nullable: bool) -> None:
+        is_string = field.kind == "string"
+        self._length(flexible, is_string)
+        value = 'b[o:e].decode("utf-8", "replace")' if is_string else "b[o:e]"
+        if not nullable:
+            self.add("e = o + n")
+            self.add("if not o <= e <= z: raise too_long(n, z - o)")
+            self.add(f"{target} = {value}; o = e")
+            return
+        with self._indented("if n >= 0:"):
+            self.add("e = o + n")
+            self.add("if e > z: raise too_long(n, z - o)")
+            self.add(f"{target} = {value}; o = e")
+        self.add(f"else: {target} = None")
+
+    def _array(self, field: Field, flexible: bool, target: str) -> None:
+        self._length(flexible)
+        with self._indented("if n > 0:"):
+            if field.entity is not None:
+                self._elements(field.entity, target)
+            elif field.kind in SIZES:
+                self._numbers(field.kind, target)
+            else:
+                self._texts(field, flexible, target)
+        if field.nullable:
+            self.add(f"else: {target} = () if n == 0 else None")
+        else:
+            self.add(f"elif n == 0: {target} = ()")
+            self.add("else: raise is_null()")
+
+    def _numbers(self, kind: Kind, target: str) -> None:
+        self.add(f"e = o + n * {SIZES[kind]}")
+        self.add("if e > z: raise too_many(n, z - o)")
+        code = CODES[kind]
+        small = self._constant("A", [primitives.array_unpacker(code, count) for count in range(9)])
+        self.add(f'{target} = ({small}[n] if n < 9 else array_unpacker("{code}", n))(b, o); o = e')
+
+    def _texts(self, field: Field, flexible: bool, target: str) -> None:
+        self.add(f"if n * {1 if flexible else 2} > z - o: raise too_many(n, z - o)")
+        items, item = self._variable("l"), self._variable("v")
+        self.add(f"{items} = []")
+        with self._indented("for _ in range(n):"):
+            self._text(field, flexible, item, nullable=False)
+            self.add(f"{items}.append({item})")
+        self.add(f"{target} = tuple({items})")
+
+    def _elements(self, layout: Layout, target: str) -> None:
+        self.add(f"if n * {max(layout.size_min, 1)} > z - o: raise too_many(n, z - o)")
+        items, item = self._variable("l"), self._variable("v")
+        self.add(f"{items} = []")
+        with self._indented("for _ in range(n):"):
+            self.entity(layout, item)
+            self.add(f"{items}.append({item})")
+        self.add(f"{target} = tuple({items})")
+
+    def _nullable_entity(self, layout: Layout, target: str) -> None:
+        """One byte before it: negative for null (KIP-893)."""
+        self.add("n = b[o]; o += 1")
+        self.add(f"if n > 127: {target} = None")
+        with self._indented("else:"):
+            self.entity(layout, target)
+
+    def _tags(self, layout: Layout) -> list[tuple[str, str]]:
+        """Reads the tagged fields that are known, skips the others; gives the fields and their variables."""
+        if not layout.flexible:
+            return []
+        self._path.append("tagged fields")
+        self.add("n = b[o]; o += 1")
+        if not layout.tagged:
+            self.add("if n: o = skip_tags(b, o - 1, z)")
+            self._path.pop()
+            return []
+        values = [(field.name, self._variable("v")) for field in layout.tagged]
+        for field, (_, variable) in zip(layout.tagged, values, strict=True):
+            self.add(f"{variable} = {self._constant('D', field.default)}")
+        with self._indented("if n:"):
+            self.add("n, o = read_uvarint(b, o - 1)")
+            with self._indented("for _ in range(n):"):
+                self._one_tag(layout, [variable for _, variable in values])
+        self._path.pop()
+        return values
+
+    def _one_tag(self, layout: Layout, variables: list[str]) -> None:
+        end = self._variable("e")
+        self.add("t, o = read_uvarint(b, o)")
+        self.add("n, o = read_uvarint(b, o)")
+        self.add(f"{end} = o + n")
+        self.add(f"if {end} > z: raise too_long(n, z - o)")
+        for field, variable in zip(layout.tagged, variables, strict=True):
+            with self._indented(f"if t == {field.tag}:"):
+                self._path.append(field.name)
+                self._field(field, layout.flexible, variable)
+                self._flush()
+                self._path.pop()
+        self.add(f"o = {end}")

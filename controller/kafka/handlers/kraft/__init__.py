@@ -1,1 +1,0 @@
-"""Answers to real brokers, on the controller listener of `--brokers kraft`."""

@@ -1,0 +1,1 @@
+"""Sockets, TLS, connections and the order of answers."""

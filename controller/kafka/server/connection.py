@@ -1,0 +1,400 @@
+"""One client's connection: carries bytes between asyncio and `ServerProtocol`, and requests to their handlers.
+
+Every request that has arrived is begun at once, in order, as long as no limit is reached; answers that are ready
+together leave in one write, in the order of their requests. An answer is encoded only when it can be written, so a
+client that reads slowly keeps at most one batch of encoded answers here, and while it does not read, nothing more is
+read from it (`pause_writing`).
+
+A connection ends, with one log line that says why, when the client sends what cannot be read or is not spoken, when a
+handler asks for it (`Disconnect`) or raises, when it has been idle for too long, or when the server stops. What was
+requested before is answered first. When it is lost, what its handlers still wait for is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Protocol, cast
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    Answer,
+    ApiHandler,
+    ClientConnection,
+    Disconnect,
+    Handler,
+    RequestContext,
+)
+from controller.kafka.messages import APIS, Message
+from controller.kafka.sasl.gate import Closed, OnLogin, RawToken, SaslGate, SaslRules
+from controller.kafka.server import eager
+from controller.kafka.server.protocol import Exchange, Outcome, ServerProtocol
+from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session
+
+__all__ = [
+    "NO_RESPONSE",
+    "Answer",
+    "ApiHandler",
+    "ClientConnection",
+    "Connection",
+    "Disconnect",
+    "Handler",
+    "Limits",
+    "OnRequest",
+    "RequestContext",
+    "Service",
+]
+
+_WRITE_BYTES: Final = 256 * 1024
+"""How much is encoded before it is handed to the transport, which may then say that it has enough."""
+
+_TURN_S: Final = 0.005
+"""How long one connection may keep the loop from the others."""
+
+OnRequest = Callable[[int, int, Outcome, float], None]
+"""Called for each request: API key, version, outcome, and the seconds from its start until its answer was ready.
+
+Key and version are -1 where not even the header could be read.
+"""
+
+_logger = structlog.get_logger(__name__)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one listener puts up with, with Kafka's names and defaults where Kafka has them."""
+
+    request_bytes_max: int = 100 * 1024 * 1024
+    """`socket.request.max.bytes`; as much may be in flight on one connection."""
+    connections_max: int = 2**31 - 1
+    """`max.connections`."""
+    idle_ms_max: int = 600_000
+    """`connections.max.idle.ms`."""
+    requests_in_flight_max: int = 1000
+    """Requests of one connection that are worked on together. Kafka has one; clients send from 5 to any number."""
+    authentication_ms_max: int = 30_000
+    """How long a client may take until it has authenticated, the handshake of TLS included."""
+
+
+class Service(Protocol):
+    """What a connection needs of its server."""
+
+    handlers: Mapping[int, ApiHandler]
+    limits: Limits
+    listener: str
+    protocol: SecurityProtocol
+    sasl: SaslRules | None
+    on_login: OnLogin
+    on_request: OnRequest
+    clock: Callable[[], float]
+    loop: asyncio.AbstractEventLoop
+
+    def opened(self, connection: Connection) -> bool:
+        """Whether there is room for this connection."""
+        ...
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is closed and its handlers have ended."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """The asyncio side of one conversation."""
+
+    def __init__(self, service: Service, principal: str = ANONYMOUS) -> None:
+        """`principal` is who the client is by its certificate."""
+        self._service = service
+        self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._client = ClientConnection(
+            session=Session(principal=principal, listener=service.listener, protocol=service.protocol),
+            mute=self.mute,
+        )
+        self._mutes = 0
+        self._gate: SaslGate | None = None
+        self._authentication_timer: asyncio.TimerHandle | None = None
+        self._waiting: set[asyncio.Future[Answer]] = set()
+        self._reading = True
+        self._writable = True
+        self._turn_scheduled = False
+        self._active_at = service.clock()
+
+    # --- called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet, or turn away when there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._client.peer = address_of(peer)
+        self._client.session = replace(self._client.session, host=str(peer[0]) if peer else "")
+        if self._service.sasl is not None:
+            self._close_gate(self._service.sasl)
+        if not self._service.opened(self):
+            self._protocol.end()
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Begin what has arrived."""
+        self._active_at = self._service.clock()
+        self._protocol.receive(data)
+        self._turn()
+
+    def pause_writing(self) -> None:
+        """The client does not read: begin and read nothing more."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._writable = True
+        self._active_at = self._service.clock()
+        self._schedule_turn()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give up what is still waited for."""
+        self._transport = None
+        self._protocol.end()
+        if self._authentication_timer is not None:
+            self._authentication_timer.cancel()
+        for future in tuple(self._waiting):
+            future.cancel()
+        if not self._waiting:
+            self._service.closed(self)
+
+    # --- called by the server
+
+    @property
+    def peer(self) -> str:
+        """The client's host:port."""
+        return self._client.peer
+
+    def drain(self) -> None:
+        """Read nothing more, answer what is in flight, and close."""
+        self._protocol.end()
+        self._turn()
+
+    def abort(self) -> None:
+        """Close at once, answers or not."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def idle_s(self) -> float:
+        """For how long nothing has happened; 0 while a handler is at work and its answer can be sent."""
+        if self._waiting and self._writable:
+            return 0.0
+        return self._service.clock() - self._active_at
+
+    def end(self, reason: str) -> None:
+        """Close for the server's own reasons, with a log line."""
+        self._log(_logger.info, reason)
+        self.abort()
+
+    def mute(self, seconds: float) -> None:
+        """Begin no requests for so long: the client has used up a quota (KIP-219)."""
+        self._mutes += 1
+        self._service.loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mutes -= 1
+        self._schedule_turn()
+
+    # --- authentication
+
+    def _close_gate(self, rules: SaslRules) -> None:
+        """Let nothing through before a login, and wait for that only so long."""
+        service = self._service
+        self._gate = SaslGate(
+            rules, self._client, clock=service.clock, end=self._protocol.end, on_login=service.on_login
+        )
+        self._protocol.gate, self._protocol.raw_token = self._gate, lambda frame: RawToken(token=frame)
+        self._authentication_timer = service.loop.call_later(
+            service.limits.authentication_ms_max / 1000, self._authentication_is_late
+        )
+
+    def _authentication_is_late(self) -> None:
+        if self._gate is not None and not self._gate.open:
+            self.end("not authenticated in time")
+
+    # --- the turn: begin requests, send answers
+
+    def _turn(self) -> None:
+        """Begin what may begin, send what is ready, then see whether to read on."""
+        self._begin_requests()
+        if self._client.ends and not self._protocol.ended:
+            self._protocol.end()
+        self._send_answers()
+        if self._transport is None:
+            return
+        if self._protocol.ended and not self._protocol.in_flight:
+            self._transport.close()
+            return
+        may_begin, has_frame = self._may_begin(), self._protocol.has_frame()
+        self._set_reading(may_begin and not has_frame)
+        if may_begin and has_frame:
+            self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        """Take a turn in the next round of the loop, once for all that becomes ready until then."""
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._service.loop.call_soon(self._scheduled_turn)
+
+    def _scheduled_turn(self) -> None:
+        self._turn_scheduled = False
+        if self._transport is not None:
+            self._turn()
+
+    def _may_begin(self) -> bool:
+        limits = self._service.limits
+        if self._gate is not None and self._gate.busy:
+            return False
+        return (
+            self._writable
+            and not self._mutes
+            and self._protocol.in_flight < limits.requests_in_flight_max
+            and self._protocol.bytes_in_flight < limits.request_bytes_max
+        )
+
+    def _set_reading(self, reading: bool) -> None:
+        if self._transport is None or reading == self._reading or self._transport.is_closing():
+            return
+        self._reading = reading
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _begin_requests(self) -> None:
+        clock = self._service.clock
+        now = clock()
+        turn_ends = now + _TURN_S
+        while now < turn_ends and self._may_begin():
+            exchange = self._protocol.next_exchange()
+            if exchange is None:
+                return
+            if exchange.answered:
+                if exchange.ends is not None:
+                    self._log(_logger.warning, exchange.ends, exchange)
+                self._report(exchange, now)
+            else:
+                self._begin(exchange, now)
+            now = clock()
+
+    def _begin(self, exchange: Exchange, started: float) -> None:
+        service, header = self._service, exchange.header
+        context = RequestContext(
+            header.api_key, header.api_version, header.correlation_id, header.client_id or "", self._client
+        )
+        handle = None if self._gate is None else self._gate.handler(header.api_key)
+        try:
+            if handle is None:
+                handle = service.handlers[header.api_key].handle
+            given = handle(context, exchange.request)
+            if asyncio.iscoroutine(given):
+                given = eager.start(given, service.loop)
+            if isinstance(given, Message) or given is NO_RESPONSE:
+                self._answer(exchange, given, started)
+                return
+            future = asyncio.ensure_future(cast("asyncio.Future[Answer]", given), loop=service.loop)
+        except (Exception, asyncio.CancelledError) as error:
+            self._fail(exchange, error, started)
+            return
+        self._waiting.add(future)
+        future.add_done_callback(partial(self._done, exchange, started))
+
+    def _done(self, exchange: Exchange, started: float, future: asyncio.Future[Answer]) -> None:
+        self._waiting.discard(future)
+        if future.cancelled():
+            error: BaseException | None = asyncio.CancelledError("the handler's wait was cancelled")
+        else:
+            error = future.exception()
+        if self._transport is None and (future.cancelled() or error is None):
+            exchange.end("the client has gone", "cancelled")
+            self._report(exchange, started)
+        elif error is not None:
+            self._fail(exchange, error, started)
+        else:
+            self._answer(exchange, future.result(), started)
+        if self._transport is not None:
+            self._schedule_turn()
+        elif not self._waiting:
+            self._service.closed(self)
+
+    def _answer(self, exchange: Exchange, response: Answer, started: float) -> None:
+        exchange.answer(response)
+        self._report(exchange, started)
+
+    def _fail(self, exchange: Exchange, error: BaseException, started: float) -> None:
+        """End the conversation at this request: on the handler's wish, or because of a bug in it."""
+        self._protocol.end()
+        if isinstance(error, Closed):
+            exchange.end("authentication failed", "disconnected")
+        elif isinstance(error, Disconnect):
+            exchange.end(error.reason, "disconnected")
+            self._log(_logger.warning, error.reason, exchange)
+        else:
+            exchange.end("the handler failed", "failed")
+            self._log(partial(_logger.error, exc_info=error), "the handler failed", exchange)
+        self._report(exchange, started)
+
+    def _send_answers(self) -> None:
+        """Encode and write answers in order, as long as the client reads."""
+        while self._writable and self._transport is not None and not self._transport.is_closing():
+            frames, ends = self._ready_frames()
+            if frames:
+                self._active_at = self._service.clock()
+                self._transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
+            if ends:
+                self._transport.close()
+                return
+            if not frames:
+                return
+
+    def _ready_frames(self) -> tuple[list[bytes], bool]:
+        """Encoded answers, about as many as one write should have, and whether the conversation ends after them."""
+        frames: list[bytes] = []
+        size = 0
+        while size < _WRITE_BYTES:
+            exchange = self._protocol.next_answered()
+            if exchange is None:
+                break
+            if exchange.ends is not None:
+                return frames, True
+            try:
+                frame = exchange.encode()
+            except Exception as error:
+                self._protocol.end()
+                self._log(partial(_logger.error, exc_info=error), "the answer cannot be encoded", exchange)
+                return frames, True
+            if frame:
+                frames.append(frame)
+                size += len(frame)
+        return frames, False
+
+    def _report(self, exchange: Exchange, started: float) -> None:
+        assert exchange.outcome is not None, "reported once answered"
+        header = exchange.header
+        self._service.on_request(header.api_key, header.api_version, exchange.outcome, self._service.clock() - started)
+
+    def _log(self, log: Callable[..., object], reason: str, exchange: Exchange | None = None) -> None:
+        """The one line about an end: of which connection, why, and at which request if there is one."""
+        about: dict[str, object] = {}
+        if exchange is not None and exchange.header.api_key >= 0:
+            api = APIS.get(exchange.header.api_key)
+            about = {
+                "api": exchange.header.api_key if api is None else api.name,
+                "version": exchange.header.api_version,
+                "client_id": exchange.header.client_id,
+            }
+        log("connection_closed", reason=reason, peer=self._client.peer, listener=self._service.listener, **about)
+
+
+def address_of(peer: tuple[str, int] | tuple[str, int, int, int] | None) -> str:
+    """A client's host:port, from the name of its socket."""
+    if not peer:
+        return "unknown"
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,197 @@
+"""TLS from PEM files: contexts, who a client certificate stands for, and files that change while connections live.
+
+Every connection gets the context of the moment, so a reload concerns new connections and leaves the others alone.
+Sessions are not resumed: a client certificate is checked on every connection.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from controller.kafka.session import ANONYMOUS
+
+ClientAuth = Literal["none", "requested", "required"]
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class TlsError(Exception):
+    """Files that TLS cannot be had from; the message names the setting, the file and what is wrong."""
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `ssl.*` settings of one listener."""
+
+    keystore: Path
+    """A PEM file with the private key and the certificate, followed by its chain."""
+    key_password: str | None = None
+    truststore: Path | None = None
+    """A PEM file with the authorities that sign clients' certificates."""
+    client_auth: ClientAuth = "none"
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    principal_rules: str = "DEFAULT"
+
+    def __repr__(self) -> str:
+        return f"TlsSettings({self.keystore}, {self.truststore}, {self.client_auth})"
+
+
+class Tls:
+    """The TLS of one listener. Made with its files read: raises TlsError."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self.settings = settings
+        self._rules = PrincipalRules(settings.principal_rules)
+        self.context = _context(settings)
+
+    def reload(self) -> None:
+        """Read the files again. Raises TlsError, and then nothing changes."""
+        self.context = _context(self.settings)
+
+    def principal(self, certificate: bytes | None) -> str:
+        """Whom a client certificate (DER) stands for; nobody in particular without one. Raises NoRuleApplies."""
+        if certificate is None:
+            return ANONYMOUS
+        subject = x509.load_der_x509_certificate(certificate).subject
+        return f"User:{self._rules.name_of(distinguished_name(subject))}"
+
+
+def _context(settings: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = min(VERSIONS[version] for version in settings.versions)
+    context.maximum_version = max(VERSIONS[version] for version in settings.versions)
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
+    context.num_tickets = 0
+    password = settings.key_password or ""
+    try:
+        context.load_cert_chain(settings.keystore, password=lambda: password)
+    except OSError as error:
+        raise TlsError(f"ssl.keystore.location={settings.keystore}: {_wrong_keystore(settings, error)}") from None
+    if settings.client_auth == "none":
+        return context
+    if settings.truststore is None:
+        raise TlsError(f"ssl.client.auth={settings.client_auth} needs ssl.truststore.location: whom to trust")
+    try:
+        context.load_verify_locations(settings.truststore)
+    except OSError as error:
+        raise TlsError(f"ssl.truststore.location={settings.truststore}: {_wrong_file(error)}") from None
+    context.verify_mode = _VERIFY[settings.client_auth]
+    return context
+
+
+def _wrong_keystore(settings: TlsSettings, error: OSError) -> str:
+    if not isinstance(error, ssl.SSLError):
+        return _wrong_file(error)
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the private key is not that of the certificate"
+    if b"ENCRYPTED" in settings.keystore.read_bytes():
+        return "the private key is encrypted, and ssl.key.password does not open it"
+    return "it must hold a private key and its certificate, followed by the certificate's chain, in PEM"
+
+
+def _wrong_file(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return "it must hold certificates in PEM"
+    return f"cannot be read: {error.strerror or error}"
+
+
+# Names.
+
+_SHORT: Final = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.STREET_ADDRESS: "STREET",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.USER_ID: "UID",
+}
+"""The attributes that RFC 2253 has names for."""
+
+
+def distinguished_name(name: x509.Name) -> str:
+    """A name as Java writes it in RFC 2253's form, which Kafka's principals and mapping rules are about."""
+    return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(name.rdns))
+
+
+def _attribute(attribute: x509.NameAttribute[Any]) -> str:
+    short, value = _SHORT.get(attribute.oid), attribute.value
+    if short is not None and isinstance(value, str):
+        return f"{short}={_escaped(value)}"
+    raw = value.encode() if isinstance(value, str) else value
+    length = bytes((len(raw),)) if len(raw) < 0x80 else b"\x82" + len(raw).to_bytes(2, "big")
+    return f"{attribute.oid.dotted_string}=#{(bytes((attribute._type.value,)) + length + raw).hex()}"
+
+
+def _escaped(value: str) -> str:
+    text = re.sub(r'([,+"\\<>;])', r"\\\1", value)
+    if text.startswith(("#", " ")):
+        text = "\\" + text
+    if text.endswith(" ") and len(value) > 1:
+        text = text[:-1] + "\\ "
+    return text
+
+
+class NoRuleApplies(Exception):
+    """No rule of `ssl.principal.mapping.rules` makes a principal of a certificate's name."""
+
+
+_RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
+_RULES: Final = re.compile(rf"\s*(?:{_RULE})\s*(?:,\s*|$)")
+
+
+class PrincipalRules:
+    """`ssl.principal.mapping.rules` (KIP-371). Raises ValueError for what is not a list of rules."""
+
+    def __init__(self, text: str) -> None:
+        self._rules: list[tuple[re.Pattern[str] | None, str, str]] = []
+        at, text = 0, text.strip()
+        while at < len(text):
+            found = _RULES.match(text, at)
+            if found is None:
+                raise ValueError(f"no rule at {text[at:]!r}")
+            pattern = None if found[1] else _compiled(found[2])
+            self._rules.append((pattern, found[3] or "", found[4] or ""))
+            at = found.end()
+
+    def name_of(self, distinguished: str) -> str:
+        """The name that the first rule that applies makes of a distinguished name. Raises NoRuleApplies."""
+        for pattern, replacement, case in self._rules:
+            if pattern is None:
+                return distinguished
+            found = pattern.fullmatch(distinguished)
+            if found is not None:
+                name = _replaced(found, replacement)
+                return name.lower() if case == "L" else name.upper() if case == "U" else name
+        raise NoRuleApplies(f"no rule of ssl.principal.mapping.rules applies to {distinguished}")
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
+
+
+def _replaced(found: re.Match[str], replacement: str) -> str:
+    """Java's replacement: `$1` is a group if there is one, `\\x` is x, and all else itself."""
+
+    def part(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1]
+        digits = match[2]
+        while int(digits) > found.re.groups and len(digits) > 1:
+            digits = digits[:-1]
+        if int(digits) > found.re.groups:
+            return match[0]
+        return (found[int(digits)] or "") + match[2][len(digits) :]
+
+    return re.sub(r"\\(.)|\$(\d+)", part, replacement)

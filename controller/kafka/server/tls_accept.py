@@ -1,0 +1,128 @@
+"""The handshake of TLS on a connection that was just accepted, before anything of Kafka's protocol.
+
+Each handshake takes the listener's context of the moment, is bounded in time and counts as a connection. One that fails
+costs a log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Protocol, cast
+
+import structlog
+
+from controller.kafka.server import eager
+from controller.kafka.server.connection import Connection, Service, address_of
+from controller.kafka.server.tls import NoRuleApplies, Tls
+
+_logger = structlog.get_logger(__name__)
+
+
+class TlsService(Service, Protocol):
+    """What an accepted connection needs of its server."""
+
+    tls: Tls | None
+    handshakes: set[TlsAccept]
+
+    def has_room(self, peer: str) -> bool:
+        """Whether one more client may come."""
+        ...
+
+
+class TlsAccept(asyncio.Protocol):
+    """A connection until its handshake is done."""
+
+    def __init__(self, service: TlsService) -> None:
+        self._service = service
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.peer = "unknown"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake, or turn away when there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.peer = address_of(transport.get_extra_info("peername"))
+        if not self._service.has_room(self.peer):
+            self._transport.abort()
+            return
+        self._service.handshakes.add(self)
+        # At once, because uvloop reads as soon as this returns: by then TLS must be there to take what is read.
+        started = eager.start(self._shake_hands(self._transport), self._service.loop)
+        self._task = started if isinstance(started, asyncio.Task) else None
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _shake_hands(self, transport: asyncio.Transport) -> None:
+        service = self._service
+        assert service.tls is not None, "the listener speaks TLS"
+        early = _Early()
+        limit_s = service.limits.authentication_ms_max / 1000
+        try:
+            secure = await service.loop.start_tls(
+                transport, early, service.tls.context, server_side=True, ssl_handshake_timeout=limit_s
+            )
+            if secure is None or early.lost:
+                return
+            certificate = secure.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            principal = service.tls.principal(certificate)
+        except NoRuleApplies as error:
+            self._failed(str(error))
+            secure.abort()  # type: ignore[union-attr]  # there is a certificate, so there is a connection
+            return
+        except (OSError, ValueError) as error:
+            self._failed(_why(error))
+            transport.abort()
+            return
+        finally:
+            service.handshakes.discard(self)
+        connection = Connection(service, principal)
+        secure.set_protocol(connection)
+        connection.connection_made(secure)
+        early.hand_over(connection)
+
+    def _failed(self, why: str) -> None:
+        _logger.warning("tls_handshake_failed", reason=why, peer=self.peer, listener=self._service.listener)
+
+
+class _Early(asyncio.Protocol):
+    """Keeps what a client sends right behind its handshake, for the little while until somebody listens."""
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+        self._ended = False
+        self.lost = False
+
+    def data_received(self, data: bytes) -> None:
+        """Buffer it until `hand_over`."""
+        self._data.append(bytes(data))
+
+    def eof_received(self) -> bool | None:
+        """The client sends nothing more."""
+        self._ended = True
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self.lost = True
+
+    def hand_over(self, connection: Connection) -> None:
+        """Hand the connection what came."""
+        if self.lost:
+            connection.connection_lost(None)
+        elif self._data:
+            connection.data_received(b"".join(self._data))
+
+
+def _why(error: BaseException) -> str:
+    """Why a handshake failed, as OpenSSL calls it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).lower().replace("_", " ")
+    return str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Deciding on access control entries, logins and quotas."""

@@ -1,0 +1,89 @@
+"""Deciding on SCRAM credentials (RFC 5802, KIP-554): who can log in with a password that nobody here knows.
+
+Constraints: a password never gets here. The shell derives the stored key and the server key from what the client
+salted, and only those are on the command and in the log. Permission was checked before.
+
+Method: Kafka's rules, code for code (`ScramControlManager`). A user named twice in one request has none of its changes
+made, while other users' are.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
+from controller.machine.commands.base import NO_TOPIC
+from controller.machine.decision import Answer, Decision, Detail
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Cluster, ScramCredential, State
+from events.access import ScramCredentialRemoved, ScramCredentialSet
+
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""SCRAM mechanisms by Kafka's numbers."""
+ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
+
+_Change: TypeAlias = ScramRemoval | ScramUpsert
+_TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+_MISSING = Detail(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+_NO_NAME = Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+_NO_MECHANISM = Detail(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+_TOO_FEW = Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+_TOO_MANY = Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+_FINE = Detail()
+
+
+def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
+    """Remove and set credentials; a detail for each of the removals, then for each of the upserts."""
+    changes: tuple[_Change, ...] = (*command.removals, *command.upserts)
+    outcomes: dict[str, Detail] = {}
+    for change in changes:
+        before = outcomes.get(change.user)
+        if before is None:
+            outcomes[change.user] = _check(state.cluster, change)
+        elif not before.code:
+            outcomes[change.user] = _TWICE
+    events = tuple(_event(command, change) for change in changes if not outcomes[change.user].code)
+    details = tuple(outcomes[change.user] for change in changes)
+    return Decision(events, (Answer(command.request_id, NO_TOPIC, 0, details=details),))
+
+
+def _check(cluster: Cluster, change: _Change) -> Detail:
+    if not change.user:
+        return _NO_NAME
+    if change.mechanism not in MECHANISMS:
+        return _NO_MECHANISM
+    if isinstance(change, ScramRemoval):
+        return _FINE if (change.user, MECHANISMS[change.mechanism]) in cluster.scram else _MISSING
+    if change.iterations < ITERATIONS_MIN:
+        return _TOO_FEW
+    return _TOO_MANY if change.iterations > ITERATIONS_MAX else _FINE
+
+
+def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredentialSet | ScramCredentialRemoved:
+    mechanism = MECHANISMS[change.mechanism]
+    if isinstance(change, ScramRemoval):
+        return ScramCredentialRemoved(command.request_id, change.user, mechanism, command.principal, command.client_id)
+    return ScramCredentialSet(
+        command.request_id,
+        change.user,
+        mechanism,
+        change.iterations,
+        change.salt,
+        change.stored_key,
+        change.server_key,
+        command.principal,
+        command.client_id,
+    )
+
+
+def apply_credential(cluster: Cluster, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
+    """The cluster after a change of a credential. Raises KeyError for the removal of one that is not there."""
+    key = event.user, event.mechanism
+    changed = dict(cluster.scram)
+    if isinstance(event, ScramCredentialRemoved):
+        del changed[key]
+    else:
+        changed[key] = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
+    return replace(cluster, scram=changed)

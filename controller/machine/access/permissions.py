@@ -1,0 +1,97 @@
+"""Deciding on access control entries: CreateAcls and DeleteAcls (KIP-140, KIP-290), as Kafka's AclControlManager does;
+and recording refusals that were counted.
+
+Who may change entries is checked before: a command is only made for somebody who may alter the cluster.
+"""
+
+from __future__ import annotations
+
+from controller.machine import acls as codes
+from controller.machine.acls import Acls
+from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls, RecordRefusals
+from controller.machine.commands.base import NO_TOPIC
+from controller.machine.decision import NOTHING, Answer, Decision, Detail
+from controller.machine.errors import ErrorCode
+from controller.machine.state import State
+from events.access import Acl, AclsCreated, AclsDeleted
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the one cluster resource, as Kafka has it."""
+CHANGES_PER_REQUEST_MAX = 10_000
+"""Kafka's bound on the records of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+
+RESOURCE_TYPES = range(codes.TOPIC, codes.USER + 1)
+OPERATIONS = range(codes.ALL, codes.TWO_PHASE_COMMIT + 1)
+
+
+def create_acls(state: State, command: CreateAcls) -> Decision:
+    """Each entry that is well formed holds from here on; one that did already is created as well as any."""
+    if len(command.acls) > CHANGES_PER_REQUEST_MAX:
+        return _too_many(command, "create")
+    details = tuple(_wrong_with(acl) or Detail() for acl in command.acls)
+    held = state.cluster.acls
+    new = {acl for acl, detail in zip(command.acls, details, strict=True) if not detail.code and acl not in held}
+    return _decided(command, details, tuple(sorted(new)))
+
+
+def delete_acls(state: State, command: DeleteAcls) -> Decision:
+    """The entries that the filters find hold no more; each filter is answered with all that it found."""
+    held = state.cluster.acls
+    details = tuple(_found(held, each) for each in command.filters)
+    gone = {acl for detail in details for acl in detail.acls}
+    if len(gone) > CHANGES_PER_REQUEST_MAX:
+        return _too_many(command, "remove")
+    return _decided(command, details, tuple(sorted(gone)))
+
+
+def record_refusals(state: State, command: RecordRefusals) -> Decision:
+    """One event for each group of refusals that were only counted."""
+    return Decision(command.refusals) if command.refusals else NOTHING
+
+
+def _decided(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], changed: tuple[Acl, ...]) -> Decision:
+    answer = Answer(command.request_id, NO_TOPIC, 0, details=details)
+    if not changed:
+        return Decision((), (answer,))
+    event = AclsCreated if isinstance(command, CreateAcls) else AclsDeleted
+    return Decision((event(command.request_id, changed, command.principal, command.client_id),), (answer,))
+
+
+def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
+    message = f"Cannot {verb} more than {CHANGES_PER_REQUEST_MAX} acls in a single operation."
+    return Decision((), (Answer(command.request_id, NO_TOPIC, int(ErrorCode.POLICY_VIOLATION), message),))
+
+
+def _found(held: Acls, wanted: AclFilter) -> Detail:
+    return Detail(acls=tuple(held.matching(wanted)))
+
+
+def _wrong_with(acl: Acl) -> Detail | None:
+    """What is wrong with an entry that is to be created, in Kafka's words where Kafka refuses it too."""
+    if acl.resource_type not in RESOURCE_TYPES:
+        return _invalid(f"Invalid resourceType {_any_or_unknown(acl.resource_type)}")
+    if acl.resource_type == codes.CLUSTER and acl.name != CLUSTER_NAME:
+        return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not acl.name:
+        return _invalid("Invalid empty resource name")
+    if acl.pattern_type not in (codes.LITERAL, codes.PREFIXED):
+        return _invalid(f"Invalid patternType {_PATTERN_WORDS.get(acl.pattern_type, 'UNKNOWN')}")
+    if acl.operation not in OPERATIONS:
+        return _invalid(f"Invalid operation {_any_or_unknown(acl.operation)}")
+    if acl.permission not in (codes.DENY, codes.ALLOW):
+        return _invalid(f"Invalid permissionType {_any_or_unknown(acl.permission)}")
+    if not all(acl.principal.partition(":")):
+        # Kafka takes such an entry, and from then on fails every request that comes across it.
+        return _invalid(f"Invalid principal {acl.principal!r}: it must be TYPE:NAME, such as User:alice or User:*")
+    return None
+
+
+_PATTERN_WORDS = {codes.ANY: "ANY", codes.MATCH: "MATCH"}
+
+
+def _any_or_unknown(code: int) -> str:
+    return "ANY" if code == codes.ANY else "UNKNOWN"
+
+
+def _invalid(message: str) -> Detail:
+    return Detail(int(ErrorCode.INVALID_REQUEST), message)

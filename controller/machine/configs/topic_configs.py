@@ -1,0 +1,245 @@
+"""Topic configs: which are accepted, and which value is in force.
+
+Kafka's order is kept, because the first thing wrong decides the answer: nulls, values too large, unknown names, then
+each value by the table's order, then values that contradict each other. Every refusal is INVALID_CONFIG (40) with a
+message that begins with Kafka's own words.
+
+What this module does not do: read settings from files (controller.settings.load), change a topic's configs
+(`changes`) or show them (`views`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from types import MappingProxyType
+
+from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, Synonym, TopicConfig
+from controller.machine.configs.values import Bad, Value, read_value
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.state import Settings
+from events.catalog import Configs
+
+VALUE_LENGTH_MAX = 32_767
+"""Longest value that Kafka's controller takes, in UTF-16 units."""
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+TIERED_STORAGE_KEY = "remote.log.storage.system.enable"
+"""The one broker-level key that topic configs depend on without being a default of theirs (KIP-405)."""
+
+_RULE = "validation:configs"
+
+
+def validate_topic_configs(
+    configs: Iterable[tuple[str, str | None]], broker_defaults: Configs = (), existing: Configs = ()
+) -> Rejection | None:
+    """The first thing wrong with a topic's explicit configs, or None.
+
+    `broker_defaults` are the broker-level keys that the operator set; `existing` what the topic had before, which only
+    the end of remote storage depends on. Of a name given twice the last value counts, as in Kafka.
+    """
+    wanted = dict(configs)
+    if not wanted and not existing:
+        return None
+    explicit = {name: value for name, value in wanted.items() if value is not None}
+    if len(explicit) < len(wanted):
+        missing = ",".join(name for name, value in wanted.items() if value is None)
+        return invalid_config(f"Null value not supported for topic configs: {missing}")
+    values = _too_long(explicit) or _unknown_name(explicit) or _explicit_values(explicit)
+    if isinstance(values, Rejection):
+        return values
+    in_force = {**values_in_force(broker_defaults), **values}
+    tiered = dict(broker_defaults).get(TIERED_STORAGE_KEY, "").strip().lower() == "true"
+    return _contradiction(in_force, dict(existing), tiered)
+
+
+def invalid_config(message: str) -> Rejection:
+    """INVALID_CONFIG with a message, by the rule that topic configs have in the log."""
+    return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
+
+
+def topic_config(name: str, explicit: Iterable[tuple[str, str | None]], broker_defaults: Configs) -> Value | None:
+    """The value in force of one config: int, bool, … by the table's type. None for one without value or not valid."""
+    row = BY_NAME[name]
+    for key, text in explicit:
+        if key == name and text is not None:
+            value = read_value(name, row.kind, row.allowed, text)
+            return None if isinstance(value, Bad) else value
+    return values_in_force(broker_defaults).get(name)
+
+
+def contradicting_defaults(broker_defaults: Configs) -> str | None:
+    """What makes the broker-level settings impossible together, each of them being valid, or None."""
+    found = _compaction_lags(values_in_force(broker_defaults))
+    return None if found is None else found.message
+
+
+def explicit_configs(configs: tuple[tuple[str, str | None], ...]) -> Configs:
+    """The configs of a create as the topic keeps them: sorted; of a name given twice the last value, as in Kafka."""
+    return tuple(sorted((name, value) for name, value in dict(configs).items() if value is not None))
+
+
+def min_insync_replicas(configs: Configs, settings: Settings) -> int:
+    """How many replicas must be in sync for a record to be acknowledged: the topic's own setting, or the cluster's.
+
+    1 where a topic of an older release has a value that is not valid any more.
+    """
+    value = topic_config(MIN_INSYNC_REPLICAS, configs, settings.topic_defaults)
+    return value if isinstance(value, int) else 1
+
+
+def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
+    """Whether a replica that is not in sync may lead, if no other can: the topic's own setting, or the cluster's."""
+    return topic_config(UNCLEAN_ELECTION, configs, settings.topic_defaults) is True
+
+
+# Checks of explicit values.
+
+
+def _too_long(explicit: Mapping[str, str]) -> Rejection | None:
+    for name, value in explicit.items():
+        if (
+            len(value) * 2 > VALUE_LENGTH_MAX
+            and len(value.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_LENGTH_MAX
+        ):
+            return invalid_config(
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{VALUE_LENGTH_MAX} bytes. Name: {name[:100]}; length: {len(value)}"
+            )
+    return None
+
+
+def _unknown_name(explicit: Mapping[str, str]) -> Rejection | None:
+    for name in explicit:
+        if name not in BY_NAME:
+            near = get_close_matches(name, BY_NAME, n=1) if len(name) <= 100 else []
+            hint = f". Did you mean {near[0]}?" if near else ""
+            return invalid_config(f"Unknown topic config name: {name}{hint}")
+    return None
+
+
+def _explicit_values(explicit: Mapping[str, str]) -> dict[str, Value] | Rejection:
+    values: dict[str, Value] = {}
+    for row in TOPIC_CONFIGS if len(explicit) > 1 else (BY_NAME[name] for name in explicit):
+        text = explicit.get(row.name)
+        if text is None:
+            continue
+        value = read_value(row.name, row.kind, row.allowed, text)
+        if isinstance(value, Bad):
+            return invalid_config(value.message)
+        values[row.name] = value
+    return values
+
+
+def _contradiction(in_force: Mapping[str, Value], existing: Mapping[str, str], tiered: bool) -> Rejection | None:
+    found = _compaction_lags(in_force)
+    if found is not None:
+        return found
+    if in_force["remote.storage.enable"]:
+        return _remote_storage(in_force, tiered)
+    had_remote = existing.get("remote.storage.enable", "").lower() == "true"
+    if had_remote and not in_force["remote.log.delete.on.disable"]:
+        return invalid_config(
+            "It is invalid to disable remote storage without deleting remote data. To keep the remote data read-only, "
+            "set `remote.storage.enable=true,remote.log.copy.disable=true`. To delete all remote data, set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
+    return None
+
+
+def _compaction_lags(in_force: Mapping[str, Value]) -> Rejection | None:
+    low, high = _number(in_force, "min.compaction.lag.ms"), _number(in_force, "max.compaction.lag.ms")
+    if low <= high:
+        return None
+    return invalid_config(
+        f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+    )
+
+
+def _remote_storage(in_force: Mapping[str, Value], tiered: bool) -> Rejection | None:
+    if not tiered:
+        return invalid_config(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+            f"storage. Name: remote.storage.enable; allowed: false, unless the broker has {TIERED_STORAGE_KEY}=true"
+        )
+    if in_force["cleanup.policy"] not in ((), ("delete",)):
+        return invalid_config(
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+        )
+    return (
+        _local_retention(in_force, "bytes")
+        or _local_retention(in_force, "ms")
+        or _frozen_retention(in_force, "bytes")
+        or _frozen_retention(in_force, "ms")
+    )
+
+
+def _local_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
+    """Local segments cannot outlive or outgrow the whole log."""
+    name, whole_name = f"local.retention.{unit}", f"retention.{unit}"
+    local, whole = _number(in_force, name), _number(in_force, whole_name)
+    if whole <= -1 or local == -2:
+        return None
+    if local == -1:
+        why = f"Value must not be -1 as {whole_name} value is set as {whole}."
+    elif local > whole:
+        why = f"Value must not be more than {whole_name} property value: {whole}"
+    else:
+        return None
+    return invalid_config(f"Invalid value {local} for configuration {name}: {why}")
+
+
+def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
+    """Where remote storage takes no more segments, local and whole retention are one (KIP-950)."""
+    local = _number(in_force, f"local.retention.{unit}")
+    if not in_force["remote.log.copy.disable"] or local in (-2, _number(in_force, f"retention.{unit}")):
+        return None
+    return invalid_config(
+        f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be "
+        "set to the identical value because there will be no more logs copied to the remote storage."
+    )
+
+
+def _number(in_force: Mapping[str, Value], name: str) -> int:
+    value = in_force[name]
+    assert isinstance(value, int), f"{name} is a number in the table"
+    return value
+
+
+# Values in force, by broker-level settings.
+
+
+def operators_default(row: TopicConfig, broker_defaults: Mapping[str, str]) -> str | None:
+    """The text that the operator gave topics for a config, from the first synonym that is set; None if none is."""
+    for synonym in row.synonyms:
+        text = broker_defaults.get(synonym.name)
+        if text is not None:
+            return _in_topic_unit(synonym, text)
+    return None
+
+
+def _in_topic_unit(synonym: Synonym, text: str) -> str:
+    value = read_value(synonym.name, synonym.kind, synonym.allowed, text)
+    if synonym.unit == 1 or not isinstance(value, int):
+        return text
+    return str(value * synonym.unit) if value >= 0 else "-1"
+
+
+@lru_cache(maxsize=16)
+def values_in_force(broker_defaults: Configs) -> Mapping[str, Value]:
+    """The values of a topic that sets no config, by name; one that has no value is left out.
+
+    A broker-level text that is not valid counts as not set: a log may hold what an older release allowed.
+    """
+    chosen = dict(broker_defaults)
+    values: dict[str, Value] = {}
+    for row in TOPIC_CONFIGS:
+        for text in (operators_default(row, chosen), row.default):
+            value = None if text is None else read_value(row.name, row.kind, row.allowed, text)
+            if value is not None and not isinstance(value, Bad):
+                values[row.name] = value
+                break
+    return MappingProxyType(values)

@@ -1,0 +1,254 @@
+"""Values of Kafka's config types: what a text means, what is allowed, and the words that say so.
+
+Clients and operators write every config as text. A text is read as Kafka's ConfigDef reads it (surrounding blanks do
+not count, `TRUE` is true, `+5` is 5, a list is split at commas) and a refusal begins with ConfigDef's own words, to
+which we add what is allowed wherever Kafka's words leave it out.
+
+One wanted difference: Kafka takes `NaN` for a ratio between 0 and 1; here only numbers are numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from enum import IntEnum
+
+import msgspec
+
+
+class ConfigType(IntEnum):
+    """ConfigDef's types, with the numbers that DescribeConfigs has for them (KIP-569)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+Value = bool | int | float | str | tuple[str, ...]
+
+
+class AtLeast(msgspec.Struct, frozen=True, gc=False):
+    """A number of at least `low`."""
+
+    low: int
+
+
+class Between(msgspec.Struct, frozen=True, gc=False):
+    """A number from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+
+class BetweenOr(msgspec.Struct, frozen=True, gc=False):
+    """A number from `low` to `high`, or the one number that stands for something else."""
+
+    low: int
+    high: int
+    other: int
+
+
+class AtLeastOr(msgspec.Struct, frozen=True, gc=False):
+    """A number of at least `low`, or the one number that stands for no limit."""
+
+    low: int
+    other: int
+
+
+class OneOf(msgspec.Struct, frozen=True, gc=False):
+    """One of these texts."""
+
+    values: tuple[str, ...]
+
+
+class ListOf(msgspec.Struct, frozen=True, gc=False):
+    """Any number of these texts; a repeated one counts once."""
+
+    values: tuple[str, ...]
+
+
+class ReplicaList(msgspec.Struct, frozen=True, gc=False):
+    """Replicas to throttle: `*`, or partition:broker pairs (KIP-73)."""
+
+
+Allowed = AtLeast | Between | BetweenOr | AtLeastOr | OneOf | ListOf | ReplicaList | None
+"""What a value must be beyond its type; None means no further limit."""
+
+
+class Bad(msgspec.Struct, frozen=True, gc=False):
+    """Why a text is not a valid value; the message names the key, the text and what is allowed."""
+
+    message: str
+
+
+_BLANKS = "".join(map(chr, range(0x21)))
+"""What Java's String.trim takes off."""
+
+_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_INTEGER = re.compile(r"[+-]?\d{1,4000}")
+_DECIMAL = re.compile(r"([+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
+_COMMA = re.compile(r"\s*,\s*", re.ASCII)
+_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+_REPLICAS_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+def range_text(allowed: Allowed) -> str:
+    """What is allowed, in the notation of Kafka's documentation; empty when there is no limit beyond the type."""
+    match allowed:
+        case AtLeast(low):
+            return f"[{low},...]"
+        case Between(low, high):
+            return f"[{low},...,{high}]"
+        case BetweenOr(low, high, other):
+            return f"[{low},...,{high}] or {other}"
+        case AtLeastOr(low, other):
+            return f"[{low},...] or {other}"
+        case OneOf(values) | ListOf(values):
+            return f"[{', '.join(values)}]"
+        case ReplicaList():
+            return _REPLICAS_FORM
+        case None:
+            return ""
+
+
+def allowed_text(kind: ConfigType, allowed: Allowed) -> str:
+    """What is allowed, in words: `a 32-bit integer in [1,...]`."""
+    limits = range_text(allowed)
+    match kind:
+        case ConfigType.BOOLEAN:
+            return "true or false"
+        case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
+            return f"a {_BITS[kind]}-bit integer" + (f" in {limits}" if limits else "")
+        case ConfigType.DOUBLE:
+            return "a decimal number" + (f" in {limits}" if limits else "")
+        case ConfigType.LIST if isinstance(allowed, ReplicaList):
+            return "* or a comma-separated list of partition:broker"
+        case ConfigType.LIST:
+            return f"a comma-separated list of {limits or 'values'}"
+        case _:
+            return f"one of {limits}" if limits else "any text"
+
+
+def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Value | Bad:
+    """The value that `text` stands for, or why it is none, as ConfigDef parses and then validates it."""
+    trimmed = text.strip(_BLANKS)
+    match kind:
+        case ConfigType.BOOLEAN:
+            return _boolean(name, text, trimmed)
+        case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG | ConfigType.DOUBLE:
+            number = _decimal(trimmed) if kind is ConfigType.DOUBLE else _integer(trimmed, _BITS[kind])
+            if number is None:
+                why = f"Not a number of type {kind.name}; allowed: {allowed_text(kind, allowed)}"
+                return _bad(name, text, why)
+            return _limited(name, kind, allowed, number)
+        case ConfigType.LIST:
+            return _listed(name, allowed, text, tuple(_COMMA.split(trimmed)) if trimmed else ())
+        case _:
+            return _chosen(name, allowed, trimmed)
+
+
+def value_text(value: Value) -> str:
+    """A value as Kafka prints it: Java's notation for numbers, list items joined by commas."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _java_decimal(value)
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def _bad(name: str, value: str, why: str) -> Bad:
+    return Bad(f"Invalid value {value} for configuration {name}: {why}")
+
+
+def _boolean(name: str, text: str, trimmed: str) -> bool | Bad:
+    lowered = trimmed.lower()
+    if lowered in ("true", "false"):
+        return lowered == "true"
+    return _bad(name, text, "Expected value to be either true or false")
+
+
+def _integer(trimmed: str, bits: int) -> int | None:
+    if _INTEGER.fullmatch(trimmed) is None:
+        return None
+    number = int(trimmed)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
+
+
+def _decimal(trimmed: str) -> float | None:
+    match = _DECIMAL.fullmatch(trimmed)
+    return None if match is None else float(match[1])
+
+
+def _limited(name: str, kind: ConfigType, allowed: Allowed, number: float) -> Value | Bad:
+    why = _beyond(allowed, number)
+    return number if why is None else _bad(name, value_text(number), f"{why}; allowed: {allowed_text(kind, allowed)}")
+
+
+def _beyond(allowed: Allowed, number: float) -> str | None:
+    match allowed:
+        case AtLeast(low) | Between(low, _) if number < low:
+            return f"Value must be at least {low}"
+        case Between(_, high) if number > high:
+            return f"Value must be no more than {high}"
+        case BetweenOr(low, high, other) if number != other and not low <= number <= high:
+            return f"Value must be between {low} and {high} or equal to {other}"
+        case AtLeastOr(low, other) if number != other and number < low:
+            return f"Value must be at least {low} or equal to {other}"
+        case _:
+            return None
+
+
+def _chosen(name: str, allowed: Allowed, trimmed: str) -> str | Bad:
+    match allowed:
+        case OneOf(values) if trimmed not in values:
+            return _bad(name, trimmed, f"String must be one of: {', '.join(values)}")
+        case _:
+            return trimmed
+
+
+def _listed(name: str, allowed: Allowed, text: str, items: tuple[str, ...]) -> tuple[str, ...] | Bad:
+    match allowed:
+        case ListOf(values):
+            return _list_of(name, values, text, tuple(dict.fromkeys(items)))
+        case ReplicaList():
+            if "".join(items) == "*" or all(_REPLICA.fullmatch(item) for item in items):
+                return items
+            shown = f"[{', '.join(items)}]"
+            why = f"{name} must be the literal '*' or a list of replicas in the following format: {_REPLICAS_FORM}"
+            return _bad(name, shown, why)
+        case _:
+            return items
+
+
+def _list_of(name: str, values: tuple[str, ...], text: str, items: tuple[str, ...]) -> tuple[str, ...] | Bad:
+    for item in items:
+        if not item:
+            allowed = allowed_text(ConfigType.LIST, ListOf(values))
+            return Bad(f"Configuration '{name}' values must not be empty. Value: {text}; allowed: {allowed}")
+        if item not in values:
+            return _bad(name, item, f"String must be one of: {', '.join(values)}")
+    return items
+
+
+def _java_decimal(value: float) -> str:
+    """Double.toString: plain between a thousandth and ten million, else one digit before the point and an exponent."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    shown = "".join(map(str, digits))
+    power = len(digits) - 1 + int(exponent)
+    return f"{'-' if sign else ''}{shown[0]}.{shown[1:] or '0'}E{power}"

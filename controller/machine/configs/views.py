@@ -1,0 +1,153 @@
+"""The topic configs in force, as Kafka shows them.
+
+Two views, because Kafka has two. The answer of CreateTopics (v5+, KIP-525) shows texts as they were given.
+DescribeConfigs shows values as they were understood (`+5` as 5, hours as ms), each with the chain of synonyms that it
+was chosen from. Both are cached: most topics set nothing and share one tuple.
+
+What this module does not do: judge configs. It shows whatever a log holds, also names that the table does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import lru_cache
+
+import msgspec
+
+from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, TopicConfig
+from controller.machine.configs.topic_configs import operators_default, values_in_force
+from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
+from events.catalog import Configs
+
+
+class ConfigSource(IntEnum):
+    """Where a config comes from, with DescribeConfigs' numbers (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class ConfigSynonym(msgspec.Struct, frozen=True, gc=False):
+    """One step of the chain that a value was chosen from, the first being the one in force."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(msgspec.Struct, frozen=True, gc=False):
+    """One config in force, as an answer shows it. `value` is None for a sensitive one or one without a value."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    config_type: ConfigType
+    documentation: str | None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    read_only: bool = False
+    sensitive: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        """What DescribeConfigs v0 answers in place of the source."""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+@lru_cache(maxsize=256)
+def effective_configs(explicit: Configs, broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
+    """All configs of a topic as CreateTopics v5+ answers them, sorted by name (KIP-525).
+
+    Texts are as they were given, numbers in hours or minutes excepted; synonyms are left out, as Kafka does.
+    """
+    return _overlaid(_effective_base(broker_defaults), [_effective_entry(*pair) for pair in explicit])
+
+
+@lru_cache(maxsize=256)
+def described_configs(explicit: Configs, broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
+    """All configs of a topic as DescribeConfigs answers them, sorted by name, with their synonyms (KIP-226)."""
+    base = _described_base(broker_defaults)
+    chains = {entry.name: entry.synonyms for entry in base}
+    return _overlaid(base, [_described_entry(name, text, chains.get(name, ())) for name, text in explicit])
+
+
+def _overlaid(base: tuple[ConfigEntry, ...], entries: list[ConfigEntry]) -> tuple[ConfigEntry, ...]:
+    if not entries:
+        return base
+    own = {entry.name: entry for entry in entries}
+    kept = [entry for entry in base if entry.name not in own]
+    return tuple(sorted([*kept, *own.values()], key=lambda entry: entry.name))
+
+
+@lru_cache(maxsize=16)
+def _effective_base(broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
+    chosen = dict(broker_defaults)
+    entries = []
+    for row in TOPIC_CONFIGS:
+        text = operators_default(row, chosen)
+        if text is not None:
+            entries.append(_entry(row, text, ConfigSource.STATIC_BROKER_CONFIG))
+        elif not row.internal:
+            entries.append(_entry(row, row.default, ConfigSource.DEFAULT_CONFIG))
+    return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def _effective_entry(name: str, text: str) -> ConfigEntry:
+    return _entry(BY_NAME.get(name) or _unknown_row(name), text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+
+
+def _entry(
+    row: TopicConfig, value: str | None, source: ConfigSource, synonyms: tuple[ConfigSynonym, ...] = ()
+) -> ConfigEntry:
+    doc = row.documentation or None
+    shown = None if row.sensitive else value
+    return ConfigEntry(row.name, shown, source, row.kind, doc, synonyms, row.read_only, row.sensitive)
+
+
+@lru_cache(maxsize=16)
+def _described_base(broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
+    values, chosen = values_in_force(broker_defaults), dict(broker_defaults)
+    entries = []
+    for row in TOPIC_CONFIGS:
+        if not row.internal:
+            chain = _chain(row, chosen)
+            source = chain[0].source if chain else ConfigSource.DEFAULT_CONFIG
+            entries.append(_entry(row, value_text(values[row.name]), source, chain))
+    return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def _described_entry(name: str, text: str, chain: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+    row = BY_NAME.get(name) or _unknown_row(name)
+    value = read_value(name, row.kind, row.allowed, text)
+    shown = text if isinstance(value, Bad) else value_text(value)
+    source = ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return _entry(row, shown, source, (ConfigSynonym(name, shown, source), *chain))
+
+
+def _chain(row: TopicConfig, chosen: Mapping[str, str]) -> tuple[ConfigSynonym, ...]:
+    """The broker-level names of a row that have a value: those set, then those with a default.
+
+    Kafka begins the chain at the row's first name and shows nothing where that has no value: a retention set by
+    `log.retention.hours` alone is described as a default without synonyms. We answer the same.
+    """
+    static = [
+        ConfigSynonym(synonym.name, chosen[synonym.name], ConfigSource.STATIC_BROKER_CONFIG)
+        for synonym in row.synonyms
+        if synonym.name in chosen
+    ]
+    default = [
+        ConfigSynonym(synonym.name, synonym.default, ConfigSource.DEFAULT_CONFIG)
+        for synonym in row.synonyms
+        if synonym.default is not None
+    ]
+    chain = (*static, *default)
+    return chain if chain and chain[0].name == row.synonyms[0].name else ()
+
+
+def _unknown_row(name: str) -> TopicConfig:
+    """A config that a log has and this table does not: shown as Kafka shows it, without type or documentation."""
+    return TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")

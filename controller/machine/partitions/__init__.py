@@ -1,0 +1,1 @@
+"""Replicas, leaders, in-sync sets: placed, elected, changed."""

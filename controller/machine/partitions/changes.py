@@ -1,0 +1,247 @@
+"""How a partition of real brokers changes: one step from a partition and what is wanted of it to what it becomes.
+
+It follows `PartitionChangeBuilder` of Kafka 4.3 rule by rule, and in its order, because the brokers rely on each of
+them and because a log may go back to Kafka's controller; tests ask that very class the same questions.
+
+1. A reassignment is done when all that it adds are in sync; where it takes away more, when all that stay are (KIP-455).
+2. A replica that leaves the in-sync set while it is smaller than min.insync.replicas may still lead: it is eligible
+   (KIP-966). Only with that feature may the in-sync set become empty.
+3. A leader is elected among the replicas in sync, else those eligible, else the last known leader; else, if that is
+   wanted, any replica at the cost of records, which must then recover (KIP-704).
+4. Epochs: the leader's rises when the leader changes or a replica is taken away, the partition's with every change.
+
+What it does not do: it does not judge who asks for the change, and it knows neither brokers nor topics but by `Rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+
+import msgspec
+
+from events.catalog import Partition, PartitionChanged, Upkeep
+from events.names import NO_LEADER, BrokerId, TopicName
+
+Ids = tuple[BrokerId, ...]
+UNASSIGNED = bytes(16)
+"""The directory of a replica whose broker has not reported yet in which it lies (KIP-858)."""
+_NO_UPKEEP = Upkeep()
+
+
+class Election(Enum):
+    """Who may become leader: the preferred replica first; whoever is in sync; or even one that lost records."""
+
+    PREFERRED = "preferred"
+    ONLINE = "online"
+    UNCLEAN = "unclean"
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a change depends on beside the partition: who may lead, how many must be in sync, where replicas lie.
+
+    `elr` says that eligible leader replicas are kept (`eligible.leader.replicas.version` 1).
+    """
+
+    may_lead: Callable[[BrokerId, bytes], bool]
+    """Whether a broker is live with the directory that its replica lies in."""
+    min_isr: int
+    elr: bool
+    directory: Callable[[BrokerId], bytes]
+    """The directory of a new replica on a broker."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted of a partition. What is None stays as it is."""
+
+    isr: Ids | None = None
+    replicas: Ids | None = None
+    adding: Ids | None = None
+    removing: Ids | None = None
+    directories: Mapping[BrokerId, bytes] = {}
+    """The directories of some replicas."""
+    recovering: bool | None = None
+    unclean: Ids = ()
+    """Replicas that may have lost records: they are not eligible any more."""
+    election: Election = Election.ONLINE
+
+
+def upkeep_of(partition: Partition) -> Upkeep:
+    """The upkeep of a partition; an empty one where it has none."""
+    return partition.upkeep or _NO_UPKEEP
+
+
+def is_reassigned(partition: Partition) -> bool:
+    """Whether a reassignment of the partition is under way."""
+    upkeep = partition.upkeep
+    return upkeep is not None and bool(upkeep.adding or upkeep.removing)
+
+
+def change(
+    topic: TopicName, index: int, partition: Partition, wanted: Wanted, rules: Rules, reason: str
+) -> PartitionChanged | None:
+    """The change that brings a partition to what is wanted; None if it stands so."""
+    step = _Step(partition, wanted, rules)
+    step.take()
+    if not step.changes_anything():
+        return None
+    return PartitionChanged(
+        topic,
+        index,
+        step.leader,
+        step.isr,
+        partition.leader_epoch + (step.leader is not None),
+        partition.partition_epoch + 1,
+        ("unclean election: " if step.unclean else "") + reason,
+        step.replicas,
+        step.directories,
+        step.adding,
+        step.removing,
+        step.elr,
+        step.last_known_elr,
+        step.recovering,
+    )
+
+
+class _Step:
+    """One change in the making: `want_…` is what it aims at, the others what has changed, None where nothing has."""
+
+    def __init__(self, partition: Partition, wanted: Wanted, rules: Rules) -> None:
+        self.partition, self.wanted, self.rules = partition, wanted, rules
+        self.before = before = upkeep_of(partition)
+        self.want_isr = partition.isr if wanted.isr is None else wanted.isr
+        self.want_replicas = partition.replicas if wanted.replicas is None else wanted.replicas
+        self.want_adding = before.adding if wanted.adding is None else wanted.adding
+        self.want_removing = before.removing if wanted.removing is None else wanted.removing
+        self.want_elr = before.elr
+        self.leader: BrokerId | None = None
+        self.isr: Ids | None = None
+        self.replicas: Ids | None = None
+        self.adding: Ids | None = None
+        self.removing: Ids | None = None
+        self.directories: tuple[bytes, ...] | None = None
+        self.elr: Ids | None = None
+        self.last_known_elr: Ids | None = None
+        self.recovering: bool | None = None
+        self.unclean = False
+        self._directory_of = {**_directories(partition), **wanted.directories}
+
+    def take(self) -> None:
+        """Work the change out."""
+        self._complete_reassignment()
+        self._find_eligible()
+        self._elect()
+        if self.leader is None and not set(self.partition.replicas) <= set(self.want_replicas):
+            self.leader = self.partition.leader  # a replica goes: brokers must see a new epoch of the leader
+        self._change_eligible()
+        if self.isr is None and (self.want_isr or self.rules.elr) and self.want_isr != self.partition.isr:
+            self.isr = self.want_isr
+        self._change_last_known()
+        self._change_assignment()
+        if self.wanted.recovering is not None and self.wanted.recovering != self.before.recovering:
+            self.recovering = self.wanted.recovering
+
+    def changes_anything(self) -> bool:
+        """Whether anything is not as it was."""
+        changed = (self.leader, self.isr, self.replicas, self.adding, self.removing, self.directories)
+        return any(one is not None for one in (*changed, self.elr, self.last_known_elr, self.recovering))
+
+    def _complete_reassignment(self) -> None:
+        if not (self.want_adding or self.want_removing):
+            return
+        isr = _without(self.want_isr, self.want_removing)
+        replicas = _without(self.want_replicas, self.want_removing)
+        fewer = len(self.want_adding) < len(self.want_removing)
+        if isr and replicas and set(replicas if fewer else self.want_adding) <= set(isr):
+            self.want_isr, self.want_replicas, self.want_adding, self.want_removing = isr, replicas, (), ()
+
+    def _find_eligible(self) -> None:
+        if not self.rules.elr:
+            return
+        if len(self.want_isr) >= self.rules.min_isr:
+            self.want_elr = ()
+            return
+        before = {*self.want_elr, *self.partition.isr}
+        self.want_elr = tuple(sorted(before - set(self.want_isr) - set(self.wanted.unclean)))
+
+    # Elections.
+
+    def _elect(self) -> None:
+        leader, unclean = self._elected()
+        if leader == self.partition.leader:
+            return
+        if leader in self.want_elr:
+            self.want_isr = (leader,)
+            self.want_elr = _without(self.want_elr, (leader,))
+        self.leader, self.unclean = leader, unclean
+        if unclean:
+            self.isr = (leader,)
+            if not self.before.recovering:
+                self.recovering = True
+
+    def _elected(self) -> tuple[BrokerId, bool]:
+        """Who is to lead, and whether that may cost records."""
+        first = self.want_replicas[0]
+        favoured = (first,) if self.wanted.election is Election.PREFERRED else ()
+        for replica in (*favoured, self.partition.leader, *self.want_replicas):
+            if self._has_all_records(replica) and self._may_lead(replica):
+                return replica, False
+        last = self._last_known_leader()
+        if last != NO_LEADER:
+            return last, True
+        if self.wanted.election is Election.UNCLEAN:
+            anyone = next((replica for replica in self.want_replicas if self._may_lead(replica)), NO_LEADER)
+            return anyone, anyone != NO_LEADER
+        return NO_LEADER, False
+
+    def _has_all_records(self, replica: BrokerId) -> bool:
+        return replica in self.want_isr or (not self.want_isr and replica in self.want_elr)
+
+    def _may_lead(self, replica: BrokerId) -> bool:
+        return self.rules.may_lead(replica, _directories(self.partition).get(replica, UNASSIGNED))
+
+    def _last_known_leader(self) -> BrokerId:
+        """Who led last, where that is all that is known: nobody is in sync or eligible."""
+        last = self.before.last_known_elr
+        if not self.rules.elr or self.want_elr or self.want_isr or len(last) != 1:
+            return NO_LEADER
+        return last[0] if self._may_lead(last[0]) else NO_LEADER
+
+    # What else changes.
+
+    def _change_eligible(self) -> None:
+        if self.isr is not None or not self.rules.elr:
+            self.want_elr = ()
+        if self.want_elr != self.before.elr:
+            self.elr = self.want_elr
+
+    def _change_last_known(self) -> None:
+        if not self.rules.elr:
+            return
+        last = self.before.last_known_elr
+        if self.leader == NO_LEADER and not last:
+            self.last_known_elr = (self.partition.leader,)
+        elif self.leader is not None and self.leader >= 0 and last:
+            self.last_known_elr = ()
+
+    def _change_assignment(self) -> None:
+        directories = tuple(
+            self._directory_of[replica] if replica in self._directory_of else self.rules.directory(replica)
+            for replica in self.want_replicas
+        )
+        if directories != self.before.directories:
+            self.directories = directories
+        if self.want_replicas != self.partition.replicas:
+            self.replicas = self.want_replicas
+        if self.want_adding != self.before.adding:
+            self.adding = self.want_adding
+        if self.want_removing != self.before.removing:
+            self.removing = self.want_removing
+
+
+def _directories(partition: Partition) -> dict[BrokerId, bytes]:
+    return dict(zip(partition.replicas, upkeep_of(partition).directories, strict=False))
+
+
+def _without(ids: Ids, gone: Iterable[BrokerId]) -> Ids:
+    return tuple(one for one in ids if one not in gone)

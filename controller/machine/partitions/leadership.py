@@ -1,0 +1,146 @@
+"""Leaders, in-sync sets and epochs as brokers come and go.
+
+Constraints, as Kafka's KRaft controller keeps them (KIP-497, KIP-631): only a live member of the in-sync set leads,
+unless the topic allows unclean election; a fenced broker leaves the in-sync set, but never its last member, so that no
+acknowledged record is forgotten; `leader_epoch` rises when the leader changes, `partition_epoch` with every change;
+placeholders (KIP-409) are in neither.
+
+Method: `settle` compares a topic with the brokers that are live now. It is a function of the state alone and changes
+nothing a second time, so it does not matter when, or in which slices, the shell has topics looked at.
+
+What it does not do: it moves no leader back to the preferred replica, and reassigns no replicas.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controller.machine.commands.commands import IsrReport
+from controller.machine.configs.topic_configs import allows_unclean_election
+from controller.machine.errors import ErrorCode
+from controller.machine.partitions import placement, reports
+from controller.machine.partitions.rules import fill, has_real_brokers, is_kept_up, new_upkeep
+from controller.machine.state import Cluster, Topic
+from events.catalog import Event, IsrChanged, LeaderElected, Partition
+from events.names import NO_LEADER, BrokerId, TopicName
+
+LeadershipChange = LeaderElected | IsrChanged
+
+
+def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition:
+    """A partition at its creation: all live replicas are in sync, the first of them leads."""
+    isr = tuple(replica for replica in replicas if replica in cluster.live)
+    return Partition(replicas, isr, isr[0] if isr else NO_LEADER, upkeep=new_upkeep(replicas, cluster))
+
+
+def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:
+    """New partitions `first` to `first + count - 1` of a topic where placement puts them on the live brokers."""
+    ring = placement.rack_ring(cluster.live, cluster.live_racks)
+    replica_lists = placement.place(topic, ring, first, count, factor)
+    if factor <= len(cluster.live) and not has_real_brokers(cluster):
+        return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
+    return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
+
+
+def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Event]]:
+    """The topic brought in line with the brokers that are live now, and the events that do it; none if it is."""
+    if has_real_brokers(cluster):
+        return reports.settle(topic, cluster, reason)
+    events: list[Event] = []
+    partitions = list(topic.partitions)
+    for index, before in enumerate(partitions):
+        filled, fills = fill(topic.name, index, before, cluster)
+        events += fills
+        if cluster.settings.cluster_carries_out:
+            partitions[index] = filled  # its leaders are elected elsewhere, and observed
+            continue
+        after, how = _led(filled, topic, cluster)
+        change = _change(topic.name, index, filled, after, how + reason)
+        if change is not None:
+            events.append(change)
+        partitions[index] = after
+    return (replace(topic, partitions=tuple(partitions)) if events else topic), events
+
+
+def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
+    """Whether every live replica is in the in-sync set."""
+    return all(replica in partition.isr for replica in partition.replicas if replica in live)
+
+
+def is_settled(topic: Topic, cluster: Cluster) -> bool:
+    """Whether `settle` has nothing to do; cheap, for choosing which topics to review. It may err by saying no."""
+    live = cluster.live
+    if cluster.settings.cluster_carries_out:
+        return all(p.replicas[-1] >= 0 or all(broker in p.replicas for broker in live) for p in topic.partitions)
+    if has_real_brokers(cluster):
+        return all(is_kept_up(partition, cluster) for partition in topic.partitions)
+    for partition in topic.partitions:
+        if partition.leader not in live and (
+            partition.leader >= 0 or any(replica in live for replica in partition.replicas)
+        ):
+            return False
+        if any(member not in live for member in partition.isr) and len(partition.isr) > 1:
+            return False
+        if partition.replicas[-1] < 0 and any(broker not in partition.replicas for broker in live):
+            return False
+    return True
+
+
+def _led(partition: Partition, topic: Topic, cluster: Cluster) -> tuple[Partition, str]:
+    """The partition as it stands with the brokers that are live now, and how the reason of its change begins."""
+    live = cluster.live
+    isr = tuple(member for member in partition.isr if member in live) or partition.isr
+    if partition.leader in live and partition.leader in isr:
+        return _moved(partition, partition.leader, isr), ""
+    leader = _first_live(tuple(replica for replica in partition.replicas if replica in isr), cluster)
+    if leader == NO_LEADER and allows_unclean_election(topic.configs, cluster.settings):
+        leader = _first_live(partition.replicas, cluster)
+        if leader != NO_LEADER:
+            return _moved(partition, leader, (leader,)), "unclean election: "
+    return _moved(partition, leader, isr), ""
+
+
+def _first_live(replicas: tuple[BrokerId, ...], cluster: Cluster) -> BrokerId:
+    return next((replica for replica in replicas if replica in cluster.live), NO_LEADER)
+
+
+def _moved(before: Partition, leader: BrokerId, isr: tuple[BrokerId, ...]) -> Partition:
+    """The partition under this leader and in-sync set, its epochs raised if that changes it; else the very same."""
+    if leader == before.leader and isr == before.isr:
+        return before
+    leader_epoch = before.leader_epoch + (leader != before.leader)
+    return Partition(before.replicas, isr, leader, leader_epoch, before.partition_epoch + 1)
+
+
+def _change(topic: TopicName, index: int, before: Partition, after: Partition, reason: str) -> LeadershipChange | None:
+    if after is before:
+        return None
+    kind = LeaderElected if after.leader != before.leader else IsrChanged
+    return kind(topic, index, after.leader, after.isr, after.leader_epoch, after.partition_epoch, reason)
+
+
+def accept_isr(
+    topic: Topic, broker_id: BrokerId, report: IsrReport, cluster: Cluster
+) -> LeadershipChange | ErrorCode | None:
+    """What a leader's report of its in-sync set leads to: an event, nothing, or the error that AlterPartition gives."""
+    if not 0 <= report.partition < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    partition = topic.partitions[report.partition]
+    code = reports.refusal(partition, broker_id, report, cluster)
+    if code is not None:
+        return code
+    isr = tuple(replica for replica in partition.replicas if replica in report.isr)
+    after = _moved(partition, partition.leader, isr)
+    return _change(topic.name, report.partition, partition, after, "reported by the leader")
+
+
+def without_leader(
+    topic: Topic, index: int, broker_id: BrokerId, cluster: Cluster, reason: str
+) -> LeadershipChange | None:
+    """Another leader for a partition whose leader cannot serve; none (-1) when nobody else may lead."""
+    partition = topic.partitions[index]
+    if partition.leader != broker_id:
+        return None
+    others = tuple(member for member in partition.isr if member != broker_id and member in cluster.live)
+    leader = next((replica for replica in partition.replicas if replica in others), NO_LEADER)
+    return _change(topic.name, index, partition, _moved(partition, leader, others or partition.isr), reason)

@@ -1,0 +1,141 @@
+"""What the brokers and the topic of the moment mean for a change of a partition (see `changes`)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
+from controller.machine.partitions.after_events import after_fill
+from controller.machine.partitions.changes import UNASSIGNED, Election, Ids, Rules
+from controller.machine.partitions.placement import pick_for_placeholder
+from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Broker, Cluster, Settings, Topic
+from events.catalog import Configs, Partition, PlaceholderFilled, Upkeep
+from events.names import NO_LEADER, BrokerId, TopicName, is_placeholder
+
+LOST = (1).to_bytes(16, "big")
+"""The directory of a replica that lies in one that failed (KIP-858)."""
+MIGRATING = (2).to_bytes(16, "big")
+"""The directory of a replica on a broker that does not report its directories."""
+
+
+def has_real_brokers(cluster: Cluster) -> bool:
+    """Whether the brokers are real ones, so that partitions have upkeep."""
+    return bool(cluster.features)
+
+
+def topic_settings(cluster: Cluster) -> Settings:
+    """The settings that topics go by: the controller's own, under those that all brokers have as dynamic defaults."""
+    dynamic = cluster.configs_of(BROKERS, "")
+    return _with_defaults(cluster.settings, dynamic) if dynamic else cluster.settings
+
+
+@lru_cache(maxsize=16)
+def _with_defaults(settings: Settings, dynamic: Configs) -> Settings:
+    fields = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    defaults = {**dict(settings.topic_defaults), **dict(dynamic)}
+    return Settings(**{**fields, "topic_defaults": tuple(sorted(defaults.items()))})
+
+
+def rules_for(topic: Topic, cluster: Cluster) -> Rules:
+    """What a change of the topic's partitions depends on."""
+    settings = topic_settings(cluster)
+    floor = min(min_insync_replicas(topic.configs, settings), topic.replication_factor)
+    return Rules(
+        may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
+        min_isr=floor,
+        elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
+        directory=lambda broker_id: default_directory(cluster, broker_id),
+    )
+
+
+def election_for(topic: Topic, cluster: Cluster) -> Election:
+    """How leaders of the topic are elected when nobody asks for an election."""
+    unclean = allows_unclean_election(topic.configs, topic_settings(cluster))
+    return Election.UNCLEAN if unclean else Election.ONLINE
+
+
+def serves(cluster: Cluster, broker_id: BrokerId, directory: bytes) -> bool:
+    """Whether a broker is live, with this directory online."""
+    return cluster.is_live(broker_id) and is_online(cluster.brokers[broker_id], directory)
+
+
+def is_online(broker: Broker, directory: bytes) -> bool:
+    """Whether a directory of a broker is online, or is none that the broker would know by id."""
+    if directory in (UNASSIGNED, MIGRATING):
+        return True
+    return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)
+
+
+def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
+    """The directory of a new replica: the broker's only one, else one that the broker chooses and reports."""
+    broker = cluster.brokers.get(broker_id)
+    if broker is None:
+        return UNASSIGNED
+    if not broker.log_dirs:
+        return MIGRATING
+    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
+
+
+def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Upkeep | None:
+    """The upkeep of a new partition; None where the brokers are not real ones."""
+    if not has_real_brokers(cluster):
+        return None
+    return Upkeep(tuple(default_directory(cluster, replica) for replica in replicas))
+
+
+def lost_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
+    """The members of the in-sync set that do not serve, or may have lost records since they did."""
+    directories = dict(zip(partition.replicas, (partition.upkeep or Upkeep()).directories, strict=False))
+    return tuple(member for member in partition.isr if not serves(cluster, member, directories.get(member, UNASSIGNED)))
+
+
+def unclean_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
+    """The replicas in sync or eligible on brokers that came back without a clean shutdown, so may lack records."""
+    members = (*partition.isr, *(partition.upkeep or Upkeep()).elr)
+    return tuple(member for member in members if member in cluster.brokers and cluster.brokers[member].unclean)
+
+
+def is_untouched(partition: Partition, cluster: Cluster) -> bool:
+    """Whether nothing about a partition can change by itself: it is led, all that are in sync serve, and nothing is
+    under way. Quick, because most partitions are so when a broker comes or goes."""
+    upkeep = partition.upkeep
+    if upkeep is None or upkeep.elr or upkeep.last_known_elr or upkeep.adding or upkeep.removing:
+        return False
+    return partition.leader >= 0 and is_kept_up(partition, cluster)
+
+
+def is_kept_up(partition: Partition, cluster: Cluster) -> bool:
+    """Whether brokers being as they are changes nothing about a partition. It may err by saying no."""
+    if partition.upkeep is None:
+        return False
+    if partition.leader == NO_LEADER:
+        return not any(replica in cluster.live for replica in partition.replicas)
+    if lost_members(partition, cluster) or unclean_members(partition, cluster):
+        return False
+    return partition.replicas[-1] >= 0 or all(broker in partition.replicas for broker in cluster.live)
+
+
+def fill(
+    topic: TopicName, index: int, partition: Partition, cluster: Cluster
+) -> tuple[Partition, list[PlaceholderFilled]]:
+    """Live brokers in the places of placeholders, one a place, as long as there are any (KIP-409)."""
+    fills: list[PlaceholderFilled] = []
+    for placeholder in [replica for replica in partition.replicas if is_placeholder(replica)]:
+        broker_id = _candidate(topic, index, partition.replicas, cluster)
+        if broker_id is None:
+            break
+        directory = default_directory(cluster, broker_id) if has_real_brokers(cluster) else None
+        one = PlaceholderFilled(topic, index, placeholder, broker_id, partition.partition_epoch + 1, directory)
+        partition = after_fill(partition, one)
+        fills.append(one)
+    return partition, fills
+
+
+def _candidate(topic: TopicName, index: int, replicas: Ids, cluster: Cluster) -> BrokerId | None:
+    candidates = [
+        (broker_id, rack)
+        for broker_id, rack in zip(cluster.live, cluster.live_racks, strict=True)
+        if broker_id not in replicas
+    ]
+    used_racks = {cluster.brokers[replica].rack for replica in replicas if replica in cluster.brokers}
+    return pick_for_placeholder(topic, index, candidates, used_racks)

@@ -1,0 +1,1 @@
+"""Puts a process together: settings to services, listeners, log lines, start and end."""

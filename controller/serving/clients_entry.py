@@ -1,0 +1,103 @@
+"""Where clients come in, of a controller and of a front alike: Kafka's listeners, HTTP's TLS, who logs in, and SIGHUP.
+
+Made before anything else, so that all that settings can get wrong is found before a folder is opened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from controller.access.authorizer import Authorizer, StandardAuthorizer
+from controller.access.users import Users
+from controller.access.users_file import UsersFileError
+from controller.http.authentication import Logins
+from controller.http.metrics import Metrics
+from controller.kafka.messages import APIS
+from controller.machine.state import Cluster
+from controller.serving.listeners import Listening, http_logs_in, http_tls, plan, reload_tls
+from controller.settings.load import ServeSettings
+from events.catalog import Endpoint
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Entrance:
+    """The ways in, with who may use them. Raises SettingsError and UsersFileError when made."""
+
+    def __init__(
+        self, settings: ServeSettings, default: Address, metrics: Metrics, cluster: Callable[[], Cluster]
+    ) -> None:
+        """`default` is the listener of settings that name none; `cluster` gives what is durable of the cluster."""
+        self._settings = settings
+        self._metrics = metrics
+        self._cluster = cluster
+        self.listeners = plan(settings, Endpoint("PLAINTEXT", default.host, default.port))
+        self.http_tls = http_tls(settings)
+        self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
+        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
+        self.listening = Listening(
+            self.listeners,
+            settings,
+            self.users,
+            on_request=self._requested,
+            on_login=metrics.login,
+            clock=time.perf_counter,
+        )
+
+    @property
+    def address(self) -> Address:
+        """Where the first listener listens."""
+        return Address(self.listeners[0].endpoint.host, self.listening.servers[0].port)
+
+    @property
+    def advertised(self) -> Endpoint:
+        """Where clients reach the first listener."""
+        return self.listening.advertised[0]
+
+    def authorizer(self) -> Authorizer | None:
+        """Who may do what, by settings and the entries of the log; None where everything is allowed."""
+        settings = self._settings
+        if not settings.authorizer_class_name:
+            return None
+        return StandardAuthorizer(
+            lambda: self._cluster().acls,
+            super_users=settings.super_users,
+            allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+        )
+
+    def http_logins(self) -> Logins:
+        """How clients log in to HTTP."""
+        settings = self._settings
+        required = http_logs_in(settings, self.listeners)
+        return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
+
+    def ready_line(self, http: Address) -> str:
+        """What is printed once requests are taken; with each listener, if the settings name them."""
+        return f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+
+    def reload(self) -> None:
+        """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
+        self.listening.reload()
+        if self.http_tls is not None:
+            reload_tls(self.http_tls, "HTTP")
+        try:
+            self.users.reload()
+        except UsersFileError as error:
+            structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
+
+    def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
+        api = APIS.get(api_key)
+        self._metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)

@@ -1,0 +1,229 @@
+"""The Kafka listeners of a service: from settings to servers, and what SIGHUP does to them.
+
+Everything that settings can get wrong is found before anything listens: names without a protocol, TLS without files,
+logins without users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from controller.apis.tables import HandlerTable, controller_listener
+from controller.front.front import Front
+from controller.kafka.sasl.conversation import StartConversation, Users
+from controller.kafka.sasl.gate import SaslRules
+from controller.kafka.sasl.plain import PlainConversation
+from controller.kafka.sasl.scram import ScramConversation
+from controller.kafka.server.connection import Limits, OnRequest
+from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.tls import Tls, TlsError, TlsSettings
+from controller.settings.load import ServeSettings, SettingsError
+from events.catalog import Endpoint
+
+_MECHANISMS: Mapping[str, StartConversation] = {
+    "PLAIN": PlainConversation,
+    "SCRAM-SHA-256": partial(ScramConversation, mechanism="SCRAM-SHA-256"),
+    "SCRAM-SHA-512": partial(ScramConversation, mechanism="SCRAM-SHA-512"),
+}
+_logger = structlog.get_logger("topicwright")
+
+Speaks = Callable[[Front, Mapping[str, int]], HandlerTable]
+"""What makes the handlers of a listener."""
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """One listener as settings have it: its name and address, its protocol, and the TLS that it speaks."""
+
+    endpoint: Endpoint
+    protocol: str
+    tls: Tls | None
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether clients log in by SASL."""
+        return self.protocol.startswith("SASL_")
+
+
+def plan(settings: ServeSettings, default: Endpoint) -> tuple[Listener, ...]:
+    """The listeners that settings ask for, `default` where they name none. Raises SettingsError."""
+    endpoints = settings.listeners or (default,)
+    names = {endpoint.name for endpoint in endpoints}
+    for said, what in ((settings.of_listeners, "listener.name."), (_advertised(settings), "advertised.listeners=")):
+        unknown = sorted(said.keys() - names)
+        if unknown:
+            shown = unknown[0].lower() if what.endswith(".") else unknown[0]
+            raise SettingsError(
+                f"setting {what}{shown}: there is no such listener; listeners: {', '.join(sorted(names))}"
+            )
+    if len(endpoints) > 1 and settings.simulated_broker_listeners:
+        raise SettingsError("simulated.broker.listeners=true goes with one listener; listeners has several")
+    return tuple(_planned(settings, endpoint) for endpoint in endpoints)
+
+
+def _advertised(settings: ServeSettings) -> dict[str, Endpoint]:
+    return {endpoint.name: endpoint for endpoint in settings.advertised_listeners}
+
+
+def _planned(settings: ServeSettings, endpoint: Endpoint) -> Listener:
+    name = endpoint.name
+    protocol = settings.listener_security_protocol_map.get(name)
+    if protocol is None:
+        raise SettingsError(f"listener {name} has no protocol: say {name}:PROTOCOL in listener.security.protocol.map")
+    if protocol.startswith("SASL_"):
+        mechanisms = settings.of_listener(name, "sasl_enabled_mechanisms")
+        if "PLAIN" in mechanisms and settings.users_file is None:
+            raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has PLAIN, which needs users.file")
+        if "PLAIN" in mechanisms and protocol == "SASL_PLAINTEXT":
+            _logger.warning("passwords travel in clear: PLAIN without TLS", listener=name)
+    return Listener(endpoint, protocol, _tls(settings, name, protocol) if protocol.endswith("SSL") else None)
+
+
+def _tls(settings: ServeSettings, name: str, protocol: str) -> Tls:
+    of = partial(settings.of_listener, name)
+    keystore, truststore = of("ssl_keystore_location"), of("ssl_truststore_location")
+    if keystore is None:
+        raise SettingsError(f"listener {name} speaks {protocol}, which needs ssl.keystore.location")
+    client_auth = of("ssl_client_auth")
+    if protocol == "SASL_SSL":  # who logs in need not show a certificate, unless it is said for this listener (KIP-684)
+        client_auth = settings.of_listeners.get(name, {}).get("ssl_client_auth", "none")
+    try:
+        return Tls(
+            TlsSettings(
+                keystore=Path(keystore),
+                key_password=of("ssl_key_password"),
+                truststore=None if truststore is None else Path(truststore),
+                client_auth=client_auth,
+                versions=of("ssl_enabled_protocols"),
+                principal_rules=of("ssl_principal_mapping_rules"),
+            )
+        )
+    except TlsError as error:
+        raise SettingsError(f"listener {name}: {error}") from None
+
+
+def http_tls(settings: ServeSettings) -> Tls | None:
+    """The TLS of HTTP, if it is to have some. Raises SettingsError."""
+    if settings.http_security_protocol == "PLAINTEXT":
+        return None
+    if settings.ssl_keystore_location is None:
+        raise SettingsError("http.security.protocol=SSL needs ssl.keystore.location")
+    password, versions = settings.ssl_key_password, settings.ssl_enabled_protocols
+    try:
+        return Tls(TlsSettings(keystore=Path(settings.ssl_keystore_location), key_password=password, versions=versions))
+    except TlsError as error:
+        raise SettingsError(f"HTTP: {error}") from None
+
+
+def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool:
+    """Whether HTTP clients have to log in."""
+    if settings.http_authentication != "auto":
+        return settings.http_authentication == "required"
+    by_certificate = any(each.tls is not None and each.tls.settings.client_auth == "required" for each in listeners)
+    return settings.users_file is not None or by_certificate or any(each.logs_in for each in listeners)
+
+
+class Listening:
+    """The servers of all listeners. Each takes connections from its start on, and requests once `open`."""
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        settings: ServeSettings,
+        users: Users,
+        *,
+        on_request: OnRequest,
+        **more: Any,
+    ) -> None:
+        """`more` goes to each `KafkaServer`: its clock, and what is called after a login."""
+        self.listeners = tuple(listeners)
+        self._settings = settings
+        self._users = users
+        self._make: Callable[..., KafkaServer] = partial(KafkaServer, on_request=on_request, **more)
+        self.servers: list[KafkaServer] = []
+        self.advertised: tuple[Endpoint, ...] = ()
+
+    def make_server(self, listener: Listener, host: str, port: int) -> KafkaServer:
+        """A server, not started, that speaks as this listener does."""
+        rules = self._sasl(listener.endpoint.name) if listener.logs_in else None
+        limits = _limits(self._settings)
+        return self._make(host, port, {}, listener=listener.endpoint.name, tls=listener.tls, sasl=rules, limits=limits)
+
+    async def start(self) -> None:
+        """Listen everywhere. Raises OSError when an address cannot be had."""
+        for listener in self.listeners:
+            host, port = listener.endpoint.host, listener.endpoint.port
+            server = self.make_server(listener, host, port)
+            await server.start()
+            self.servers.append(server)
+        said = _advertised(self._settings)
+        self.advertised = tuple(said.get(server.listener, _where(server)) for server in self.servers)
+
+    def open(self, front: Front, versions_max: Mapping[str, int], make_handlers: Speaks = controller_listener) -> None:
+        """Take requests: of those APIs that `make_handlers` gives handlers for."""
+        for server, advertised in zip(self.servers, self.advertised, strict=True):
+            server.handlers = make_handlers(front.at_listener(advertised), versions_max)
+
+    def reload(self) -> None:
+        """Read the files of TLS anew; those that cannot be read leave their listener as it is, with a log line."""
+        for listener in self.listeners:
+            if listener.tls is not None:
+                reload_tls(listener.tls, listener.endpoint.name)
+
+    @property
+    def shown(self) -> str:
+        """Where each listener listens, as the ready line has it."""
+        return f" listeners={','.join(f'{each.listener}://{each.host}:{each.port}' for each in self.servers)}"
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return sum(server.connections for server in self.servers)
+
+    async def stop(self, deadline_s: float) -> None:
+        """Stop all servers; what is in flight may take until the deadline."""
+        await asyncio.gather(*(server.stop(deadline_s) for server in self.servers))
+
+    def _sasl(self, name: str) -> SaslRules:
+        enabled = self._settings.of_listener(name, "sasl_enabled_mechanisms")
+        return SaslRules(
+            mechanisms={mechanism: _MECHANISMS[mechanism] for mechanism in enabled},
+            users=self._users,
+            session_ms_max=self._settings.of_listener(name, "connections_max_reauth_ms"),
+            failed_delay_ms=self._settings.connection_failed_authentication_delay_ms,
+        )
+
+
+def reload_tls(tls: Tls, of: str) -> None:
+    """Read the files of TLS anew, or say why not."""
+    try:
+        tls.reload()
+    except TlsError as error:
+        _logger.error("reload failed", listener=of, why=str(error))
+    else:
+        _logger.info("reloaded", listener=of)
+
+
+def _limits(settings: ServeSettings) -> Limits:
+    return Limits(
+        request_bytes_max=settings.socket_request_max_bytes,
+        connections_max=settings.max_connections,
+        idle_ms_max=settings.connections_max_idle_ms,
+        requests_in_flight_max=settings.max_in_flight_requests_per_connection,
+        authentication_ms_max=settings.authentication_timeout_ms,
+    )
+
+
+def _where(server: KafkaServer) -> Endpoint:
+    return Endpoint(server.listener, reachable(server.host), server.port)
+
+
+def reachable(host: str) -> str:
+    """Where others on this machine reach what is bound to a host, or to all of them."""
+    return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host

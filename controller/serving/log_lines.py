@@ -1,0 +1,86 @@
+"""Log lines: JSON on standard error, through structlog, and in bulk for decisions.
+
+What cannot be written is dropped: a full disk or a closed pipe behind standard error must not stop the controller,
+which may be about to say why it cannot write its own log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+
+import msgspec
+import structlog
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def configure_logs(level: str) -> None:
+    """Write log lines of at least this level as JSON, one a line, to standard error."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(serializer=_to_json),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=_LineLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def _to_json(line: dict[str, object], **_: object) -> str:
+    try:
+        return _encoder.encode(line).decode()
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a key that is not text: some exceptions hold those
+        return json.dumps(line, default=str, skipkeys=True)
+
+
+def write_lines(lines: bytes) -> None:
+    """Write whole lines to standard error at once, or drop what it does not take."""
+    try:
+        descriptor = sys.stderr.fileno()
+        rest = memoryview(lines)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        return
+
+
+class _LineLogger:
+    """Where structlog's lines end: whatever their level, they have been filtered and rendered."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def msg(self, line: str) -> None:
+        """Write one line."""
+        write_lines(line.encode("utf-8", "replace") + b"\n")
+
+    log = debug = info = warn = warning = error = critical = fatal = exception = failure = msg
+
+
+_LIBRARIES = ("aiokafka", "kafka", "faust", "mode", "asyncio")
+
+
+class _ToLogLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger(f"topicwright.{record.name.partition('.')[0]}")
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write("kafka client", said=record.getMessage(), by=record.name, exc_info=record.exc_info or None)
+
+
+def forward_foreign_logs() -> None:
+    """From now on warnings and errors of Kafka's clients and of Faust are log lines like all others."""
+    for name in _LIBRARIES:
+        logger = logging.getLogger(name)
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
+        if not any(isinstance(handler, _ToLogLines) for handler in logger.handlers):
+            logger.addHandler(_ToLogLines())

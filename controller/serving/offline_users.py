@@ -1,0 +1,101 @@
+"""SCRAM users in the log of a stopped service: the same command and the same decision as through the admin API.
+
+This is how the first user comes into a log whose listeners let nobody in without a login.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from controller.access.users import SALT_BYTES
+from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.kafka.sasl.scram import keys_of, salted_password
+from controller.machine.access.credentials import MECHANISMS
+from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
+from controller.machine.commands.commands import AnyCommand, ChangeSettings
+from controller.machine.decide import decide
+from controller.machine.decision import Detail
+from controller.serving.process import new_cluster_id
+from controller.settings.load import ServeSettings
+from events.catalog import EVENT_VERSION, Cause
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import RequestId
+from projections.store.recorder import Recorder
+from projections.store.store import TopicStore
+
+PRINCIPAL = "User:CLI"
+"""Who changes credentials beside the service: whoever can write its data folder."""
+NUMBERS = {name: number for number, name in MECHANISMS.items()}
+
+
+class OfflineUsers:
+    """The users of an open log."""
+
+    def __init__(self, log: RocksDbLog, settings: ServeSettings, release: str) -> None:
+        self._log = log
+        # Real brokers, if the log has such, learn of it from the same write.
+        self._recorder = Recorder(log, TopicStore(log), MetadataLog(log))
+        self._at_ms = max(time.time_ns() // 1_000_000, self._recorder.last_ms)
+        self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
+        if not log.next_offset:  # the first event of every log says by which settings it is decided
+            first = ChangeSettings(
+                request_id=self._request_id,
+                at_ms=self._at_ms,
+                settings=settings.decision_settings(),
+                release=release,
+            )
+            self._put(first)
+
+    def add(self, user: str, mechanism: str, password: str, iterations: int) -> Detail:
+        """Set a user's password for a mechanism."""
+        salt = os.urandom(SALT_BYTES)
+        keys = keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
+        return self._alter(upserts=(ScramUpsert(user, NUMBERS[mechanism], iterations, salt, *keys),))
+
+    def remove(self, user: str, mechanism: str) -> Detail:
+        """Remove what a user logs in with by a mechanism."""
+        return self._alter(removals=(ScramRemoval(user, NUMBERS[mechanism]),))
+
+    def mechanisms(self) -> list[tuple[str, str, int]]:
+        """Users with their mechanisms and iterations, sorted."""
+        scram = self._recorder.state.cluster.scram
+        return [(user, mechanism, scram[user, mechanism].iterations) for user, mechanism in sorted(scram)]
+
+    def _alter(self, removals: tuple[ScramRemoval, ...] = (), upserts: tuple[ScramUpsert, ...] = ()) -> Detail:
+        command = AlterUserScramCredentials(
+            request_id=self._request_id,
+            at_ms=self._at_ms,
+            principal=PRINCIPAL,
+            client_id="topicwright users",
+            removals=removals,
+            upserts=upserts,
+        )
+        return self._put(command)[0]
+
+    def _put(self, command: AnyCommand) -> tuple[Detail, ...]:
+        """Decide, record and flush. Raises LogError."""
+        decision = decide(self._recorder.state, command)
+        cause = Cause(type(command).__name__, command.request_id)
+        self._recorder.record(command.at_ms, cause, decision.events)
+        self._recorder.commit()
+        self._log.flush()
+        return decision.answers[0].details if decision.answers else ()
+
+
+@contextmanager
+def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator[OfflineUsers]:
+    """The users of a data folder, which is made if it is not there. Raises LogError, also while a service has it."""
+    log = RocksDbLog.open(
+        data,
+        cluster_id=settings.cluster_id,
+        event_version=EVENT_VERSION,
+        new_cluster_id=new_cluster_id,
+    )
+    try:
+        yield OfflineUsers(log, settings, release)
+    finally:
+        log.close()

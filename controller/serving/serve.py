@@ -1,0 +1,251 @@
+"""`topicwright serve`: one process with an event log, a fleet of brokers, Kafka's wire and HTTP.
+
+Puts the parts together and ends them in order: stop accepting, answer what is decided, flush, close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from controller.access.mutation_quotas import MutationQuotas
+from controller.apis.tables import HandlerTable, cluster_listener
+from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
+from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.simulated import SimulatedFleet
+from controller.engine.group_commit import Controller
+from controller.engine.reports import Reports
+from controller.front.front import Front
+from controller.http.metrics import Metrics
+from controller.http.server import HttpServer
+from controller.release import RELEASE
+from controller.serving import process
+from controller.serving.broker_ports import BrokerDoors
+from controller.serving.clients_entry import Address, Entrance
+from controller.serving.log_lines import write_lines
+from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
+from controller.serving.real_brokers import kraft_fleet, real_broker_listener, refuse_other_fleets
+from controller.settings.load import ServeSettings
+from events.catalog import EVENT_VERSION, Recorded
+from events.codec import decode_event
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import ShardKey
+from projections.queries.query import Query, Questions
+from projections.store.recorder import EVENTS_ALONE
+
+DEFAULT_HTTP_PORT = 8080
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line and the settings say of a `serve`."""
+
+    kafka: Address
+    http: Address
+    data: Path
+    simulated_brokers: int
+    cluster: str | None = None
+    """Where to find the Kafka cluster that carries decisions out (HOST:PORT[,…]), in place of simulated brokers."""
+    kraft: bool = False
+    """Real brokers instead of simulated ones."""
+    metadata_version: int | None = None
+    """Of real brokers; None for the highest that all of them share."""
+    settings: ServeSettings
+    hints: bool = False
+    """Say what to type next, once ready."""
+
+
+class Service:
+    """Everything that one `serve` runs. Made with its log open: raises LogError and PolicyLoadError."""
+
+    def __init__(self, options: ServeOptions, cluster: ReachedCluster | None = None) -> None:
+        self.options = options
+        self._cluster = cluster
+        self._log = structlog.get_logger("topicwright")
+        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self.metrics = Metrics()
+        self._policies = process.policy_runner(options.settings, self.metrics)
+        self._entrance = Entrance(
+            options.settings, options.kafka, self.metrics, lambda: self.controller.store.durable_cluster
+        )
+        self.log = self._open_log()
+        self._started = False
+
+    def _open_log(self) -> RocksDbLog:
+        settings = self.options.settings
+        log = RocksDbLog.open(
+            self.options.data,
+            cluster_id=settings.cluster_id if self._cluster is None else self._cluster.cluster_id,
+            event_version=EVENT_VERSION,
+            new_cluster_id=process.new_cluster_id,
+            cache_bytes=settings.store_cache_bytes // 2,
+        )
+        if log.cut is not None:
+            self._log.warning("torn tail cut off: nobody was answered for it", offset=log.cut)
+        return log
+
+    async def start(self) -> None:
+        """Start deciding, then take requests. Raises OSError when an address cannot be had."""
+        options, settings = self.options, self.options.settings
+        self.fleet = self._make_fleet()
+        self.controller = Controller(
+            self.log,
+            self.fleet,
+            boot_id=os.urandom(5).hex(),
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            flush=self._flush,
+            reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
+            policies=self._policies,
+            cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
+            partitions_cached=settings.store_cache_bytes // 2 // process.PARTITION_BYTES,
+            quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
+            projector=self.fleet.metadata if isinstance(self.fleet, KraftFleet) else EVENTS_ALONE,
+        )
+        await self._listen()
+        self.metrics.watch(self._gauges)
+        await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
+        if isinstance(self.fleet, ClusterFleet):
+            await self.fleet.looked()
+        await self.controller.decided()
+        await self._open_doors()
+        self.http = HttpServer(
+            self.front,
+            self.fleet,
+            Questions([Query(self.log, lambda: self.controller.store)]),
+            self.metrics,
+            tls=self._entrance.http_tls,
+            logins=self._entrance.http_logins(),
+        )
+        self._http_port = await self.http.start(options.http.host, options.http.port)
+        # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
+        sys.setswitchinterval(process.SWITCH_S)
+        self._started = True
+
+    def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
+        options = self.options
+        if options.kraft:
+            return kraft_fleet(self.log, options.settings, options.metadata_version)
+        refuse_other_fleets(self.log)
+        if self._cluster is None:
+            return SimulatedFleet(options.simulated_brokers)
+        return self._cluster.fleet(self._history, self._recent, options.settings, self._log)
+
+    def _history(self, shard: ShardKey) -> Iterator[Recorded]:
+        return (decode_event(offset, self.log.read_one(offset)) for offset in self.log.shard_offsets(shard))
+
+    def _recent(self) -> Iterator[Recorded]:
+        end = self.log.durable_offset
+        return (decode_event(offset, value) for offset, value in self.log.read(max(0, end - RECENT_EVENTS), end))
+
+    async def _flush(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
+
+    async def _listen(self) -> None:
+        settings = self.options.settings
+        entrance, listening = self._entrance, self._entrance.listening
+        await listening.start()
+        advertised = entrance.advertised
+        self.front = Front(
+            self.controller,
+            node_id=settings.node_id,
+            advertised=advertised,
+            broker_listeners=settings.simulated_broker_listeners or self._cluster is not None,
+            authorizer=entrance.authorizer(),
+            partitions_per_response_max=settings.max_request_partition_size_limit,
+        )
+        self._doors: BrokerDoors | None = None
+        if isinstance(self.fleet, KraftFleet):
+            self.fleet.reachable_at(advertised)
+            return
+        if isinstance(self.fleet, ClusterFleet):
+            fleet = self.fleet
+            self.front.fleet_trouble = lambda: fleet.trouble
+            return
+        self.fleet.default_endpoints = listening.advertised
+        if settings.simulated_broker_listeners:
+            make_server = partial(listening.make_server, entrance.listeners[0])
+            self._doors = BrokerDoors(listening.servers[0].host, advertised, self.fleet, make_server)
+
+    async def _open_doors(self) -> None:
+        """Take requests: the brokers are registered, and the settings stand in the log."""
+        listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
+        if isinstance(self.fleet, KraftFleet):
+            listening.open(self.front, versions_max, partial(_of_real_brokers, self.fleet))
+        elif self._cluster is not None:
+            spoken, pass_on = self._cluster.spoken, self._cluster.link.pass_on
+            listening.open(self.front, versions_max, partial(cluster_listener, brokers=spoken, pass_on=pass_on))
+        else:
+            listening.open(self.front, versions_max)
+        if self._doors is not None:
+            await self._doors.open(self.front, versions_max)
+
+    def reload(self) -> None:
+        """Read certificates and users anew (SIGHUP)."""
+        self._entrance.reload()
+
+    def _gauges(self) -> list[tuple[str, str, float]]:
+        open_now = self._entrance.listening.connections + (self._doors.connections if self._doors is not None else 0)
+        return [("connections", "Kafka connections that are open.", open_now)]
+
+    @property
+    def failed(self) -> asyncio.Event:
+        """Set once nothing more can be decided."""
+        return self.controller.failed
+
+    @property
+    def ready_line(self) -> str:
+        """What is printed once requests are taken, with what to type next if that is wanted."""
+        http = Address(self.options.http.host, self._http_port)
+        hints = _hints(self._entrance.address, http) if self.options.hints else ""
+        return self._entrance.ready_line(http) + hints
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is decided, flush, close; after a start that was not finished only let go of the
+        log, since nobody was answered yet."""
+        if self._started:
+            if self._doors is not None:
+                await self._doors.stop(0)
+            await asyncio.gather(self._entrance.listening.stop(process.DRAIN_S), self.http.stop())
+        self._entrance.users.close()
+        if self._started:
+            await self.controller.stop()
+        self.log.close()
+        self._flusher.shutdown()
+
+
+def _of_real_brokers(fleet: KraftFleet, front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
+    return real_broker_listener(front, fleet, versions_max)
+
+
+async def serve(options: ServeOptions) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the service from starting."""
+    cluster = None
+    if options.cluster is not None:
+        cluster = await reach_cluster(options.cluster, options.settings, structlog.get_logger("topicwright"))
+    service = Service(options, cluster)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
+    return await process.run_service(service, process.stop_on_signals())
+
+
+def _hints(kafka: Address, http: Address) -> str:
+    where = "" if http.port == DEFAULT_HTTP_PORT else f" --http {http}"
+    return f"""
+
+Topicwright answers Kafka clients on {kafka} and HTTP on {http}. In another terminal:
+
+  curl -s -X POST http://{http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'    create a topic
+  .venv/bin/topicwright topics pay.orders{where}        what is
+  .venv/bin/topicwright explain pay.orders{where}       why it is so
+  .venv/bin/topicwright demo                     a story in a minute, with a real Kafka client
+
+Any Kafka client will do: bootstrap.servers={kafka}. Ctrl-C stops; the log stays in the data folder.
+"""

@@ -1,0 +1,284 @@
+"""The settings of `topicwright serve`: a properties file and `--set` overrides, checked and typed.
+
+Everything is checked before anything starts: an unknown key, a value that is not allowed, and defaults for topics that
+contradict each other raise SettingsError, whose message names the key, the value, where it stands and what is allowed.
+
+What this module does not do: apply settings while serving. They are read once, at the start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
+from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
+from controller.machine.configs.values import Allowed, Bad, ConfigType, Value, allowed_text, read_value, value_text
+from controller.settings.forms import FORMS, more_allowed
+from controller.settings.properties import PropertiesError, read_file
+from controller.settings.security_table import PER_LISTENER, PER_LISTENER_PREFIX
+from controller.settings.server_table import BY_KEY, POLICY_PREFIXES, SETTINGS, Setting
+from events.catalog import Configs, Endpoint
+
+
+class SettingsError(Exception):
+    """Settings that nothing can start with; the message is for whoever wrote them."""
+
+
+class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting with its value; `controller.settings.server_table` says what each is for."""
+
+    node_id: int
+    cluster_id: str | None
+    num_partitions: int
+    default_replication_factor: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    create_topic_policy_class_name: str
+    enable_under_replicated_topic_creation: bool
+    topic_rules_file: str | None
+    topic_rules_mode: str
+    authorizer_class_name: str
+    super_users: tuple[str, ...]
+    allow_everyone_if_no_acl_found: bool
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+    listeners: tuple[Endpoint, ...]
+    advertised_listeners: tuple[Endpoint, ...]
+    listener_security_protocol_map: Mapping[str, str]
+    ssl_keystore_type: str
+    ssl_keystore_location: str | None
+    ssl_key_password: str | None
+    ssl_truststore_type: str
+    ssl_truststore_location: str | None
+    ssl_client_auth: str
+    ssl_enabled_protocols: tuple[str, ...]
+    ssl_principal_mapping_rules: str
+    sasl_enabled_mechanisms: tuple[str, ...]
+    users_file: str | None
+    connections_max_reauth_ms: int
+    connection_failed_authentication_delay_ms: int
+    authentication_timeout_ms: int
+    http_security_protocol: str
+    http_authentication: str
+    broker_session_timeout_ms: int
+    kraft_version: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    simulated_broker_listeners: bool
+    api_versions_max: Mapping[str, int]
+    socket_request_max_bytes: int
+    max_connections: int
+    connections_max_idle_ms: int
+    max_in_flight_requests_per_connection: int
+    max_request_partition_size_limit: int
+    stream_commands_topic: str
+    stream_events_topic: str
+    stream_partitions: int
+    stream_replication_factor: int
+    stream_group_id: str
+    stream_session_timeout_ms: int
+    store_cache_bytes: int
+    front_heartbeat_interval_ms: int
+    front_session_timeout_ms: int
+    front_answer_timeout_ms: int
+    stream_fronts_topic: str
+    cluster_client_properties_file: str | None
+    cluster_watch_interval_ms: int
+    cluster_configs_watch_interval_ms: int
+    log_level: str
+    topic_defaults: Configs
+    """The broker-level settings that were given to be defaults of topics, sorted by key."""
+    texts: Configs
+    """All settings that have a value, as texts, sorted by key; `topic_defaults` and those for policies among them,
+    secrets not."""
+    of_listeners: Mapping[str, Mapping[str, Any]] = {}
+    """By listener, what was said for it alone: settings by the names of their fields here."""
+
+    def of_listener(self, name: str, field: str) -> Any:
+        """The value of a setting for one listener."""
+        return self.of_listeners.get(name, {}).get(field, getattr(self, field))
+
+    def decision_settings(self) -> Configs:
+        """The settings that decisions depend on, sorted by key, as `SettingsChanged` records them.
+
+        Those of the table are always among them; defaults of topics only where they were given.
+        """
+        given = {key for key, _ in self.topic_defaults}
+        return tuple(pair for pair in self.texts if pair[0] in given or (pair[0] in BY_KEY and BY_KEY[pair[0]].decides))
+
+    def as_mapping(self) -> Mapping[str, str]:
+        """All settings as texts by key, for a policy's `configure`."""
+        return dict(self.texts)
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """A text that was given for a key, and where."""
+
+    text: str
+    origin: str
+
+
+def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()) -> ServeSettings:
+    """Settings from a properties file, then from KEY=VALUE overrides; of a key given twice the last value counts.
+
+    Raises SettingsError.
+    """
+    given = {**_from_file(config_file), **_from_overrides(overrides)}
+    for key, value in given.items():
+        _check_key(key, value)
+    values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
+    values["of_listeners"] = _of_listeners(given)
+    defaults = _topic_defaults(given)
+    texts = {setting.key: _text(setting, given.get(setting.key)) for setting in SETTINGS if not setting.secret}
+    texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIXES)} | dict(defaults)
+    pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
+    return msgspec.convert({**values, "topic_defaults": defaults, "texts": pairs}, ServeSettings)
+
+
+# Where settings come from.
+
+
+def _from_file(path: Path | None) -> dict[str, _Given]:
+    if path is None:
+        return {}
+    try:
+        properties = read_file(path)
+    except PropertiesError as error:
+        raise SettingsError(f"the settings file {path} {error}") from error
+    return {each.key: _Given(each.value, f"{path}, line {each.line}") for each in properties}
+
+
+def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
+    given = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key.strip():
+            shown = override.split()[0] + f" {HIDDEN}" if _SECRET.search(override) else override
+            raise SettingsError(f"--set {shown}: must be KEY=VALUE")
+        given[key.strip()] = _Given(text.strip(), "--set")
+    return given
+
+
+# Keys.
+
+_ELSEWHERE = {
+    "ssl.keystore.key": "the key is in the PEM file that ssl.keystore.location names",
+    "ssl.keystore.certificate.chain": "the certificates are in the PEM file that ssl.keystore.location names",
+    "ssl.keystore.password": "a PEM file has none; what encrypts the private key is ssl.key.password",
+    "ssl.truststore.certificates": "the certificates are in the PEM file that ssl.truststore.location names",
+    "ssl.truststore.password": "a PEM file has none",
+    "log.dir": "the data folder is said by --data DIR",
+    "log.dirs": "the data folder is said by --data DIR",
+    "metadata.log.dir": "the data folder is said by --data DIR",
+    "process.roles": "which brokers there are is said by --brokers",
+}
+_TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
+    **{name: (synonym.kind, synonym.allowed) for name, synonym in BROKER_SYNONYMS.items()},
+    TIERED_STORAGE_KEY: (ConfigType.BOOLEAN, None),
+}
+
+
+def _check_key(key: str, given: _Given) -> None:
+    if key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIXES):
+        return
+    if key.startswith(PER_LISTENER_PREFIX):
+        if key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER:
+            return
+        allowed = ", ".join(sorted(PER_LISTENER))
+        raise SettingsError(
+            f"unknown setting {_shown(key, given)}: for one listener there are listener.name.NAME. and {allowed}"
+        )
+    raise SettingsError(f"unknown setting {_shown(key, given)}: {_hint(key)}")
+
+
+def _shown(key: str, given: _Given) -> str:
+    """A setting as a message shows it; what may be a secret, under a misspelt key too, is not shown."""
+    text = HIDDEN if _SECRET.search(key) and given.text else given.text
+    return f"{key}={text} ({given.origin})"
+
+
+_SECRET = re.compile(r"pass?w|secret|token|credential|jaas|keystore\.key|private", re.IGNORECASE)
+HIDDEN = "(hidden)"
+
+
+def _hint(key: str) -> str:
+    if key in _ELSEWHERE:
+        return _ELSEWHERE[key]
+    topics = BY_NAME.get(key)
+    if topics is not None and topics.synonyms:
+        return f"for all topics it is {topics.synonyms[0].name}"
+    near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULT_KEYS], n=1)
+    return f"did you mean {near[0]}?" if near else "docs/settings.md has all that there are"
+
+
+# Values.
+
+
+def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
+    return SettingsError(f"setting {_shown(key, given)} is not allowed; allowed: {allowed}")
+
+
+def _text(setting: Setting, given: _Given | None) -> str | None:
+    """The text of a setting in one form, whatever way it was written."""
+    text = setting.default if given is None else given.text
+    if not text:
+        return setting.default
+    value = read_value(setting.key, setting.kind, setting.allowed, text)
+    return text if isinstance(value, Bad) else value_text(value)
+
+
+def _value(setting: Setting, given: _Given | None) -> object:
+    text = setting.default if given is None else given.text
+    if text is None or (not text and setting.default is None):
+        return None
+    given = given or _Given(text, "default")
+    value = read_value(setting.key, setting.kind, setting.allowed, text)
+    if isinstance(value, Bad):
+        raise _refused(setting.key, given, setting.allowed_text)
+    return _composed(setting, given, value)
+
+
+def _composed(setting: Setting, given: _Given, value: Value) -> object:
+    """The value of a setting whose text has parts of its own; any other value as it is."""
+    form = FORMS.get(setting.key)
+    if form is None:
+        return value
+    found = form(given.text)
+    if found is None:
+        raise _refused(setting.key, given, setting.allowed_text + more_allowed(setting.key))
+    return found
+
+
+def _of_listeners(given: Mapping[str, _Given]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for key, said in given.items():
+        if key.startswith(PER_LISTENER_PREFIX):
+            name, _, own = key.removeprefix(PER_LISTENER_PREFIX).partition(".")
+            try:
+                value = _value(BY_KEY[own], said)
+            except SettingsError as error:
+                raise SettingsError(str(error).replace(f"setting {own}", f"setting {key}", 1)) from None
+            found.setdefault(name.upper(), {})[BY_KEY[own].field] = value
+    return found
+
+
+def _topic_defaults(given: Mapping[str, _Given]) -> Configs:
+    defaults = {}
+    for key in sorted(_TOPIC_DEFAULT_KEYS.keys() & given.keys()):
+        kind, allowed = _TOPIC_DEFAULT_KEYS[key]
+        if isinstance(read_value(key, kind, allowed, given[key].text), Bad):
+            raise _refused(key, given[key], allowed_text(kind, allowed))
+        defaults[key] = given[key].text
+    pairs = tuple(defaults.items())
+    conflict = contradicting_defaults(pairs)
+    if conflict is not None:
+        lags = (key for key in defaults if key.endswith("compaction.lag.ms"))
+        raise SettingsError(f"settings {', '.join(f'{key}={defaults[key]}' for key in lags)}: {conflict}")
+    return pairs

@@ -1,0 +1,271 @@
+"""The settings of `topicwright serve`, as a table. Keys are Kafka's own where Kafka has one.
+
+The broker-level settings that give topics their defaults (`log.retention.hours`, …) are settings too; they stand in
+`controller.machine.configs.table` beside the topic configs that they serve.
+"""
+
+from __future__ import annotations
+
+from controller.machine.configs.values import AtLeast, Between, ConfigType, OneOf
+from controller.settings.access_table import ACCESS_SETTINGS
+from controller.settings.row import Setting
+from controller.settings.security_table import SECURITY_SETTINGS
+
+__all__ = ["BY_KEY", "MEBIBYTE", "POLICY_PREFIXES", "SETTINGS", "Setting"]
+
+_BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+MEBIBYTE = 1 << 20
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("node.id", _INT, "0", "The id under which the controller shows itself as a node.", AtLeast(0)),
+    Setting(
+        "cluster.id",
+        _STRING,
+        None,
+        "The id of the cluster. Without one, the first start makes an id and keeps it in the data folder; with one, a "
+        "data folder of another cluster is refused.",
+        form="1 to 100 letters, digits, - and _",
+    ),
+    Setting(
+        "num.partitions",
+        _INT,
+        "1",
+        "Partitions of a topic whose creator leaves the count to the cluster, and of one created automatically.",
+        AtLeast(1),
+        decides=True,
+    ),
+    Setting(
+        "default.replication.factor",
+        _INT,
+        "1",
+        "Replication factor of a topic whose creator leaves it to the cluster, and of one created automatically.",
+        Between(1, 32767),
+        decides=True,
+    ),
+    Setting(
+        "auto.create.topics.enable",
+        _BOOLEAN,
+        "true",
+        "Whether asking for the metadata of a missing topic may create it; the client must allow it too (KIP-361).",
+        decides=True,
+    ),
+    Setting("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted.", decides=True),
+    Setting(
+        "create.topic.policy.class.name",
+        _STRING,
+        "",
+        "Python classes that judge each topic before it is created, in this order (KIP-108). They are found on "
+        "PYTHONPATH and in the working folder, and are given all settings.",
+        form="a comma-separated list of module.Class",
+        decides=True,
+    ),
+    Setting(
+        "enable.under.replicated.topic.creation",
+        _BOOLEAN,
+        "false",
+        "Whether a topic can be created while fewer brokers live than its replication factor, if as many live as "
+        "min.insync.replicas asks for; the missing replicas are filled as brokers join (KIP-409).",
+        decides=True,
+    ),
+    Setting(
+        "topic.rules.file",
+        _STRING,
+        None,
+        "The file of rules for the policy controller.policy.rules.TopicRules.",
+        form="the path of a file",
+    ),
+    Setting(
+        "topic.rules.mode",
+        _STRING,
+        "enforce",
+        "Whether that policy refuses what breaks a rule, or only records it.",
+        OneOf(("enforce", "observe")),
+    ),
+    *ACCESS_SETTINGS,
+    *SECURITY_SETTINGS,
+    Setting(
+        "broker.session.timeout.ms", _INT, "9000", "How long a broker may be silent before it is fenced.", AtLeast(1)
+    ),
+    Setting(
+        "kraft.version",
+        _INT,
+        "0",
+        "With --brokers kraft: 0 for brokers that name the controller in controller.quorum.voters, which all can; 1 "
+        "for those with controller.quorum.bootstrap.servers too, Kafka 3.9 and later. It can be raised, never lowered.",
+        Between(0, 1),
+    ),
+    Setting(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        "true",
+        "With --brokers kraft: whether leaderships go back to preferred replicas that are in sync again.",
+    ),
+    Setting(
+        "leader.imbalance.check.interval.seconds",
+        _INT,
+        "300",
+        "With --brokers kraft: how often that is looked for.",
+        AtLeast(1),
+    ),
+    Setting(
+        "metadata.log.max.record.bytes.between.snapshots",
+        _LONG,
+        str(20 * MEBIBYTE),
+        "With --brokers kraft: after so many bytes of the metadata log a snapshot is made of it.",
+        AtLeast(1),
+    ),
+    Setting(
+        "simulated.broker.listeners",
+        _BOOLEAN,
+        "false",
+        "Whether each simulated broker listens on a port of its own, answers what a broker knows, and sends admin "
+        "requests to the controller (KIP-4).",
+    ),
+    Setting(
+        "api.versions.max",
+        _STRING,
+        "",
+        "The newest versions offered of some APIs: for tests, and for clients that must see an older broker.",
+        form="API:VERSION, several separated by commas, such as Metadata:3,CreateTopics:1",
+    ),
+    Setting(
+        "socket.request.max.bytes",
+        _INT,
+        str(100 * MEBIBYTE),
+        "Largest request; a larger one closes its connection.",
+        AtLeast(1),
+    ),
+    Setting(
+        "max.connections", _INT, str((1 << 31) - 1), "How many clients may be connected to one listener.", AtLeast(0)
+    ),
+    Setting(
+        "connections.max.idle.ms",
+        _LONG,
+        "600000",
+        "A connection without a request for this long is closed.",
+        AtLeast(1),
+    ),
+    Setting(
+        "max.in.flight.requests.per.connection",
+        _INT,
+        "1000",
+        "How many requests of one connection are worked on together; further ones are read when these are answered.",
+        AtLeast(1),
+    ),
+    Setting(
+        "max.request.partition.size.limit",
+        _INT,
+        "2000",
+        "Most partitions in one answer of DescribeTopicPartitions (KIP-966).",
+        AtLeast(1),
+    ),
+    Setting(
+        "stream.commands.topic",
+        _STRING,
+        "topicwright.commands",
+        "Workers and fronts: the topic that commands are put in.",
+        form="the name of a topic",
+    ),
+    Setting(
+        "stream.events.topic",
+        _STRING,
+        "topicwright.events",
+        "Workers and fronts: the topic that decisions are written to. It is the whole truth, and kept for ever.",
+        form="the name of a topic",
+    ),
+    Setting(
+        "stream.partitions",
+        _INT,
+        "4",
+        "Partitions of both topics: at most so many workers share the deciding. It cannot be changed later.",
+        Between(1, 1000),
+    ),
+    Setting(
+        "stream.replication.factor",
+        _INT,
+        "-1",
+        "Replication factor of both topics where they are made, and that they must have where they are there; -1 for "
+        "three, or one for each broker if there are fewer, and whatever is there.",
+        Between(-1, 32767),
+    ),
+    Setting(
+        "stream.group.id",
+        _STRING,
+        "topicwright.workers",
+        "The consumer group that shares the partitions out to workers.",
+        form="the name of a consumer group",
+    ),
+    Setting(
+        "stream.session.timeout.ms",
+        _INT,
+        "6000",
+        "How long a worker may be silent before its partitions go to others. Kafka's group.min.session.timeout.ms, "
+        "6000 unless set, bounds it.",
+        Between(100, 1_800_000),
+    ),
+    Setting(
+        "store.cache.bytes",
+        _LONG,
+        str(128 * MEBIBYTE),
+        "Memory for state read from the log: half for RocksDB's blocks, half for decoded topics.",
+        AtLeast(MEBIBYTE),
+    ),
+    Setting("front.heartbeat.interval.ms", _INT, "500", "How often a front says that it lives.", AtLeast(10)),
+    Setting(
+        "front.session.timeout.ms",
+        _INT,
+        "5000",
+        "After so long without a sign of life a front is no longer shown to clients, and one that does not hear itself "
+        "takes Kafka for lost.",
+        AtLeast(100),
+    ),
+    Setting(
+        "front.answer.timeout.ms",
+        _INT,
+        "30000",
+        "How long a front waits for a decision where the request has no timeout of its own.",
+        AtLeast(1),
+    ),
+    Setting(
+        "stream.fronts.topic",
+        _STRING,
+        "topicwright.fronts",
+        "The topic in which fronts say that they live.",
+        form="the name of a topic",
+    ),
+    Setting(
+        "cluster.client.properties.file",
+        _STRING,
+        None,
+        "With --brokers cluster:BOOTSTRAP: librdkafka properties for the cluster, such as security.protocol, "
+        "sasl.mechanism, sasl.username, sasl.password and ssl.ca.location.",
+        form="the path of a file",
+    ),
+    Setting(
+        "cluster.watch.interval.ms",
+        _INT,
+        "1000",
+        "With --brokers cluster:BOOTSTRAP: how often the cluster's brokers and topics are looked at.",
+        AtLeast(10),
+    ),
+    Setting(
+        "cluster.configs.watch.interval.ms",
+        _INT,
+        "10000",
+        "With --brokers cluster:BOOTSTRAP: how often the configs of all its topics are looked at.",
+        AtLeast(10),
+    ),
+    Setting(
+        "log.level",
+        _STRING,
+        "info",
+        "The least level that is logged; info has one line for each decision.",
+        OneOf(("debug", "info", "warning", "error")),
+    ),
+)
+
+BY_KEY: dict[str, Setting] = {setting.key: setting for setting in SETTINGS}
+
+POLICY_PREFIXES = ("policy.", "topic.rules.")
+"""Keys that begin so are given to policies as they are, whatever they say."""

@@ -1,0 +1,1 @@
+"""A front: puts commands, follows events, answers clients."""

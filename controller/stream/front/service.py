@@ -1,0 +1,294 @@
+"""`topicwright front`: one of any number of processes that answer clients, while workers decide.
+
+Puts the parts together and ends them in order: stop accepting, answer what is decided, say good-bye to the others, let
+go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from controller.access.mutation_quotas import MutationQuotas
+from controller.apis.tables import cluster_listener, controller_listener
+from controller.brokers.cluster.security import Security
+from controller.http.metrics import Metrics
+from controller.http.server import HttpServer
+from controller.serving.clients_entry import Address, Entrance
+from controller.serving.listeners import Speaks, reachable
+from controller.serving.process import (
+    DRAIN_S,
+    PARTITION_BYTES,
+    SWITCH_S,
+    finished,
+    reached,
+    run_service,
+    stop_on_signals,
+)
+from controller.settings.load import ServeSettings
+from controller.stream.front.brokers import FrontBrokers
+from controller.stream.front.cluster import FrontCluster
+from controller.stream.front.follower import Follower
+from controller.stream.front.members import ANNOUNCEMENT_VERSION, Announcement, Members
+from controller.stream.front.node import FrontNode
+from controller.stream.front.presence import Presence
+from controller.stream.front.producer import CommandProducer
+from controller.stream.front.view import StreamFront
+from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.partition import PartitionState
+from controller.stream.log.topic_watch import TopicWatch
+from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_fronts_topic, prepare_topics
+from controller.stream.log.transport import NO_SECURITY, Topics
+
+LOOK_EVERY_S = 0.02
+PRODUCED_WITHIN_MS = 10_000
+"""How long Kafka may take to acknowledge a command before its client is answered NOT_CONTROLLER."""
+_ID_FILE = "front.id"
+
+
+class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `front` is to do. `security` says who we are at the Kafka that holds the log, `cluster_security` at
+    the one that carries decisions out."""
+
+    bootstrap: str
+    kafka: Address
+    http: Address
+    data: Path
+    settings: ServeSettings
+    security: Security = NO_SECURITY
+    cluster_security: Security = NO_SECURITY
+
+    @property
+    def properties(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's properties for reaching Kafka."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "topicwright-front",
+            "log_level": 2,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "socket.keepalive.enable": True,
+            **self.security.properties,
+        }
+
+
+class FrontService:
+    """Everything that one `front` runs, once the topics are known to be there."""
+
+    def __init__(self, options: FrontOptions, topics: Topics) -> None:
+        """Raises LogError and OSError where the data folder cannot be used."""
+        self.options = options
+        self._topics = topics
+        self._process = os.urandom(5).hex()
+        self.metrics = Metrics()
+        self._entrance = Entrance(
+            options.settings, options.kafka, self.metrics, lambda: self.node.store.durable_cluster
+        )
+        self._partitions = self._open_partitions()
+        self._announcing: asyncio.Task[None] | None = None
+        self._cluster: FrontCluster | None = None
+
+    def _open_partitions(self) -> list[PartitionState]:
+        opened: list[PartitionState] = []
+        try:
+            opened.extend(map(self._open_partition, range(self._topics.partitions)))
+        except BaseException:
+            for each in opened:
+                each.close()
+            raise
+        return opened
+
+    def _open_partition(self, number: int) -> PartitionState:
+        topics, share = self._topics, self.options.settings.store_cache_bytes // self._topics.partitions // 2
+        return PartitionState.open(
+            self.options.data,
+            number,
+            cluster_id=topics.cluster_id,
+            topic_id=topics.events_id,
+            answers=True,
+            cache_bytes=share,
+            partitions_cached=max(1, share // PARTITION_BYTES),
+        )
+
+    async def start(self) -> None:
+        """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
+        had."""
+        options, settings, entrance = self.options, self.options.settings, self._entrance
+        await entrance.listening.start()
+        self._make_node()
+        front = StreamFront(
+            self.node,
+            self._presence.members,
+            advertised=entrance.advertised,
+            authorizer=entrance.authorizer(),
+            partitions_per_response_max=settings.max_request_partition_size_limit,
+        )
+        self.http = HttpServer(
+            front,
+            FrontBrokers(self.node),
+            self.node.query(),
+            self.metrics,
+            tls=entrance.http_tls,
+            logins=entrance.http_logins(),
+        )
+        self._http_address = Address(options.http.host, await self.http.start(options.http.host, options.http.port))
+        members = self._presence.members
+        members.own = replace(members.own, http=f"{reachable(options.http.host)}:{self._http_address.port}")
+        self.metrics.watch(self._gauges)
+        self._follow()
+        await self._caught_up()
+        entrance.listening.open(front, dict(settings.api_versions_max), await self._speaks(front))
+        # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
+        sys.setswitchinterval(SWITCH_S)
+
+    async def _speaks(self, front: StreamFront) -> Speaks:
+        """What is spoken here: where a cluster carries decisions out, also what its brokers answer."""
+        if not front.cluster.settings.cluster_carries_out:
+            return controller_listener
+        every_s = self.options.settings.cluster_watch_interval_ms / 1000
+        cluster = self._cluster = FrontCluster(lambda: front.cluster, self.options.cluster_security, every_s)
+        front.fleet_trouble = lambda: cluster.trouble
+        reached = await cluster.reached()
+        return partial(cluster_listener, brokers=reached.spoken, pass_on=reached.link.pass_on)
+
+    def _make_node(self) -> None:
+        settings, advertised = self.options.settings, self._entrance.advertised
+        own = Announcement(
+            ANNOUNCEMENT_VERSION,
+            front_id=_front_id(self.options.data),
+            process=self._process,
+            host=advertised.host,
+            port=advertised.port,
+            http="",
+            endpoints=self._entrance.listening.advertised,
+        )
+        members = Members(own, session_s=settings.front_session_timeout_ms / 1000, clock=time.monotonic)
+        self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
+        self._presence = Presence(members, self._producer, settings.stream_fronts_topic)
+        self.node = FrontNode(
+            self._partitions,
+            self._topics,
+            self._presence,
+            self._producer,
+            boot_id=self._process,
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            answer_timeout_s=settings.front_answer_timeout_ms / 1000,
+            quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
+        )
+
+    def _follow(self) -> None:
+        self._producer.start()
+        self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
+        self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_fronts_topic)
+        self._announcing = asyncio.create_task(self._announce(), name="announce")
+        topic_watch = TopicWatch(self.options.properties, self._topics)
+        self._watching = asyncio.create_task(topic_watch.watch(self.node.fail), name="watch the topics")
+
+    async def _announce(self) -> None:
+        while True:
+            self._presence.announce()
+            await asyncio.sleep(self.options.settings.front_heartbeat_interval_ms / 1000)
+
+    async def _caught_up(self) -> None:
+        log = structlog.get_logger("topicwright")
+        waited_s = 0.0
+        while not self.node.caught_up and self.node.failure is None:
+            await asyncio.sleep(LOOK_EVERY_S)
+            waited_s += LOOK_EVERY_S
+            if waited_s % 10 < LOOK_EVERY_S:
+                events = self.node.standing().events_durable
+                log.info("waiting for workers, or for what there is to be read", events=events)
+        if self.node.failure is None:  # others have announced themselves by then
+            await asyncio.sleep(self.options.settings.front_heartbeat_interval_ms / 1000)
+
+    def _gauges(self) -> list[tuple[str, str, float]]:
+        members = self._presence.members
+        ignored = sum(each.fold.ignored for each in self._partitions)
+        return [
+            ("connections", "Kafka connections that are open.", self._entrance.listening.connections),
+            ("fronts_live", "Fronts that live, as this one hears.", len(members.live())),
+            ("kafka_silent_seconds", "Since this front has heard itself through Kafka.", members.silent_s()),
+            ("records_ignored", "Records of the events topic that did not count.", ignored),
+        ]
+
+    @property
+    def failed(self) -> asyncio.Event:
+        """Set once it cannot follow the log any further."""
+        return self.node.failed
+
+    @property
+    def ready_line(self) -> str:
+        """What is printed once requests are taken."""
+        return self._entrance.ready_line(self._http_address)
+
+    def reload(self) -> None:
+        """Read certificates and users anew (SIGHUP)."""
+        self._entrance.reload()
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is decided in time, say good-bye, close."""
+        if self._announcing is None:  # it never came to follow anything
+            await self._entrance.listening.stop(0)
+            self._entrance.users.close()
+            for each in self._partitions:
+                each.close()
+            return
+        self._watching.cancel()
+        self.node.take_no_more()
+        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self.http.stop())
+        if self._cluster is not None:
+            await self._cluster.stop()
+        self._announcing.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._announcing
+        self.node.refusals.stop()
+        self._presence.announce(leaving=True)
+        await self._producer.stop()
+        await self._follower.stop()
+        self.node.close()
+        self._entrance.users.close()
+
+
+def _front_id(data: Path) -> str:
+    """The id of the front whose folder this is: made at its first start, and kept."""
+    file = data / _ID_FILE
+    with suppress(FileNotFoundError):
+        known = file.read_text(encoding="ascii").strip()
+        if known:
+            return known
+    made = os.urandom(8).hex()
+    file.write_text(made + "\n", encoding="ascii")
+    return made
+
+
+async def run_front(options: FrontOptions) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the front from starting."""
+    stopping = stop_on_signals()
+    with hold_folder(options.data):
+        finding = asyncio.create_task(
+            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnreachable, bootstrap=options.bootstrap)
+        )
+        if not await finished(finding, stopping):
+            return 0
+        service = FrontService(options, finding.result())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
+        return await run_service(service, stopping)
+
+
+def _topics(options: FrontOptions) -> Topics:
+    """The topics of the log and of fronts, made where they are missing. It blocks. Raises KafkaUnreachable,
+    TopicsMismatch."""
+    settings = options.settings
+    topics = prepare_topics(options.properties, Wanted.by(settings))
+    prepare_fronts_topic(options.properties, settings.stream_fronts_topic, settings.stream_replication_factor)
+    return topics

@@ -1,0 +1,1 @@
+"""The commands and events topics, and what workers and fronts share of them."""

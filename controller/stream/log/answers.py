@@ -1,0 +1,67 @@
+"""The answers of a decision, on their way to whoever waits for them.
+
+They travel in the record of the decision, because not all of them are events: a dry run has none, and is
+answered all the same. A topic that the events lead to is not repeated: a reader has it in its own state.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import asdict
+
+from controller.machine.decision import Answer, Decision, Detail, PartitionAnswer
+from controller.machine.state import Topic, Topics
+from events.catalog import Fact
+from events.names import RequestId, TopicName, shard_key
+
+
+class _Carried(Fact, frozen=True):
+    request_id: RequestId
+    topic_name: TopicName
+    code: int
+    message: str
+    rule: str
+    waited_ms: int
+    topic: Topic | None
+    as_it_stands: bool
+    """The topic shown is the one that the reader has after the events."""
+    details: tuple[Detail, ...] = ()
+    partitions: tuple[PartitionAnswer, ...] = ()
+    number: int = 0
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[_Carried, ...]).decode
+
+
+def encode_answers(decision: Decision, topics: Topics) -> bytes:
+    """The answers of a decision; `topics` are those after its events. Empty where there is no answer."""
+    if not decision.answers:
+        return b""
+    return _encode([_carried(answer, decision, topics) for answer in decision.answers])
+
+
+def size_of_details(decision: Decision) -> int:
+    """How many bytes the details of its answers take; each may list thousands of access control entries."""
+    return sum(len(_encode(answer.details)) for answer in decision.answers if answer.details)
+
+
+def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
+    """The answers that a record carries; `topics` are those after its events. Raises msgspec.DecodeError."""
+    return tuple(_answer(carried, topics) for carried in _decode(value)) if value else ()
+
+
+def _carried(answer: Answer, decision: Decision, topics: Topics) -> _Carried:
+    shown, as_it_stands = answer.topic, False
+    if shown is not None and decision.events:
+        stands = topics.get(shard_key(shown.name))
+        as_it_stands = stands is not None and stands.topic_id == shown.topic_id
+    fields = {**asdict(answer), "code": int(answer.code), "topic": None if as_it_stands else shown}
+    return _Carried(**fields, as_it_stands=as_it_stands)
+
+
+def _answer(carried: _Carried, topics: Topics) -> Answer:
+    fields = asdict(carried)
+    if fields.pop("as_it_stands"):
+        fields["topic"] = topics.get(shard_key(carried.topic_name))
+    return Answer(**fields)

@@ -1,0 +1,243 @@
+"""One partition as a process knows it: the fold of its events topic, in a RocksDB log of its own.
+
+A partition is a whole log, so all that works on the log of the embedded controller (the machine, its store, queries,
+explanations) works on this one. It is a cache: what Kafka holds is the truth. It is therefore never synced, after a
+crash it is taken as it is found and the rest is read again, and where it cannot be used it is dropped with a line in
+the log. Events, the state that they lead to, and how far the topic was read are one atomic write.
+
+A worker also writes to the topic: `decided` brings the state past a decision before Kafka has it. If Kafka takes it at
+the place that was expected, `commit` keeps it; if not, the partition is closed without, and opened anew where the last
+commit left it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import structlog
+
+from controller.machine.commands.access import ClusterCommand
+from controller.machine.commands.commands import TopicCommand
+from controller.machine.decision import Answer
+from controller.stream.log.answers import decode_answers
+from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
+from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
+from events.codec import decode_event
+from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
+from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import Offset
+from projections.store.recorder import Recorder
+from projections.store.store import TopicStore
+
+POSITION = b"k"
+"""The state key of the fold's position, with the id of the topic that it is a position in."""
+CACHE_BYTES = 16 << 20
+NOTE_AFTER_RECORDS = 2000
+"""So many records without an event may have to be read again at a start."""
+
+_UNUSABLE = (LogCorrupted, LogOfAnotherCluster, LogFromNewerVersion)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Place(Fact, frozen=True):
+    topic_id: str
+    position: Position
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False):
+    """A record of the events topic that counts: its events as the partition's log has them, and what else it says.
+
+    `source_offset` is the command's, None for a fence. `answers` are empty unless they are wanted.
+    """
+
+    records: tuple[Recorded, ...]
+    answers: tuple[Answer, ...]
+    source_offset: int | None
+    fault: str
+
+
+class _CachedLog(RocksDbLog):
+    """A log that is a cache: nothing waits for the disk."""
+
+    def _sync(self, database: Database) -> None:
+        return None
+
+
+class PartitionState:
+    """One partition's log, state and place in the events topic. One process writes a folder, one thread at a time.
+
+    After an exception of `accept` or `decided` only `close` may follow.
+    """
+
+    def __init__(
+        self, log: RocksDbLog, partition: int, topic_id: str, *, answers: bool, partitions_cached: int
+    ) -> None:
+        place = _stored_place(log)
+        self.partition = partition
+        self.log = log
+        self.store = TopicStore(log, partitions_cached)
+        self.fold = PartitionFold(partition, START if place is None else place.position)
+        self._recorder = Recorder(log, self.store)
+        self.state = self._recorder.state
+        self._topic_id = topic_id
+        self._answers = answers
+        self._is_ahead = False
+        """Whether there are events that are not committed."""
+        self._noted = self.fold.kafka_offset
+        self._recent: RecentRequests | None = None
+
+    @property
+    def last_ms(self) -> int:
+        """The time of the newest event: that of the next one is not before it."""
+        return self._recorder.last_ms
+
+    @classmethod
+    def open(
+        cls,
+        data: Path,
+        partition: int,
+        *,
+        cluster_id: str,
+        topic_id: str,
+        answers: bool = False,
+        cache_bytes: int = CACHE_BYTES,
+        partitions_cached: int = 25_000,
+    ) -> Self:
+        """Open the partition's folder in `data`, making it where it is missing.
+
+        `cluster_id` is Kafka's, `topic_id` that of the events topic: a folder of another cluster, or of a topic that
+        was deleted and made anew, is dropped, as is a damaged one or a newer release's. With `answers` accepted records
+        come with theirs. Raises LogError (LogLocked where another process has it) for what dropping does not cure.
+        """
+        folder = data / f"partition-{partition:05}"
+        log = _open_log(folder, cluster_id, cache_bytes)
+        why = _why_stale(log, topic_id)
+        if why is not None:
+            log.close()
+            _drop(folder, why)
+            log = _open_log(folder, cluster_id, cache_bytes)
+        return cls(log, partition, topic_id, answers=answers, partitions_cached=partitions_cached)
+
+    # --- reading
+
+    def accept(self, kafka_offset: int, value: bytes) -> Accepted | None:
+        """Take the record at an offset of the events topic; None if it does not count.
+
+        Its events are in `state` at once, in `store`'s durable view after `commit`. Raises LogCorrupted, RecordError,
+        EventDecodeError, and CannotApply for events that do not fit.
+        """
+        taken = self.fold.take(kafka_offset, value)
+        if taken is None:
+            return None
+        records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
+        for record, event in zip(records, taken.events, strict=True):
+            self._apply(record, event)
+        answers = decode_answers(taken.answers, self.state.topics) if self._answers else ()
+        return Accepted(records, answers, taken.source_offset, taken.fault)
+
+    # --- writing
+
+    def remember_requests(self) -> None:
+        """Know from here on which commands of clients were decided a short time ago. All that was taken is to be
+        committed before."""
+        if self._recent is None:
+            assert not self._is_ahead, "the log has all events"
+            self._recent = RecentRequests()
+            start = max(0, self.log.next_offset - RECENT_EVENTS)
+            for number, value in self.log.read(start):
+                self._recent.note(decode_event(number, value))
+
+    def decided_before(self, command: TopicCommand | ClusterCommand) -> bool:
+        """Whether a command is a copy of one that was decided a short time ago; after `remember_requests`."""
+        assert self._recent is not None, "remember_requests was called before"
+        return self._recent.hold(command, self.fold.next_event)
+
+    def decided(
+        self, source_offset: int, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
+    ) -> list[Recorded]:
+        """Bring the state past a decision on the command at `source_offset`, which is to be the topic's next record.
+
+        `values` are the bytes of its events. Returns the events as the log will have them.
+        """
+        first = self.fold.take_own(source_offset, len(events))
+        records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
+        for record, value in zip(records, values, strict=True):
+            self._apply(record, value)
+        return records
+
+    def commit(self) -> None:
+        """Keep what was accepted or decided since the last commit, and let readers see it. Raises LogError."""
+        kafka_offset = self.fold.kafka_offset
+        if self._is_ahead:
+            self._recorder.commit({POSITION: self._place()})
+            self._is_ahead = False
+            self._noted = kafka_offset
+        elif kafka_offset >= self._noted + NOTE_AFTER_RECORDS:
+            self.log.note(POSITION, self._place())
+            self._noted = kafka_offset
+        self.log.flush()
+        self.store.became_durable(self.state)
+
+    def close(self) -> None:
+        """Let go of the folder. What was not committed is not kept."""
+        self.log.close()
+
+    def _apply(self, record: Recorded, value: bytes) -> None:
+        self._recorder.take(record, value)
+        self._is_ahead = True
+        if self._recent is not None:
+            self._recent.note(record)
+
+    def _place(self) -> bytes:
+        return _encode(_Place(self._topic_id, self.fold.position))
+
+
+def _open_log(folder: Path, cluster_id: str, cache_bytes: int) -> RocksDbLog:
+    def opened() -> RocksDbLog:
+        return _CachedLog.open(
+            folder,
+            cluster_id=cluster_id,
+            event_version=EVENT_VERSION,
+            new_cluster_id=lambda: cluster_id,
+            cache_bytes=cache_bytes,
+        )
+
+    try:
+        return opened()
+    except _UNUSABLE as error:
+        _drop(folder, str(error))
+        return opened()
+
+
+def _stored_place(log: RocksDbLog) -> _Place | None:
+    value = log.get(POSITION)
+    return None if value is None else msgspec.msgpack.decode(value, type=_Place)
+
+
+def _why_stale(log: RocksDbLog, topic_id: str) -> str | None:
+    """Why a cache that opened is not one of this topic; None if it is."""
+    try:
+        place = _stored_place(log)
+    except msgspec.DecodeError as error:
+        return f"its place in the events topic cannot be read: {error}"
+    if place is None:
+        return "it does not say where in the events topic it is" if log.next_offset else None
+    if place.topic_id != topic_id:
+        return f"it is of the events topic with id {place.topic_id}, and the one that is there has {topic_id}"
+    if place.position.next_event != log.next_offset:
+        return f"it holds {log.next_offset} events, and its place says {place.position.next_event}"
+    return None
+
+
+def _drop(folder: Path, why: str) -> None:
+    structlog.get_logger("topicwright").warning("cache dropped, to be read again", folder=str(folder), why=why)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise LogError(f"{folder} cannot be used ({why}) and cannot be removed: {error}") from error

@@ -1,0 +1,63 @@
+"""Which commands of clients a partition has decided a short time ago, so that a copy of one is passed over.
+
+Kafka may keep a command twice all the same that an idempotent producer has put once (when its brokers are killed), and
+a program that puts commands may repeat one of whose fate it does not know. Decided again, a copy does harm where the
+first is not the last word: a create that still waits for its topic would be answered at once that the topic exists, and
+a copy of a deletion could hit a topic that was created since.
+
+A command is known by its kind, its request and its topic; whoever puts commands gives each request an id of its own.
+What is remembered follows from the events alone, so that the worker that decided a command and one that takes over from
+it pass over the same copies: a command is recent while its last event is among the partition's newest `RECENT_EVENTS`.
+
+What it does not know: commands that left no event. Those are dry runs, changes that change nothing, and commands that
+could not be decided; each may be decided again, for the same reply, and the client gets the first one.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from controller.machine.commands.access import ClusterCommand
+from controller.machine.commands.commands import AnyCommand, TopicCommand
+from events.catalog import Recorded
+
+RECENT_EVENTS = 20_000
+"""Copies come within what a producer has on its way at once, and that is less. Reading so many takes some 40 ms."""
+_FORGET_EVERY = 5_000
+
+_Key = tuple[str, str, str]
+_OF_CLIENTS = frozenset(
+    kind.__name__ for kind in get_args(AnyCommand) if issubclass(kind, TopicCommand | ClusterCommand)
+)
+"""What commands of clients are called where they are causes."""
+
+
+class RecentRequests:
+    """The commands of clients that have an event among the newest of a partition, by the offset of their last."""
+
+    def __init__(self) -> None:
+        self._last_event: dict[_Key, int] = {}
+        """In the order of those offsets."""
+        self._forgot_at = 0
+
+    def note(self, record: Recorded) -> None:
+        """An event is the partition's newest."""
+        cause = record.cause
+        if cause.command in _OF_CLIENTS:
+            key = cause.command, cause.request_id, getattr(record.event, "topic", "")
+            self._last_event.pop(key, None)
+            self._last_event[key] = record.offset
+            if record.offset - self._forgot_at >= _FORGET_EVERY:
+                self._forget(record.offset + 1 - RECENT_EVENTS)
+                self._forgot_at = record.offset
+
+    def hold(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
+        """Whether the command was decided a short time ago, where the partition's next event is `next_event`."""
+        last = self._last_event.get((type(command).__name__, command.request_id, command.topic))
+        return last is not None and last >= next_event - RECENT_EVENTS
+
+    def _forget(self, before: int) -> None:
+        for key, last in list(self._last_event.items()):
+            if last >= before:
+                break
+            del self._last_event[key]

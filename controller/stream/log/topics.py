@@ -1,0 +1,207 @@
+"""The commands and events topics: made where they are missing, checked where they are there.
+
+What they must be: as many partitions as the setting says, in both, because a topic's partition never changes; the
+events kept for ever and never compacted, because they are the only truth; the commands not compacted, because their
+offsets are counted; in both, what was acknowledged stays when a broker dies, where there are more than one. What is not
+so stops the start: nothing is changed that somebody made.
+
+Everything here blocks, and belongs in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+)
+
+from controller.settings.load import ServeSettings
+from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
+
+TIMEOUT_S = 10.0
+REPLICAS_UNASKED_MAX = 3
+COMMANDS_KEPT_MS = 7 * 24 * 3600 * 1000
+"""A command is of no use once it is decided; so long may all workers be away before one is lost."""
+_KEPT_WHOLE = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
+_KEPT_FOREVER = {**_KEPT_WHOLE, "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class KafkaUnreachable(Exception):
+    """Kafka does not answer, or not yet: to be tried again."""
+
+
+class TopicsMismatch(Exception):
+    """A topic is there and is not what it must be; the message names it, what it is and what is wanted."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The topics as the settings want them; a `replication_factor` of -1 leaves it to the number of brokers."""
+
+    commands: str
+    events: str
+    partitions: int
+    replication_factor: int
+
+    @classmethod
+    def by(cls, settings: ServeSettings) -> Wanted:
+        """What these settings want."""
+        return cls(
+            settings.stream_commands_topic,
+            settings.stream_events_topic,
+            settings.stream_partitions,
+            settings.stream_replication_factor,
+        )
+
+
+def prepare_topics(properties: Mapping[str, Any], wanted: Wanted) -> Topics:
+    """Make the topics if they are missing, check them, and return what they are.
+
+    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch.
+    """
+    admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
+    try:
+        cluster_id, brokers = _cluster(admin)
+        _make_missing(admin, wanted, brokers)
+        found = _described(admin, [wanted.commands, wanted.events])
+        configs = _configs(admin, [wanted.commands, wanted.events])
+    except KafkaException as error:
+        raise _classified(error.args[0]) from error
+    for name, description in zip((wanted.commands, wanted.events), found, strict=True):
+        _check_partitions(name, len(description.partitions), wanted.partitions)
+        factor = min(len(partition.replicas) for partition in description.partitions)
+        _check_factor(name, factor, wanted.replication_factor)
+        _check_min_insync(name, configs[name], factor)
+    _check_configs(wanted.commands, configs[wanted.commands], _KEPT_WHOLE)
+    _check_configs(wanted.events, configs[wanted.events], _KEPT_FOREVER)
+    return Topics(wanted.commands, wanted.events, wanted.partitions, cluster_id, str(found[1].topic_id))
+
+
+def _cluster(admin: AdminClient) -> tuple[str, int]:
+    described = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
+    return str(described.cluster_id), len(described.nodes)
+
+
+def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int) -> None:
+    there = admin.list_topics(timeout=TIMEOUT_S).topics
+    factor = wanted.replication_factor
+    if factor < 1:
+        factor = max(1, min(REPLICAS_UNASKED_MAX, brokers))
+    common = {
+        "min.insync.replicas": str(_min_insync(factor)),
+        "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
+    }
+    events = {**_KEPT_FOREVER, **common}
+    commands = {**events, "retention.ms": str(COMMANDS_KEPT_MS)}
+    missing = [
+        NewTopic(name, num_partitions=wanted.partitions, replication_factor=factor, config=configs)
+        for name, configs in ((wanted.commands, commands), (wanted.events, events))
+        if name not in there
+    ]
+    if not missing:
+        return
+    for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
+        try:
+            future.result(TIMEOUT_S + 1)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue  # another process was first; what it made is checked like any other
+            raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error
+
+
+def _described(admin: AdminClient, names: Sequence[str]) -> list[Any]:
+    futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
+    return [futures[name].result(TIMEOUT_S + 1) for name in names]
+
+
+def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    futures = admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+    return {
+        resource.name: {key: str(entry.value) for key, entry in future.result(TIMEOUT_S + 1).items()}
+        for resource, future in futures.items()
+    }
+
+
+def _check_partitions(name: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise TopicsMismatch(
+            f"topic {name} has {found} partitions, and stream.partitions={wanted}: set stream.partitions={found}, or "
+            "name other topics with stream.commands.topic and stream.events.topic; the count cannot be changed later"
+        )
+
+
+def _check_factor(name: str, found: int, wanted: int) -> None:
+    if wanted > 0 and found != wanted:
+        raise TopicsMismatch(
+            f"topic {name} has {found} replicas a partition, and stream.replication.factor={wanted}: reassign its "
+            f"partitions, or set stream.replication.factor={found}"
+        )
+
+
+def _min_insync(factor: int) -> int:
+    """How many replicas have to acknowledge, so that one broker of several may be down, and may then be lost."""
+    return max(1, factor - 1)
+
+
+def _check_min_insync(name: str, configs: Mapping[str, str], factor: int) -> None:
+    found, least = configs.get("min.insync.replicas", ""), _min_insync(factor)
+    if not found.isdecimal() or not least <= int(found) <= factor:
+        allowed = str(least) if least == factor else f"{least} to {factor}"
+        raise TopicsMismatch(
+            f"topic {name} has min.insync.replicas={found}, and for {factor} replicas a partition must have {allowed}; "
+            "with fewer what was acknowledged may be lost with one broker, with more nothing can be written: change it"
+        )
+
+
+def _check_configs(name: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise TopicsMismatch(f"topic {name} has {key}={found.get(key)}, and must have {key}={value}: change it")
+
+
+def _classified(error: KafkaError) -> Exception:
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE) or error.retriable():
+        return KafkaUnreachable(f"Kafka is not ready yet: {error.str()}")
+    if error.code() < 0 or error.code() == KafkaError.REQUEST_TIMED_OUT:
+        return KafkaUnreachable(f"Kafka does not answer: {error.str()}")
+    return TopicsMismatch(f"Kafka refused: {error.str()}")
+
+
+def _silent() -> logging.Logger:
+    """librdkafka writes to standard error by itself otherwise; what goes wrong is in what is raised."""
+    logger = logging.getLogger("topicwright.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
+
+
+KEPT_MS = 3_600_000
+
+
+def prepare_fronts_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
+    """Make the topic if it is missing; a factor of -1 leaves it to the number of brokers. It blocks.
+
+    Raises KafkaUnreachable, TopicsMismatch.
+    """
+    admin = AdminClient(dict(properties))
+    try:
+        there = admin.list_topics(timeout=TIMEOUT_S)
+    except KafkaException as error:
+        raise KafkaUnreachable(f"Kafka does not answer: {error.args[0].str()}") from error
+    if name in there.topics:
+        return
+    factor = replication_factor if replication_factor > 0 else min(REPLICAS_UNASKED_MAX, len(there.brokers))
+    configs = {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "segment.ms": str(KEPT_MS)}
+    made = admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=factor, config=configs)])
+    try:
+        made[name].result(TIMEOUT_S + 1)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error

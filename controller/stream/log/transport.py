@@ -1,0 +1,232 @@
+"""Kafka as the engine uses it: appending to the events topic, reading it back, putting commands.
+
+Appending returns where the records came to lie, which is how a worker knows whether somebody else wrote in between. The
+producer is idempotent and waits for all in-sync replicas; what it cannot say for certain is an error, after which the
+engine reads the topic to find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
+
+from controller.brokers.cluster.security import Security
+
+NO_SECURITY = Security()
+RECORD_BYTES_MAX = 8 << 20
+"""The largest record that the topics take: a topic of about 100,000 partitions."""
+BATCH_BYTES_MAX = 1 << 19
+REQUEST_TIMEOUT_MS = 10_000
+READ_TIMEOUT_S = 30.0
+"""So long without a record that must be there means that Kafka cannot be read."""
+_RECORDS_PER_READ = 5000
+_CLOSE_S = 3.0
+_TROUBLES = (KafkaError, ConsumerStoppedError)
+"""The second is what a reader raises that is closed meanwhile."""
+
+Values = list[tuple[int, bytes]]
+
+
+def aiokafka_security(security: Security) -> dict[str, Any]:
+    """An identity in aiokafka's words. Raises BadCredentials."""
+    sasl = bool(security.mechanism)
+    protocol = ("SASL_" if sasl else "") + ("SSL" if security.tls else "PLAINTEXT")
+    words: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
+    if sasl:
+        words |= {
+            "sasl_mechanism": security.mechanism,
+            "sasl_plain_username": security.properties["sasl.username"],
+            "sasl_plain_password": security.properties["sasl.password"],
+        }
+    return words
+
+
+class KafkaTrouble(Exception):
+    """Kafka did not do what was wanted, or did not say so in time; it may have done it."""
+
+
+class Topics(msgspec.Struct, frozen=True):
+    """The two topics, as they are in Kafka. The ids of a topic and of the cluster show whether they were made anew."""
+
+    commands: str
+    events: str
+    partitions: int
+    cluster_id: str
+    events_id: str
+
+
+class Transport(Protocol):
+    """What the engine needs of Kafka. Everything raises KafkaTrouble."""
+
+    async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
+        """Append records to a partition of the events topic, in order and with nothing of ours in between.
+
+        The future gets the offset of the first, once all are acknowledged by all in-sync replicas; -1 where they did
+        not come to lie one after another.
+        """
+        ...
+
+    def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
+        """The records of the events topic at offsets from `start` up to but not including `end`, in portions."""
+        ...
+
+    async def events_end(self, partition: int) -> int:
+        """The offset that the next record of the events partition will have."""
+        ...
+
+    async def commands_range(self, partition: int) -> tuple[int, int]:
+        """The offset of the first command that is there, and of the next one that will be."""
+        ...
+
+    async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
+        """Put a command; the future gets its offset."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        ...
+
+
+class KafkaTransport:
+    """A `Transport` over aiokafka, open until its first trouble; the engine then makes another."""
+
+    def __init__(self, bootstrap: str, topics: Topics, security: Security = NO_SECURITY) -> None:
+        self._bootstrap = bootstrap
+        self._topics = topics
+        self._security = security
+        self._producer: AIOKafkaProducer | None = None
+        self._reader: AIOKafkaConsumer | None = None
+        self._opening = asyncio.Lock()
+        self._reading = asyncio.Lock()
+
+    async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
+        return asyncio.ensure_future(self._append(partition, values))
+
+    async def _append(self, partition: int, values: Sequence[bytes]) -> int:
+        """Batch after batch, each when the one before is acknowledged: one that expires must not be overtaken."""
+        first = expected = -1
+        try:
+            producer = await self._opened_producer()
+            begun = 0
+            while begun < len(values):
+                batch, count = producer.create_batch(), 0
+                for value in values[begun:]:
+                    if batch.append(key=None, value=value, timestamp=None) is None:
+                        break
+                    count += 1
+                placed = await (await producer.send_batch(batch, self._events, partition=partition))
+                if begun == 0:
+                    first = expected = int(placed.offset)
+                if placed.offset != expected:
+                    first = -1
+                begun, expected = begun + count, expected + count
+        except _TROUBLES as error:
+            raise KafkaTrouble(_said(error)) from error
+        return first
+
+    async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
+        async with self._reading:
+            try:
+                reader = await self._opened_reader()
+                there = TopicPartition(self._events, partition)
+                reader.assign([there])
+                reader.seek(there, start)
+                async for portion in _portions(reader, there, start, end):
+                    yield portion
+            except _TROUBLES as error:
+                raise KafkaTrouble(_said(error)) from error
+
+    async def events_end(self, partition: int) -> int:
+        return (await self._range(self._events, partition))[1]
+
+    async def commands_range(self, partition: int) -> tuple[int, int]:
+        return await self._range(self._topics.commands, partition)
+
+    async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
+        try:
+            producer = await self._opened_producer()
+            sent = await producer.send(self._topics.commands, value, key or None, partition=partition)
+        except _TROUBLES as error:
+            raise KafkaTrouble(_said(error)) from error
+        return asyncio.ensure_future(_offset_of(sent))
+
+    async def close(self) -> None:
+        for client in (self._producer, self._reader):
+            if client is not None:
+                with suppress(KafkaError, TimeoutError):
+                    await asyncio.wait_for(client.stop(), _CLOSE_S)
+        self._producer = self._reader = None
+
+    @property
+    def _events(self) -> str:
+        return self._topics.events
+
+    async def _range(self, topic: str, partition: int) -> tuple[int, int]:
+        there = TopicPartition(topic, partition)
+        try:
+            reader = await self._opened_reader()
+            begin, end = await asyncio.gather(reader.beginning_offsets([there]), reader.end_offsets([there]))
+        except _TROUBLES as error:
+            raise KafkaTrouble(_said(error)) from error
+        return begin[there], end[there]
+
+    async def _opened_producer(self) -> AIOKafkaProducer:
+        async with self._opening:
+            if self._producer is None:
+                producer = AIOKafkaProducer(
+                    bootstrap_servers=self._bootstrap,
+                    acks="all",
+                    enable_idempotence=True,
+                    max_batch_size=BATCH_BYTES_MAX,
+                    max_request_size=RECORD_BYTES_MAX,
+                    request_timeout_ms=REQUEST_TIMEOUT_MS,
+                    **aiokafka_security(self._security),
+                )
+                await producer.start()
+                self._producer = producer
+            return self._producer
+
+    async def _opened_reader(self) -> AIOKafkaConsumer:
+        async with self._opening:
+            if self._reader is None:
+                reader = AIOKafkaConsumer(
+                    bootstrap_servers=self._bootstrap,
+                    enable_auto_commit=False,
+                    auto_offset_reset="none",
+                    fetch_max_wait_ms=50,
+                    request_timeout_ms=REQUEST_TIMEOUT_MS,
+                    **aiokafka_security(self._security),
+                )
+                await reader.start()
+                self._reader = reader
+            return self._reader
+
+
+async def _portions(reader: AIOKafkaConsumer, there: TopicPartition, start: int, end: int) -> AsyncIterator[Values]:
+    clock = asyncio.get_running_loop().time
+    at, heard = start, clock()
+    while at < end:
+        fetched = await reader.getmany(there, timeout_ms=500, max_records=_RECORDS_PER_READ)
+        portion = [(record.offset, record.value) for record in fetched.get(there, ()) if record.offset < end]
+        if portion:
+            at, heard = portion[-1][0] + 1, clock()
+            yield portion
+        elif clock() - heard > READ_TIMEOUT_S:
+            raise KafkaTimeoutError(f"{there.topic} {there.partition}: no record {at} within {READ_TIMEOUT_S} s")
+
+
+async def _offset_of(sent: asyncio.Future[Any]) -> int:
+    try:
+        return int((await sent).offset)
+    except _TROUBLES as error:
+        raise KafkaTrouble(_said(error)) from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

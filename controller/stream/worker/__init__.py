@@ -1,0 +1,1 @@
+"""A worker: owns partitions, decides their commands, and watches what is due."""

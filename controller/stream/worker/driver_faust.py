@@ -1,0 +1,216 @@
+"""A worker's partitions and commands through Faust (faust-streaming).
+
+Faust assigns, feeds and supervises; the engine decides what counts. `faust_seam` says what is changed in Faust so
+that no command is passed over. Partitions are claimed in `on_rebalance_complete`, which Faust sends just before it
+seeks and lets messages flow; nothing flows while they are claimed. Those that are lost between rebalances are claimed
+anew in the same way: hold, claim, seek, go on.
+
+The agent only hands messages to an inbox; one task drains it, a batch at a time. A message is acknowledged when it was
+decided, which is a figure for Kafka's tools: committed offsets are read by nobody. No Faust table is used, no web
+server, no `take()`, and no static membership. A command that was passed over all the same would show as a gap, and be
+fetched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import faust
+
+from controller.brokers.cluster.security import Security
+from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, DriverEnded, Group
+from controller.stream.worker.engine import Engine, Lost, Still
+from controller.stream.worker.faust_seam import FaustTransport, crash_of
+from controller.stream.worker.partition_decider import Sourced
+
+INBOX_MAX = 2000
+REBALANCE_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 30.0
+
+
+class FaustDriver:
+    """Implements `driver.Driver`."""
+
+    def __init__(self, engine: Engine, group: Group) -> None:
+        self._engine = engine
+        self._group = group
+        self._inbox: asyncio.Queue[Any] = asyncio.Queue(INBOX_MAX)
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._revocations = 0
+        self._lost = asyncio.Event()
+        """Set while partitions that the group has given us have to be claimed anew."""
+
+    async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
+        """Run until `stopping` is set."""
+        self._on_claimed = on_claimed
+        app = self._app = self._make_app()
+        working = [asyncio.create_task(each) for each in (self._drain(), self._claim_what_was_lost())]
+        ended: list[asyncio.Task[Any]] = [asyncio.create_task(stopping.wait()), asyncio.create_task(self._crashed(app))]
+        try:
+            await app.start()
+            await asyncio.wait([*ended, self._failed], return_when=asyncio.FIRST_COMPLETED)
+            if self._failed.done():
+                self._failed.result()  # the process is to end, and Faust may not be able to stop any more
+            await self._engine.revoke()
+        finally:
+            for each in (*ended, *working):
+                each.cancel()
+            await asyncio.gather(*ended, *working, return_exceptions=True)
+        await app.stop()
+
+    def claim_anew(self) -> None:
+        """What was claimed has to be claimed again."""
+        self._lost.set()
+
+    def _make_app(self) -> Any:
+        group = self._group
+        app: Any = faust.App(
+            group.group_id,
+            broker=[f"kafka://{each.strip()}" for each in group.bootstrap.split(",")],
+            broker_credentials=_credentials(group.security),
+            store="memory://",
+            autodiscover=False,
+            web_enabled=False,
+            topic_partitions=group.partitions,
+            topic_disable_leader=True,
+            topic_allow_declare=False,
+            processing_guarantee="at_least_once",
+            table_standby_replicas=0,
+            stream_wait_empty=False,
+            stream_recovery_delay=0.0,
+            consumer_auto_offset_reset="earliest",
+            producer_acks=-1,
+            broker_session_timeout=group.session_timeout_ms / 1000,
+            broker_heartbeat_interval=group.heartbeat_ms / 1000,
+            broker_rebalance_timeout=REBALANCE_TIMEOUT_S,
+            broker_request_timeout=max(REQUEST_TIMEOUT_S, group.session_timeout_ms / 1000),
+            broker_commit_interval=1.0,
+            broker_max_poll_records=COMMANDS_PER_BATCH_MAX,
+            broker_max_poll_interval=3600.0,
+        )
+        app.transport = FaustTransport(app.conf.broker_consumer, app)
+        app.transport.positions = self._positions
+        commands = app.topic(
+            group.topic,
+            partitions=group.partitions,
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",
+            value_serializer="raw",
+        )
+        app.agent(commands, name="deciding")(self._feed)
+        app.on_partitions_revoked.connect(self._revoked)
+        app.on_rebalance_complete.connect(self._complete)
+        app.finalize()
+        return app
+
+    def _positions(self) -> dict[int, int]:
+        return {partition: self._engine.next_source(partition) for partition in self._engine.active}
+
+    # --- called by Faust
+
+    async def _revoked(self, _app: Any, revoked: Any = None, **_: Any) -> None:
+        self._revocations += 1
+        await self._engine.revoke()
+
+    async def _complete(self, app: Any, **_: Any) -> None:
+        """The group has shared out: claim, before Faust seeks and lets messages flow."""
+        app.consumer.hold()
+        try:
+            if await self._engine.claim(self._assigned(), self._still()):
+                self._lost.clear()
+                self._on_claimed()
+        except Lost:
+            self._lost.set()
+        except Exception as error:
+            self._fail(error)
+
+    def _assigned(self) -> set[int]:
+        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._group.topic}
+
+    def _still(self) -> Still:
+        app, generation, revocations = self._app, self._app.consumer_generation_id, self._revocations
+        return lambda: bool(app.consumer_generation_id == generation and self._revocations == revocations)
+
+    async def _crashed(self, app: Any) -> None:
+        """Faust ends itself where it cannot go on, and does not say so."""
+        self._fail(DriverEnded(f"Faust has crashed: {await crash_of(app)!r}"))
+
+    async def _feed(self, stream: Any) -> None:
+        async for event in stream.noack().events():
+            await self._inbox.put(event)
+
+    # --- claiming between rebalances
+
+    async def _claim_what_was_lost(self) -> None:
+        try:
+            while True:
+                await self._lost.wait()
+                await asyncio.sleep(RETRY_S)
+                if self._lost.is_set() and not self._app.rebalancing:
+                    self._lost.clear()
+                    await self._claim_again()
+        except Exception as error:
+            self._fail(error)
+
+    async def _claim_again(self) -> None:
+        """What a rebalance makes void that begins meanwhile, is claimed when that is complete."""
+        consumer, still = self._app.consumer, self._still()
+        consumer.hold()
+        try:
+            claimed = await self._engine.claim(self._assigned(), still)
+        except Lost:
+            self._lost.set()
+            return
+        if claimed:
+            await consumer.perform_seek()
+            if still():
+                consumer.go_on()
+                self._on_claimed()
+
+    # --- deciding
+
+    async def _drain(self) -> None:
+        try:
+            while True:
+                events = [await self._inbox.get()]
+                while len(events) < COMMANDS_PER_BATCH_MAX and not self._inbox.empty():
+                    events.append(self._inbox.get_nowait())
+                with suppress(Lost):
+                    await self._handle([event for event in events if self._is_current(event.message)])
+                    continue
+                self._lost.set()
+        except Exception as error:
+            self._fail(error)
+
+    def _is_current(self, message: Any) -> bool:
+        """Whether a message was fetched after the last seek, under the assignment that is in force: an older one would
+        look like a gap."""
+        app = self._app
+        return bool(message.seek == app.consumer.seeks and message.generation_id == app.consumer_generation_id)
+
+    async def _handle(self, events: list[Any]) -> None:
+        messages = [event.message for event in events]
+        await self._engine.handle([Sourced(each.partition, each.offset, each.value) for each in messages])
+        positions = self._positions()
+        for event, message in zip(events, messages, strict=True):
+            if message.offset < positions.get(message.partition, 0):
+                event.ack()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(error)
+
+
+def _credentials(security: Security) -> Any:
+    """An identity in Faust's words; None where none is needed. Raises BadCredentials."""
+    context = security.context()
+    if security.mechanism:
+        name, password = security.properties["sasl.username"], security.properties["sasl.password"]
+        return faust.SASLCredentials(
+            username=name, password=password, ssl_context=context, mechanism=security.mechanism
+        )
+    return None if context is None else faust.SSLCredentials(context)

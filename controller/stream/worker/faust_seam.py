@@ -1,0 +1,224 @@
+"""Faust's consumer, changed so that no command is passed over; and all that we touch of Faust beneath its surface.
+
+Nothing else of the product overrides or reads a private part of Faust, or of mode, its base. `PRIVATE_PARTS` lists each
+with why; a test fails when a release changes one, and says what to read again.
+
+As it is, Faust loses messages at rebalances. After one it seeks to the committed offsets and then clears every agent's
+queue, and what was delivered in between is gone though it counts as read; where two rebalances follow each other
+closely, the end of the first lets messages flow during the second. It also drops messages below the last that it has
+handed on, which it notes even when they never arrived. So here:
+
+- `perform_seek` seeks each partition to the next command that the events prove. Fetches and seeks exclude each other.
+- each message says after which seek it was fetched (`seek`); older ones are dropped on their way and where they arrive.
+- nothing is remembered of what was read: the engine drops what it has decided, and notices what is missing.
+- offsets are committed for Kafka's tools alone, so that a commit that fails does not end the worker.
+- a fetch waits for less than Faust's fixed 1.5 s, since every rebalance waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
+from faust.app.base import App
+from faust.tables.recovery import Recovery
+from faust.transport.drivers import aiokafka as transport
+from faust.types.tuples import ConsumerMessage
+from mode import Service
+
+FETCH_WAIT_MS = 100
+FETCH_TIMEOUT_S = 0.25
+"""How long one fetch may wait: a rebalance waits for it."""
+IDLE_S = 0.05
+"""How soon to look again where no partition is to be fetched from: all are full, or none is assigned."""
+COMMIT_TIMEOUT_S = 3.0
+
+Positions = Callable[[], Mapping[int, int]]
+"""The next command of each claimed partition."""
+
+
+class PrivatePart(NamedTuple):
+    """What we rest on beneath Faust's surface: a method, or an attribute of its objects."""
+
+    of: type
+    name: str
+    why: str
+
+
+_CONSUMER, _THREAD = transport.Consumer, transport.AIOKafkaConsumerThread
+
+OVERRIDDEN = (
+    PrivatePart(_CONSUMER, "getmany", "fetches once, holding off seeks, and hands on no message from before a seek"),
+    PrivatePart(_CONSUMER, "perform_seek", "seeks to what the events prove; marks committed offsets and acks likewise"),
+    PrivatePart(_CONSUMER, "verify_event_path", "does nothing: Faust's fails while the group shares out"),
+    PrivatePart(_CONSUMER, "_new_consumer_thread", "makes our thread"),
+    PrivatePart(_THREAD, "_create_worker_consumer", "sets how long a fetch waits, for which Faust has no setting"),
+    PrivatePart(_THREAD, "_commit", "a commit that fails does not crash the worker"),
+)
+"""Methods that ours stand for: what Faust's do has to be done here."""
+
+USED = (
+    PrivatePart(_CONSUMER, "_get_active_partitions", "what is to be fetched"),
+    PrivatePart(_CONSUMER, "_getmany", "fetches, in the thread of the consumer"),
+    PrivatePart(_CONSUMER, "seek_wait", "seeks, and returns when that is done"),
+    PrivatePart(_CONSUMER, "_read_offset", "what Faust drops messages by; it is to know nothing"),
+    PrivatePart(_CONSUMER, "_committed_offset", "from where Faust counts acks; it follows each seek"),
+    PrivatePart(_CONSUMER, "_acked", "acks that wait for those before them; none outlives a seek"),
+    PrivatePart(_CONSUMER, "_acked_index", "the same acks, for looking them up"),
+    PrivatePart(_CONSUMER, "can_resume_flow", "set when messages may flow again"),
+    PrivatePart(_CONSUMER, "flow_active", "whether messages may flow"),
+    PrivatePart(_CONSUMER, "scheduler", "takes turns between partitions"),
+    PrivatePart(_THREAD, "_ensure_consumer", "aiokafka's consumer, to commit with"),
+    PrivatePart(AIOKafkaConsumer, "_fetch_max_wait_ms", "read when the consumer starts"),
+    PrivatePart(Service, "_crashed", "set when Faust has ended itself, which it reports to nobody"),
+    PrivatePart(Service, "crash_reason", "why it did"),
+)
+"""Methods that are called, and attributes that are read or set."""
+
+RESTED_ON = (
+    PrivatePart(_CONSUMER, "_drain_messages", "calls getmany; drops what _read_offset says; gives up when flow stops"),
+    PrivatePart(_CONSUMER, "_to_message", "_message makes the same message"),
+    PrivatePart(_CONSUMER, "ack", "counts acks from _committed_offset on"),
+    PrivatePart(_CONSUMER, "stop_flow", "with flow_control.suspend and clear it lets nothing through (hold)"),
+    PrivatePart(_CONSUMER, "resume_flow", "with flow_control.resume it lets messages through (go_on)"),
+    PrivatePart(Recovery, "_resume_streams", "sends on_rebalance_complete, then seeks, then lets messages flow"),
+    PrivatePart(Recovery, "on_recovery_completed", "the same order, after a recovery"),
+    PrivatePart(App, "_on_partitions_revoked", "stops the flow and clears the agents' queues before a rebalance"),
+    PrivatePart(Service, "crash", "sets _crashed and crash_reason"),
+)
+"""Methods that we leave alone, and that have to go on doing what they do."""
+
+PRIVATE_PARTS = (*OVERRIDDEN, *USED, *RESTED_ON)
+
+
+class FetchedMessage(ConsumerMessage):
+    """A message that says how many seeks there had been when it was fetched."""
+
+    __slots__ = ("seek",)
+
+    seek: int
+
+
+class _NothingRead(dict[Any, Any]):
+    """Stands for the offsets that were read last, and knows none."""
+
+    def __missing__(self, key: Any) -> None:
+        return None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        return None
+
+
+class _Thread(transport.AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, of: Any) -> Any:
+        consumer = super()._create_worker_consumer(of)
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
+        return consumer
+
+    async def _commit(self, offsets: Mapping[Any, int]) -> bool:
+        consumer, assigned = self._ensure_consumer(), self.assignment()
+        figures = {TopicPartition(tp.topic, tp.partition): offset for tp, offset in offsets.items() if tp in assigned}
+        try:
+            await asyncio.wait_for(consumer.commit(figures), COMMIT_TIMEOUT_S)
+        except (KafkaError, TimeoutError):
+            return False
+        return True
+
+
+class FaustConsumer(transport.Consumer):
+    """The consumer of a worker."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.seeks = 0
+        """How many there have been: what was fetched before the last is old."""
+        self._fetching_or_seeking = asyncio.Lock()
+        self._read_offset = _NothingRead()
+
+    def _new_consumer_thread(self) -> _Thread:
+        return _Thread(self, loop=self.loop, beacon=self.beacon)
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[Any, Any]]:
+        """Fetch once, and hand on what came for as long as it is wanted."""
+        while not self.flow_active and not self.should_stop:
+            await self.wait(self.can_resume_flow)  # type: ignore[arg-type]  # as Faust itself calls it
+        records, seek = await self._fetched()
+        for tp, record in self.scheduler.iterate(records):
+            if not self.flow_active or self.seeks != seek or self.should_stop:
+                return
+            yield tp, self._message(tp, record, seek)
+
+    async def _fetched(self) -> tuple[Mapping[Any, Any], int]:
+        if not self._get_active_partitions():
+            await self.sleep(IDLE_S)
+        async with self._fetching_or_seeking:
+            active = set(self._get_active_partitions())
+            records = await self._getmany(active, FETCH_TIMEOUT_S) if active and not self.should_stop else {}
+            return records, self.seeks
+
+    def _message(self, tp: Any, record: Any, seek: int) -> FetchedMessage:
+        """The same message as Faust's, and after which seek it was fetched."""
+        message = FetchedMessage(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp / 1000,
+            record.timestamp_type,
+            record.headers,
+            record.key,
+            record.value,
+            record.checksum,
+            record.serialized_key_size,
+            record.serialized_value_size,
+            tp,
+            generation_id=self.app.consumer_generation_id,
+        )
+        message.seek = seek
+        return message
+
+    def verify_event_path(self, now: float, tp: Any) -> None:
+        """Faust's own look for what stands still, which fails while the group shares out; our metrics show it."""
+
+    def hold(self) -> None:
+        """Let nothing through until the next `go_on`, or until Faust lets messages flow after a rebalance."""
+        self.stop_flow()
+        self.app.flow_control.suspend()
+        self.app.flow_control.clear()
+
+    def go_on(self) -> None:
+        """Let messages through again."""
+        self.app.flow_control.resume()
+        self.resume_flow()
+
+    async def perform_seek(self) -> None:
+        """Seek to where the events prove, rather than to the committed offsets."""
+        assert isinstance(self.transport, FaustTransport), "made by it"
+        async with self._fetching_or_seeking:
+            self.seeks += 1
+            positions = self.transport.positions()
+            to = {tp: positions[tp.partition] for tp in self.assignment() if tp.partition in positions}
+            try:
+                await self.seek_wait({TopicPartition(tp.topic, tp.partition): offset for tp, offset in to.items()})
+            except IllegalStateError:
+                return  # assigned to somebody else meanwhile: the next rebalance is under way, and ends with a seek
+            self._committed_offset.update({tp: offset or None for tp, offset in to.items()})
+            for tp in to:
+                self._acked[tp].clear()
+                self._acked_index[tp].clear()
+
+
+class FaustTransport(transport.Transport):
+    """Faust's transport with that consumer."""
+
+    Consumer = FaustConsumer
+    positions: Positions
+
+
+async def crash_of(app: Any) -> BaseException:
+    """Why Faust has ended itself, as soon as it has."""
+    await app._crashed.wait()
+    reason: BaseException = app.crash_reason
+    return reason

@@ -1,0 +1,232 @@
+"""A batch of commands of one partition, decided: what a worker writes for it.
+
+Order is all: command after command, each on the state that the ones before have left. The create-topic policies, and
+the cluster that carries decisions out, are foreign and may be slow, so those commands of the batch that they have a say
+in are shown to them together before the first is decided; one that needs them only then is shown to them alone.
+
+A command that cannot be read, that lies in the wrong partition, or on which `decide` raises, is a poison command: it is
+recorded with its cause, its client gets an error, and the partition goes on. It would otherwise stop every worker in
+turn.
+
+A copy of a command that was decided a short time ago (`recent_requests`) is passed over too: its record has neither
+events nor answers, and the client has the answer of the first, or waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.engine.consulting import Clears, consulted
+from controller.machine.commands.access import ClusterCommand
+from controller.machine.commands.commands import AnyCommand, TopicCommand
+from controller.machine.decide import decide
+from controller.machine.decision import Answer, Decision
+from controller.machine.errors import ErrorCode
+from controller.machine.state import State
+from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.stream.log.answers import encode_answers, size_of_details
+from controller.stream.log.commands_topic import CommandError, decode_command, home_of
+from controller.stream.log.partition import PartitionState
+from controller.stream.log.transport import RECORD_BYTES_MAX
+from events.catalog import Cause, Recorded
+from events.codec import encode_event
+from events.logs.kafka_record import Decided, encode_record
+
+NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
+_ROOM_BYTES = 1 << 16
+"""What a record takes beside its events and answers, and room to spare."""
+
+
+class Sourced(msgspec.Struct, frozen=True, gc=False):
+    """A record of the commands topic, as a driver delivers it."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A command that was passed over, and why; `error` where deciding on it raised."""
+
+    partition: int
+    offset: int
+    why: str
+    error: Exception | None = None
+
+
+class Copy(msgspec.Struct, frozen=True, gc=False):
+    """A command that was passed over because it was decided before."""
+
+    partition: int
+    offset: int
+    what: str
+    request_id: str
+    topic: str
+
+
+class PartitionBatch(msgspec.Struct):
+    """What became of the commands of one partition: the bytes to append, one record a command, and what they say."""
+
+    values: list[bytes] = []
+    records: list[Recorded] = []
+    faults: list[Fault] = []
+    copies: list[Copy] = []
+
+
+class PartitionDecider:
+    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some."""
+
+    def __init__(
+        self, partition: PartitionState, partitions: int, judge: PolicyJudge | None, cluster: Clears | None = None
+    ) -> None:
+        self._partition = partition
+        self._partitions = partitions
+        self._judge = judge
+        self._cluster = cluster
+
+    async def decide_all(self, commands: Sequence[Sourced]) -> PartitionBatch:
+        """Decide commands at consecutive offsets from the next on. The state is ahead of Kafka afterwards.
+
+        Raises CommandFromNewerVersion, PolicyRunnerClosed.
+        """
+        self._partition.remember_requests()
+        read = [(sourced, self._read(sourced)) for sourced in commands]
+        judged = await self._consulted_together([each for _, each in read if isinstance(each, TopicCommand)])
+        batch = PartitionBatch()
+        for sourced, command in read:
+            if isinstance(command, Fault):
+                self._pass_over(batch, command, None)
+            elif isinstance(command, TopicCommand | ClusterCommand) and self._partition.decided_before(command):
+                self._pass_over_copy(batch, sourced, command)
+            else:
+                await self._decide(batch, sourced, judged.get(id(command), command))
+        return batch
+
+    def _read(self, sourced: Sourced) -> AnyCommand | Fault:
+        try:
+            command = decode_command(sourced.value)
+        except CommandError as error:
+            return Fault(sourced.partition, sourced.offset, str(error))
+        if isinstance(command, TopicCommand | ClusterCommand):
+            home = home_of(command, self._partitions)
+            if home != sourced.partition:
+                what = f"topic {command.topic!r}" if isinstance(command, TopicCommand) else type(command).__name__
+                why = f"{what} is decided in partition {home} of {self._partitions}"
+                return Fault(sourced.partition, sourced.offset, why)
+        return command
+
+    async def _decide(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand) -> None:
+        partition = self._partition
+        command = _stamped(command, partition.last_ms)
+        decision = _decision(partition.state, command, sourced)
+        if isinstance(decision, Decision) and decision.consult:
+            assert isinstance(command, TopicCommand), "others have a say in nothing else"
+            command, decision = await self._consulted_alone(command, sourced)
+        if isinstance(decision, Fault):
+            self._pass_over(batch, decision, command)
+            return
+        cause = Cause(type(command).__name__, command.request_id)
+        values = tuple(encode_event(command.at_ms, cause, event) for event in decision.events)
+        size = sum(map(len, values)) + size_of_details(decision)
+        if size > RECORD_BYTES_MAX - _ROOM_BYTES:
+            why = f"its events and answers take {size} bytes, more than a record may"
+            self._pass_over(batch, Fault(sourced.partition, sourced.offset, why), command)
+            return
+        epoch = partition.fold.epoch
+        batch.records += partition.decided(sourced.offset, command.at_ms, cause, decision.events, values)
+        answers = encode_answers(decision, partition.state.topics)
+        batch.values.append(encode_record(Decided(epoch, sourced.offset, values, answers)))
+
+    def _pass_over(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
+        partition, answers = self._partition, b""
+        if isinstance(command, TopicCommand | ClusterCommand):
+            code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+            error = Decision((), (Answer(command.request_id, command.topic, code, NOT_DECIDED),))
+            answers = encode_answers(error, partition.state.topics)
+        batch.faults.append(fault)
+        batch.values.append(encode_record(Decided(partition.fold.epoch, fault.offset, (), answers, fault.why)))
+        partition.fold.take_own(fault.offset, 0)
+
+    def _pass_over_copy(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
+        fold, what = self._partition.fold, type(copy).__name__
+        batch.copies.append(Copy(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
+        batch.values.append(encode_record(Decided(fold.epoch, sourced.offset, ())))
+        fold.take_own(sourced.offset, 0)
+
+    # --- those who have a say
+
+    async def _consulted_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
+        """Those commands that would need somebody's word if they were decided now, with it, by the identity of the
+        command."""
+        if self._judge is None and self._cluster is None:
+            return {}
+        state = self._partition.state
+        decided_before = self._partition.decided_before
+        needing = [each for each in commands if not decided_before(each) and _needs_a_word(state, each)]
+        judged: dict[int, AnyCommand] = {}
+        for group in _each_topic_once(needing):
+            try:
+                words = await consulted(group, state, self._judge, self._cluster)
+            except PolicyRunnerClosed:
+                raise
+            except Exception:
+                continue  # each is shown alone in its turn, and the one at fault passed over
+            judged.update((id(command), _any(word)) for command, word in zip(group, words, strict=True))
+        return judged
+
+    async def _consulted_alone(self, command: TopicCommand, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
+        state = self._partition.state
+        try:
+            [word] = await consulted([command], state, self._judge, self._cluster)
+        except PolicyRunnerClosed:
+            raise
+        except Exception as error:
+            return _any(command), _fault(_any(command), sourced, error)
+        decision = _decision(state, _any(word), sourced)
+        assert isinstance(decision, Fault) or not decision.consult, "all who have a say were asked"
+        return _any(word), decision
+
+
+def _each_topic_once(commands: Sequence[TopicCommand]) -> list[list[TopicCommand]]:
+    """The commands in groups in which no topic is there twice: they are shown topic by topic."""
+    groups: list[dict[str, TopicCommand]] = []
+    for command in commands:
+        free = next((group for group in groups if command.topic not in group), None)
+        if free is None:
+            groups.append({command.topic: command})
+        else:
+            free[command.topic] = command
+    return [list(group.values()) for group in groups]
+
+
+def _decision(state: State, command: AnyCommand, sourced: Sourced) -> Decision | Fault:
+    """What `decide` says; what it raises is a bug, which must not stop the partition for good."""
+    try:
+        return decide(state, command)
+    except Exception as error:
+        return _fault(command, sourced, error)
+
+
+def _fault(command: AnyCommand, sourced: Sourced, error: Exception) -> Fault:
+    why = f"{type(command).__name__} of request {command.request_id}: {type(error).__name__}: {error}"
+    return Fault(sourced.partition, sourced.offset, why, error)
+
+
+def _any(command: TopicCommand) -> AnyCommand:
+    return cast("AnyCommand", command)  # each kind of the one is among the other
+
+
+def _needs_a_word(state: State, command: TopicCommand) -> bool:
+    try:
+        return decide(state, _any(command)).consult
+    except Exception:
+        return False  # it is passed over when its turn comes
+
+
+def _stamped(command: AnyCommand, last_ms: int) -> AnyCommand:
+    """The command as of now: fronts' clocks differ, and the time of a partition never goes back."""
+    return command if command.at_ms >= last_ms else replace(command, at_ms=last_ms)

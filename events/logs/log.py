@@ -1,0 +1,354 @@
+"""The event log: the port that deciding writes to and seeing reads from, and a log in memory.
+
+What a log is for. It holds events, numbered from 0 without gaps, and the state that they lead to, and moves both in
+one atomic step: a `Commit`. So after any crash the state is the state of exactly the events that are there.
+
+Method. The log knows bytes only. A commit carries each event's bytes with the two keys by which people ask for events
+later (shard and request), and puts or deletes of opaque state keys. `write` makes a commit visible; `flush` makes
+everything written so far survive a power cut, and may run in another thread, so that many commits share one sync.
+Answer nobody before `durable_offset` has passed the events that the answer rests on.
+
+When writing or flushing fails, the log refuses writes until `recover` has found out what is truly there.
+
+What it does not do: it encodes no events, decides nothing, and is written by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class LogError(Exception):
+    """The log cannot do what was asked. The message names the folder and says what to do."""
+
+
+class LogWriteError(LogError):
+    """A commit was not written or not flushed. No write is taken until `recover` has succeeded."""
+
+
+class LogDiskFull(LogWriteError):
+    """There is no room for what was to be written. `recover` succeeds once there is room again."""
+
+
+class LogOfAnotherCluster(LogError):
+    """The folder holds the log of cluster `found`, not of cluster `expected`."""
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path} holds the log of cluster {found}, not of {expected}: "
+            f"set cluster.id={found}, or choose another folder"
+        )
+        self.expected = expected
+        self.found = found
+
+
+class LogFromNewerVersion(LogError):
+    """The folder was written by a newer release: this one would not understand all of it."""
+
+
+class LogLocked(LogError):
+    """Another process has the log open; `pid` is its process id, where it is known."""
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        holder = "another process" if pid is None else f"process {pid}"
+        super().__init__(
+            f"{path} is open in {holder}, and one process writes a log: stop that one, or choose another folder"
+        )
+        self.pid = pid
+
+
+class LogCorrupted(LogError):
+    """What is on the disk is not what was written. Nothing is skipped: a copy of the folder has to be restored."""
+
+
+class LogNotAFolder(LogError):
+    """The path, or a part of it, is something other than a folder."""
+
+
+class LogAccessDenied(LogError):
+    """This user may not read or write the folder."""
+
+
+class LogClosed(LogError):
+    """The log was closed, or a failed `recover` left it closed."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One event of a commit.
+
+    `value` is the event's canonical bytes. `shard_key` is the shard that it concerns, "" for events that concern every
+    shard. `request_id` is the request that led to it, "" if none did; such events are in no request's index.
+    """
+
+    value: bytes
+    shard_key: str = ""
+    request_id: str = ""
+
+
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """What is written in one atomic step: events, and the state keys that they change (None deletes a key).
+
+    State changes through events only: a commit with state but without entries is refused.
+    """
+
+    entries: Sequence[Entry] = ()
+    state: Mapping[bytes, bytes | None] = {}
+
+
+def check_commit(commit: Commit) -> None:
+    """Raise ValueError for a commit that changes state without an event."""
+    if commit.state and not commit.entries:
+        raise ValueError("a commit changes state only together with the events that say so")
+
+
+def check_range(start: int, end: int | None) -> None:
+    """Raise ValueError for a negative offset."""
+    if start < 0 or (end is not None and end < 0):
+        raise ValueError(f"offsets begin at 0: asked for {start} to {end}")
+
+
+class EventLog(Protocol):
+    """Events and the state they lead to, in one store.
+
+    `write`, `recover` and `close` belong to one thread. `flush` and all reading may run in other threads beside them.
+    Iterators hold nothing open: they read in pages and may be kept across writes, or dropped, at will. One that is
+    asked for more after `close` raises LogClosed.
+    """
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster whose history this is."""
+        ...
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next event will have; the number of events there are."""
+        ...
+
+    @property
+    def durable_offset(self) -> int:
+        """Every event below it survives a power cut: `next_offset` as it was when the last `flush` began."""
+        ...
+
+    def write(self, commit: Commit) -> int:
+        """Write a commit and return the offset of its first event. It can be read at once; it is durable after `flush`.
+
+        An empty commit writes nothing and returns `next_offset`. Raises LogWriteError (LogDiskFull if that is why), and
+        then nothing of the commit is there; ValueError for state without events.
+        """
+        ...
+
+    def flush(self) -> int:
+        """Make all that is written so far durable; blocks for the disk and returns the new `durable_offset`.
+
+        Raises LogWriteError (LogDiskFull), and then what was written since the flush before may be there or not:
+        `recover` finds out.
+        """
+        ...
+
+    def recover(self) -> int:
+        """Find out what is truly there after a failed write or flush, and return the new `next_offset`.
+
+        Writes that were never flushed may be gone, with the state that came with them, so whatever was derived from
+        them has to be read again. Everything that is there afterwards is durable. Raises LogError while the cause
+        lasts, and can be tried again. Readers in other threads may meet LogClosed meanwhile.
+        """
+        ...
+
+    def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """The events at offsets from `start` up to but not including `end` (None: `next_offset` now), in order.
+
+        Events that are not durable yet are among them; pass `durable_offset` as `end` to leave them out.
+        """
+        ...
+
+    def read_one(self, offset: int) -> bytes:
+        """The event at an offset. Raises IndexError if there is none."""
+        ...
+
+    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+        """The offsets, in order, of the events written under a shard key, from `start` up to but not including `end`.
+
+        The key "" gives the events that concern every shard; they are not among those of the other keys.
+        """
+        ...
+
+    def request_offsets(self, request_id: str) -> Iterator[int]:
+        """The offsets, in order, of the events written under a request id. Those under "" are not indexed."""
+        ...
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a state key, or None."""
+        ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of several state keys, in the order asked for."""
+        ...
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`.
+
+        No frozen picture: a key that is there throughout comes exactly once; one that is put or deleted meanwhile
+        comes with its value of some moment during the scan, or not at all.
+        """
+        ...
+
+    def close(self) -> None:
+        """Flush, and let go of the log; closing twice is nothing. All else raises LogClosed from now on."""
+        ...
+
+
+def key_range(prefix: bytes, start_after: bytes | None) -> tuple[bytes, bytes | None]:
+    """The half-open range of keys of a scan; an upper bound of None means no bound."""
+    lower = prefix if start_after is None or start_after < prefix else start_after + b"\0"
+    stem = prefix.rstrip(b"\xff")
+    upper = stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
+    return lower, upper
+
+
+class InMemoryLog:
+    """A log that lives as long as its process: for tests and simulations, where a power cut is `drop_unflushed`."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self._cluster_id = cluster_id
+        self._events: list[bytes] = []
+        self._by_shard: dict[str, list[int]] = {}
+        self._by_request: dict[str, list[int]] = {}
+        self._state: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
+        self._next_offset = 0
+        self._durable_offset = 0
+        self._unflushed: list[tuple[int, Commit, dict[bytes, bytes | None]]] = []
+        self._open = True
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def next_offset(self) -> int:
+        return self._next_offset
+
+    @property
+    def durable_offset(self) -> int:
+        return self._durable_offset
+
+    def write(self, commit: Commit) -> int:
+        self._check_open()
+        check_commit(commit)
+        first = self._next_offset
+        if not commit.entries:
+            return first
+        before = {key: self._state.get(key) for key in commit.state}
+        self._unflushed.append((first, commit, before))
+        for offset, entry in enumerate(commit.entries, first):
+            self._events.append(entry.value)
+            self._by_shard.setdefault(entry.shard_key, []).append(offset)
+            if entry.request_id:
+                self._by_request.setdefault(entry.request_id, []).append(offset)
+        self._put(commit.state)
+        self._next_offset = len(self._events)
+        return first
+
+    def flush(self) -> int:
+        self._check_open()
+        end = self._next_offset
+        while self._unflushed and self._unflushed[0][0] < end:
+            del self._unflushed[0]
+        self._durable_offset = max(self._durable_offset, end)
+        return self._durable_offset
+
+    def recover(self) -> int:
+        self._check_open()
+        return self.flush()
+
+    def drop_unflushed(self, kept_commits: int = 0) -> int:
+        """Lose what was not flushed, as a power cut does, but for the oldest `kept_commits`; returns `next_offset`."""
+        while len(self._unflushed) > kept_commits:
+            first, commit, before = self._unflushed.pop()
+            for entry in reversed(commit.entries):
+                self._events.pop()
+                self._by_shard[entry.shard_key].pop()
+                if entry.request_id:
+                    self._by_request[entry.request_id].pop()
+            assert len(self._events) == first, "the newest commit must be undone first"
+            self._next_offset = first
+            self._put(before)
+        return self.flush()
+
+    def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+        self._check_open()
+        check_range(start, end)
+        stop = self._next_offset if end is None else min(end, self._next_offset)
+        return self._each_event(start, stop)
+
+    def read_one(self, offset: int) -> bytes:
+        self._check_open()
+        if not 0 <= offset < self._next_offset:
+            raise IndexError(f"no event at offset {offset}: the log ends at {self._next_offset}")
+        return self._events[offset]
+
+    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+        self._check_open()
+        check_range(start, end)
+        stop = self._next_offset if end is None else min(end, self._next_offset)
+        return self._each_offset(self._by_shard.get(shard_key, []), start, stop)
+
+    def request_offsets(self, request_id: str) -> Iterator[int]:
+        self._check_open()
+        return self._each_offset(self._by_request.get(request_id, []), 0, self._next_offset)
+
+    def get(self, key: bytes) -> bytes | None:
+        self._check_open()
+        return self._state.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        self._check_open()
+        return [self._state.get(key) for key in keys]
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        self._check_open()
+        return self._each_pair(*key_range(prefix, start_after))
+
+    def close(self) -> None:
+        if self._open:
+            self.flush()
+            self._open = False
+
+    def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
+        for key, value in changes.items():
+            if value is None:
+                if self._state.pop(key, None) is not None:
+                    del self._keys[bisect_left(self._keys, key)]
+            else:
+                if key not in self._state:
+                    insort(self._keys, key)
+                self._state[key] = value
+
+    def _each_event(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        for offset in range(start, stop):
+            self._check_open()
+            yield offset, self.read_one(offset)
+
+    def _each_offset(self, offsets: list[int], start: int, stop: int) -> Iterator[int]:
+        for index in range(bisect_left(offsets, start), bisect_left(offsets, stop)):
+            self._check_open()
+            yield offsets[index]
+
+    def _each_pair(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        index = bisect_left(self._keys, lower)
+        while index < len(self._keys):
+            key = self._keys[index]
+            if upper is not None and key >= upper:
+                return
+            yield key, self._state[key]
+            self._check_open()
+            index = bisect_right(self._keys, key)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise LogClosed("this log is closed")

@@ -1,0 +1,361 @@
+"""The event log on a disk, for one process: RocksDB through rocksdict.
+
+What it is for: the embedded controller's log and state. Events, their two indexes and the state keys of a commit go
+into one RocksDB batch, so they are all there or none is, whenever the process dies.
+
+Method. `write` puts the batch into RocksDB's buffers and write-ahead log, unsynced, in microseconds; `flush` syncs the
+write-ahead log and lets other threads run meanwhile (rocksdict releases the GIL there, and only there). An index entry
+is written once for each run of consecutive events under the same key, not once an event. `rocksdb_database` describes
+the keys, `rocksdb_recovery` what is proved at each opening.
+
+Failures. After a failed write or flush RocksDB refuses to go on, and Linux may have dropped the pages that it could not
+write, so memory proves nothing any more: `recover` closes the database and opens it anew, and what the disk has is the
+truth. Reading goes on until then, and may show commits that `recover` will find gone.
+
+What it does not do: share the folder with a second writer. Readers in other processes open a RocksDB secondary, or a
+copy made by `checkpoint`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+from rocksdict import WriteBatch
+
+from events.logs import log
+from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_errors import classify
+from events.logs.rocksdb_recovery import NEXT_KEY, DurableMark, identify, make_folder, open_checked
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_CACHE_BYTES = 64 << 20
+"""64 MiB: what the block cache takes where the opener does not say."""
+
+_pack = struct.Struct(">Q").pack
+_STATE = b"s"
+_SHARD = b"t"
+_REQUEST = b"r"
+_ROOM_BYTES = 8 << 20
+"""Room beside the write-ahead log's own size that RocksDB needs to open again."""
+
+
+class RocksDbLog:
+    """An `EventLog` in a folder; see the port for what each method promises."""
+
+    def __init__(
+        self,
+        path: Path,
+        cache_bytes: int,
+        cluster_id: str | None,
+        event_version: int,
+        new_cluster_id: Callable[[], str],
+    ) -> None:
+        self._path = path
+        self._cache_bytes = cache_bytes
+        self._flushing = threading.Lock()
+        self._failure: str | None = None
+        self._database: Database | None = None
+        self._closed = False
+        self._next_offset = 0
+        self._durable_offset = 0
+        self._cut: int | None = None
+        make_folder(path)
+        try:
+            self._mark = DurableMark(path)
+        except OSError as error:
+            raise classify(error, path) from error
+        try:
+            self._open_database()
+            self._cluster_id = self._read(identify, self._next_offset, cluster_id, event_version, new_cluster_id)
+        except BaseException:
+            self._let_go()
+            raise
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        cluster_id: str | None,
+        event_version: int,
+        new_cluster_id: Callable[[], str],
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> Self:
+        """Open the log in a folder, making it if it is missing.
+
+        `cluster_id` is the cluster whose log it must be; None takes the folder's own, or `new_cluster_id()` for a new
+        folder. `event_version` is the newest event version that this release knows. `cache_bytes` bounds the block
+        cache; beside it, write buffers take about 48 MiB.
+
+        Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
+        LogDiskFull.
+        """
+        return cls(Path(path), cache_bytes, cluster_id, event_version, new_cluster_id)
+
+    @property
+    def path(self) -> Path:
+        """The folder that the log is in."""
+        return self._path
+
+    @property
+    def cut(self) -> int | None:
+        """The offset at which the last opening cut off a torn tail that nobody was answered for; None if it did not."""
+        return self._cut
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def next_offset(self) -> int:
+        return self._next_offset
+
+    @property
+    def durable_offset(self) -> int:
+        return self._durable_offset
+
+    def write(self, commit: log.Commit) -> int:
+        database = self._writable()
+        log.check_commit(commit)
+        first = self._next_offset
+        if not commit.entries:
+            return first
+        batch, end = _batch(commit, first, database)
+        self._put(database, batch)
+        self._next_offset = end
+        return first
+
+    def note(self, key: bytes, value: bytes) -> None:
+        """Write a state key that says nothing of the events, such as a reader's place in another log."""
+        database, batch = self._writable(), WriteBatch(raw_mode=True)
+        batch.put(_STATE + key, value, database.views_handle)
+        self._put(database, batch)
+
+    def flush(self) -> int:
+        with self._flushing:
+            database = self._writable()
+            end = self._next_offset
+            if end > self._durable_offset:
+                try:
+                    self._sync(database)
+                except Exception as error:
+                    raise self._failed(error) from error
+                self._mark.write(end)
+                self._durable_offset = end
+            return self._durable_offset
+
+    def recover(self) -> int:
+        with self._flushing:
+            if self._closed:
+                raise log.LogClosed(f"the log in {self._path} is closed")
+            self._check_room()
+            self._close_database()
+            self._open_database()
+            self._failure = None
+            return self._next_offset
+
+    def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+        log.check_range(start, end)
+        self._readable()
+        stop = self._next_offset if end is None else min(end, self._next_offset)
+        return self._each_event(start, stop)
+
+    def read_one(self, offset: int) -> bytes:
+        if not 0 <= offset < self._next_offset:
+            raise IndexError(f"no event at offset {offset}: {self._path} ends at {self._next_offset}")
+        value: bytes | None = self._read(lambda database: database.get_event(_pack(offset)))
+        if value is None:
+            raise self._missing(offset)
+        return value
+
+    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+        log.check_range(start, end)
+        self._readable()
+        stop = self._next_offset if end is None else min(end, self._next_offset)
+        return self._each_in_runs(_run_prefix(_SHARD, shard_key), start, stop)
+
+    def request_offsets(self, request_id: str) -> Iterator[int]:
+        self._readable()
+        return self._each_in_runs(_run_prefix(_REQUEST, request_id), 0, self._next_offset)
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._read(lambda database: database.get_view(_STATE + key))
+        return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._read(Database.get_views, [_STATE + key for key in keys])
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        self._readable()
+        lower, upper = log.key_range(_STATE + prefix, None if start_after is None else _STATE + start_after)
+        assert upper is not None, "the leading byte of a state key has a successor"
+        return self._each_pair(lower, upper)
+
+    def checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.
+
+        On the same file system its table files are hard links, and it takes milliseconds. Raises FileExistsError,
+        LogDiskFull, LogAccessDenied, LogWriteError.
+        """
+        if os.path.lexists(path):
+            raise FileExistsError(f"{path} exists: a checkpoint makes its own folder")
+        try:
+            self._readable().checkpoint(Path(path))
+        except Exception as error:
+            raise classify(error, Path(path), log.LogWriteError) from error
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            if self._failure is None and self._database is not None:
+                self.flush()
+        finally:
+            with self._flushing:
+                self._let_go()
+
+    def _apply(self, database: Database, batch: WriteBatch) -> None:
+        """Write a batch; apart, so that a test can make it fail."""
+        database.write(batch)
+
+    def _sync(self, database: Database) -> None:
+        """Sync the write-ahead log; apart, so that a test can make it fail."""
+        database.sync(True)
+
+    def _open_database(self) -> None:
+        opened = open_checked(self._path, self._cache_bytes, self._mark.read())
+        self._database = opened.database
+        self._cut = opened.cut
+        self._next_offset = self._durable_offset = opened.next_offset
+        self._mark.write(opened.next_offset)
+
+    def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
+        """What a call finds in the database; what RocksDB raises becomes a LogError."""
+        try:
+            return call(self._readable(), *args, **named)
+        except Exception as error:
+            raise classify(error, self._path) from error
+
+    def _put(self, database: Database, batch: WriteBatch) -> None:
+        try:
+            self._apply(database, batch)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _readable(self) -> Database:
+        if self._database is None:
+            why = "" if self._failure is None else f" until it has recovered from: {self._failure}"
+            raise log.LogClosed(f"the log in {self._path} is closed{why}")
+        return self._database
+
+    def _writable(self) -> Database:
+        if self._failure is not None:
+            raise log.LogWriteError(f"{self._path} takes no writes until it has recovered from: {self._failure}")
+        return self._readable()
+
+    def _failed(self, error: Exception) -> log.LogError:
+        """Take no more writes; returns what to raise. Damage and a full disk keep their own names."""
+        self._failure = str(error)
+        return classify(error, self._path, log.LogWriteError)
+
+    def _check_room(self) -> None:
+        """Raise LogDiskFull unless what a new opening has to write would fit, so that reading need not stop in vain."""
+        needed = sum(each.stat().st_size for each in self._path.glob("*.log")) + _ROOM_BYTES
+        probe = self._path / "ROOM"
+        try:
+            with probe.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, needed)
+        except OSError as error:
+            raise classify(error, self._path, log.LogWriteError) from error
+        finally:
+            probe.unlink(missing_ok=True)
+
+    def _close_database(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def _let_go(self) -> None:
+        self._close_database()
+        if not self._closed:
+            self._closed = True
+            self._mark.close()
+
+    def _each_event(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        expected, upper = start, _pack(stop)
+        while expected < stop:
+            for key, value in self._read(Database.event_page, _pack(expected), upper)[0] or ((b"", b""),):
+                if key != _pack(expected):
+                    raise self._missing(expected)
+                yield expected, value
+                expected += 1
+
+    def _each_in_runs(self, prefix: bytes, start: int, stop: int) -> Iterator[int]:
+        lower, upper = prefix + _pack(start), prefix + _pack(stop)
+        before = self._read(Database.last_view_key, prefix, lower)
+        for key, value in self._each_view(lower if before is None else before, upper):
+            first, last = key[-8:], value
+            yield from range(max(start, int.from_bytes(first, "big")), min(stop, int.from_bytes(last, "big") + 1))
+
+    def _each_pair(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._each_view(lower, upper):
+            yield key[1:], value
+
+    def _each_view(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, bytes]]:
+        last = False
+        while not last:
+            page, last = self._read(Database.view_page, lower, upper)
+            yield from page
+            if page:
+                lower = page[-1][0] + b"\0"
+
+    def _missing(self, offset: int) -> log.LogCorrupted:
+        return log.LogCorrupted(
+            f"{self._path} is damaged: event {offset} is missing, though the log ends at {self._next_offset}; "
+            "restore the folder from a copy"
+        )
+
+
+def _batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBatch, int]:
+    """The RocksDB batch of a commit whose events begin at `first`, and the next offset after it."""
+    batch, views = WriteBatch(raw_mode=True), database.views_handle
+    put = batch.put
+    shard = request = None
+    shard_key = request_key = b""
+    offset = first
+    for entry in commit.entries:
+        here = _pack(offset)
+        put(here, entry.value)
+        if entry.shard_key != shard:
+            if shard is not None:
+                put(shard_key, _pack(offset - 1), views)
+            shard = entry.shard_key
+            shard_key = _run_prefix(_SHARD, shard) + here
+        if entry.request_id != request:
+            if request:
+                put(request_key, _pack(offset - 1), views)
+            request = entry.request_id
+            request_key = _run_prefix(_REQUEST, request) + here
+        offset += 1
+    put(shard_key, _pack(offset - 1), views)
+    if request:
+        put(request_key, _pack(offset - 1), views)
+    for key, value in commit.state.items():
+        if value is None:
+            batch.delete(_STATE + key, views)
+        else:
+            put(_STATE + key, value, views)
+    put(NEXT_KEY, _pack(offset), views)
+    return batch, offset
+
+
+def _run_prefix(kind: bytes, name: str) -> bytes:
+    text = name.encode("utf-8", "surrogatepass")
+    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"

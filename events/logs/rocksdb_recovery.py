@@ -1,0 +1,213 @@
+"""Opening a log folder, and proving that what is there is what was promised.
+
+A crash may cut off or garble what was written but never synced, and that must not stop a start. A damaged byte in what
+*was* synced must stop it: whoever was answered on the strength of it would be lied to. RocksDB alone cannot tell the
+two apart (tried by flipping, cutting and zeroing bytes of its write-ahead log):
+
+- point_in_time takes the first bad byte for the end and drops all that follows, synced or not, in silence;
+- tolerate_corrupted_tail_records drops whatever a cut file lost, in silence, yet refuses a tail whose pages never
+  reached the disk, which is what a power cut leaves;
+- absolute_consistency refuses any flaw, the torn last record of a killed process included;
+- a write-ahead log that is missing or empty does not count as damage for any of them.
+
+Method. A small file beside RocksDB's, `DURABLE`, holds the offset up to which the log was synced; it is written after
+each sync, and not synced itself, so it may lag behind after a power cut, but never lead. Opening asks for absolute
+consistency. If that is refused, a read-only look with point_in_time, which changes nothing on the disk, shows where the
+readable part ends: at or past DURABLE, only what nobody was answered for is gone, and the log is opened there (`cut`);
+before it, the log is damaged and nothing is touched. Then, whatever the way in, all of it is checked without reading
+it: the table files of events tile 0 to the last offset without gap or overlap, the views know the same next offset, and
+DURABLE is not beyond it. RocksDB itself checks the checksum of all that it reads, and the size of every file.
+
+What it does not do: read every event. Damage inside a table file shows when that block is read.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from rocksdict import DBRecoveryMode, WriteBatch
+
+from events.logs import log
+from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_errors import classify
+
+FORMAT = 1
+"""The version of the layout that `rocksdb_database` describes."""
+
+NEXT_KEY = b"mnext"
+_FORMAT_KEY = b"mformat"
+_CLUSTER_KEY = b"mcluster"
+_EVENTS_KEY = b"mevents"
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A database that passed its checks; `cut` is the offset at which a torn, unsynced tail was cut off, if one was."""
+
+    database: Database
+    next_offset: int
+    cut: int | None
+
+
+class DurableMark:
+    """The file `DURABLE`: eight bytes, the synced offset in the low 48 bits, a checksum of it above.
+
+    Written in one piece and checked, so that a half-written or damaged mark counts as none rather than as a promise.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "DURABLE"
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+
+    def read(self) -> int:
+        """The highest offset known to have been synced; 0 if none is known."""
+        raw = os.pread(self._file, 8, 0)
+        offset = int.from_bytes(raw, "big") & 0xFFFF_FFFF_FFFF
+        return offset if raw == _sealed(offset) else 0
+
+    def write(self, offset: int) -> None:
+        """Note that all below `offset` is synced. A mark that cannot be written stays behind, which is safe."""
+        with suppress(OSError):
+            os.pwrite(self._file, _sealed(offset), 0)
+
+    def close(self) -> None:
+        """Sync and let go of the file."""
+        with suppress(OSError):
+            os.fsync(self._file)
+        os.close(self._file)
+
+
+def _sealed(offset: int) -> bytes:
+    low = offset.to_bytes(6, "big")
+    return (zlib.crc32(low) & 0xFFFF).to_bytes(2, "big") + low
+
+
+def make_folder(path: Path) -> None:
+    """Make the log's folder if it is missing. Raises LogNotAFolder, LogAccessDenied, LogDiskFull."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = {each.name for each in path.iterdir()}
+    except (FileExistsError, NotADirectoryError):
+        raise log.LogNotAFolder(f"{path} is not a folder, or a part of its path is not") from None
+    except OSError as error:
+        raise classify(error, path) from error
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise log.LogAccessDenied(f"{path}: this user may not read or write there; change its owner or mode")
+    if "CURRENT" not in found and any(each.startswith(("MANIFEST-", "OPTIONS-")) for each in found):
+        raise log.LogCorrupted(f"{path} is damaged (the file CURRENT is missing); restore the folder from a copy")
+
+
+def open_checked(path: Path, cache_bytes: int, durable: int) -> Opened:
+    """Open the database in a folder and prove it whole up to `durable`. Raises LogError as the classes say."""
+    try:
+        opened = _open_whole(path, cache_bytes, durable)
+    except Exception as error:
+        raise classify(error, path) from error
+    try:
+        _check(opened, durable)
+    except Exception as error:
+        opened.database.close()
+        raise classify(error, path) from error
+    return opened
+
+
+def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
+    try:
+        database = Database(path, cache_bytes, DBRecoveryMode.absolute_consistency())
+        return Opened(database, database.tail(), None)
+    except Exception as error:
+        refused = classify(error, path)
+        if not isinstance(refused, log.LogCorrupted):
+            raise
+    readable = _readable_end(path, cache_bytes, refused)
+    if readable < durable:
+        raise _lost(
+            path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})"
+        )
+    database = Database(path, cache_bytes, DBRecoveryMode.point_in_time())
+    return Opened(database, database.tail(), readable)
+
+
+def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
+    """How far the log can be read, found out without changing anything on the disk."""
+    try:
+        look = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
+    except Exception:
+        raise refused from None
+    try:
+        return look.tail()
+    finally:
+        look.close()
+
+
+def _lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
+    logs = ", ".join(sorted(each.name for each in path.glob("*.log"))) or "missing"
+    return log.LogCorrupted(
+        f"{path} is damaged: {what}, but everything up to {durable} was synced. Its write-ahead log: {logs}. Restore "
+        f"the folder from a copy, or, to accept the loss of offsets {end} to {durable - 1}, delete {path / 'DURABLE'}"
+    )
+
+
+def _check(opened: Opened, durable: int) -> None:
+    database, end = opened.database, opened.next_offset
+    if end < durable:
+        raise _lost(database.path, end, durable, f"it ends at offset {end}")
+    stored = int.from_bytes(database.get_view(NEXT_KEY) or b"", "big")
+    if stored != end:
+        raise log.LogCorrupted(
+            f"{database.path} is damaged: its events end at offset {end}, its state at {stored}; restore it from a copy"
+        )
+    reached = 0
+    for first, last, entries in database.event_files():
+        if first != reached or entries not in (0, last + 1 - first):
+            raise log.LogCorrupted(
+                f"{database.path} is damaged: events are missing after offset {reached} (a table file holds {entries} "
+                f"from {first} to {last}); restore the folder from a copy"
+            )
+        reached = last + 1
+    if reached not in (0, end):
+        raise log.LogCorrupted(
+            f"{database.path} is damaged: no table file holds events {reached} to {end - 1}; restore it"
+        )
+
+
+def identify(
+    database: Database, next_offset: int, cluster_id: str | None, event_version: int, new_cluster_id: Callable[[], str]
+) -> str:
+    """Whose log it is: checks the folder's identity against what is expected, or gives a new folder its own.
+
+    Raises LogOfAnotherCluster, LogFromNewerVersion, LogCorrupted.
+    """
+    path = database.path
+    found = database.get_view(_CLUSTER_KEY)
+    if found is None:
+        if next_offset:
+            raise log.LogCorrupted(f"{path} is damaged: it holds events but no cluster id; restore it from a copy")
+        given = cluster_id if cluster_id is not None else new_cluster_id()
+        _write_identity(database, given, event_version)
+        return given
+    stored_format = int(database.get_view(_FORMAT_KEY) or b"0")
+    stored_version = int(database.get_view(_EVENTS_KEY) or b"0")
+    if stored_format > FORMAT or stored_version > event_version:
+        raise log.LogFromNewerVersion(
+            f"{path} was written by a newer release (log format {stored_format}, event version {stored_version}; this "
+            f"one reads up to format {FORMAT}, event version {event_version}): run that release, or a later one"
+        )
+    name: str = found.decode()
+    if cluster_id is not None and cluster_id != name:
+        raise log.LogOfAnotherCluster(str(path), cluster_id, name)
+    if stored_version < event_version:
+        _write_identity(database, name, event_version)
+    return name
+
+
+def _write_identity(database: Database, cluster_id: str, event_version: int) -> None:
+    batch = WriteBatch(raw_mode=True)
+    for key, value in ((_FORMAT_KEY, str(FORMAT)), (_CLUSTER_KEY, cluster_id), (_EVENTS_KEY, str(event_version))):
+        batch.put(key, value.encode(), database.views_handle)
+    database.write(batch)
+    database.sync(True)

@@ -1,0 +1,1 @@
+"""Questions about a log, now and at any moment."""

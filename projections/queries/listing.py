@@ -1,0 +1,104 @@
+"""Events in order, a page at a time: of one log, or of several partitions together.
+
+The events of a partition come in the order of their offsets. Those of several are put together by their time; where a
+page ends is a place in each partition, so that nothing is left out or shown twice, however unevenly they grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+
+import msgspec
+
+from events.catalog import Recorded
+from projections.queries.query import Query, Questions
+
+EVENTS_PER_READ = 100
+
+Place = tuple[int, ...]
+"""An offset for each part of a listing."""
+
+
+class BadPlace(ValueError):
+    """A place, or a partition, that this log does not have; the message says what is allowed."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A page: events with the number of their partition (None in a log without partitions); `next_place` is where to go
+    on, None when these were the last that there are."""
+
+    events: tuple[tuple[int | None, Recorded], ...]
+    next_place: Place | None
+
+
+class Listing:
+    """The events of some parts: all, or those of a topic, of a request, or of both."""
+
+    def __init__(self, parts: Sequence[Query], topic: str | None = None, request_id: str | None = None) -> None:
+        self.parts = tuple(parts)
+        self._topic = topic
+        self._request_id = request_id
+
+    def end(self) -> Place:
+        """The place after the newest events."""
+        return tuple(part.end() for part in self.parts)
+
+    def place(self, start: int, cursor: str | None) -> Place:
+        """Where to begin: an offset in a listing of one part, the cursor of the page before in one of several.
+
+        Raises BadPlace.
+        """
+        count = len(self.parts)
+        if cursor is None:
+            if start and count > 1:
+                raise BadPlace("from: each partition has offsets of its own: give partition or topic too, or cursor")
+            return (start,) * count
+        words = cursor.split("-")
+        if len(words) != count or not all(word.isascii() and word.isdigit() for word in words):
+            raise BadPlace(f"cursor: {cursor!r} is not the next_cursor of a page of this listing")
+        return tuple(map(int, words))
+
+    def page(self, place: Place, limit: int, end: Place) -> Listed:
+        """Up to `limit` events from a place on and before `end`."""
+        if len(self.parts) == 1:
+            return self._page_of_one(place[0], limit, end[0])
+        streams = [self._each(number, place[number], end[number]) for number in range(len(self.parts))]
+        found = tuple(islice(merge(*streams, key=lambda one: (one[1].at_ms, one[0])), limit))
+        reached = list(place)
+        for number, record in found:
+            reached[number] = record.offset + 1
+        return Listed(found, tuple(reached) if len(found) == limit else None)
+
+    def _page_of_one(self, start: int, limit: int, end: int) -> Listed:
+        (part,) = self.parts
+        page = part.events(start, limit, end, topic=self._topic, request_id=self._request_id)
+        events = tuple((part.partition, record) for record in page.records)
+        return Listed(events, None if page.next_offset is None else (page.next_offset,))
+
+    def _each(self, number: int, start: int, end: int) -> Iterator[tuple[int, Recorded]]:
+        part, place = self.parts[number], start if start < end else None
+        while place is not None:
+            page = part.events(place, EVENTS_PER_READ, end, topic=self._topic, request_id=self._request_id)
+            for record in page.records:
+                yield number, record
+            place = page.next_offset
+
+
+def cursor_of(place: Place) -> str:
+    """A place as text."""
+    return "-".join(map(str, place))
+
+
+def listing(
+    query: Questions, topic: str | None = None, request_id: str | None = None, partition: int | None = None
+) -> Listing:
+    """The events of all parts, or of those alone that can hold such events. Raises BadPlace."""
+    if partition is not None:
+        parts = {part.partition: part for part in query.parts}
+        if partition not in parts or None in parts:
+            allowed = "this log has none" if None in parts else f"allowed are 0 to {len(parts) - 1}"
+            raise BadPlace(f"partition: there is no partition {partition}; {allowed}")
+        return Listing((parts[partition],), topic, request_id)
+    return Listing(query.parts if topic is None else (query.of_topic(topic),), topic, request_id)

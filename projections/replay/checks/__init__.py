@@ -1,0 +1,1 @@
+"""The invariants: a second witness that never imports the machine's rules."""

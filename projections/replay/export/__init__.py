@@ -1,0 +1,1 @@
+"""Events exported to Parquet, and read from there."""

@@ -1,0 +1,246 @@
+"""Exporting a log to Parquet, and keeping the export up to date.
+
+What it is for: questions in SQL, from Spark or anything else that reads Parquet. Reading an export is several times
+faster than decoding the log, and needs nothing of this project.
+
+    OUTPUT/from_offset=0/part-….parquet             events by columns (`columns`), in segments of a million events
+    OUTPUT/from_offset=1000000/part-….parquet
+    OUTPUT/_topicwright.json                        what is in it: cluster, next offset, hash of the last event
+
+A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
+
+Method. A run adds the events that are new since the last one, in segments that begin where that one ended. The tasks
+write them to a folder of the run (`export_files`), whose segments are then moved to their places, and then the note of
+what is there is replaced in one step. What a run that died left behind is in no note, and is removed by the next.
+Before anything is added the log must prove to be the one that was exported: the same cluster, and the last exported
+event the same to the byte.
+
+What it does not do: take back what was exported, or write to object stores. Only synced events are exported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex  # noqa: TID251 - for the name of a folder
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from projections.replay.errors import ReplayError
+from projections.replay.export.files import parts, write_parts
+from projections.replay.log.kafka_scan import event_at
+from projections.replay.log.log_ref import KafkaRef, Ref, end_of, ends_of, looked_at
+from projections.replay.outcome import Options, Outcome
+from projections.replay.spark.columns import COLUMNS, SCHEMA
+from projections.words.wording import many
+
+NOTE = "_topicwright.json"
+SEGMENT_EVENTS = 1_000_000
+SEGMENT = "from_offset"
+RUN = "_run-"
+"""How the folder begins in which a run has what it writes until all of it is there."""
+PARTITION = "partition-"
+"""How the folder of a log partition begins."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What an export holds: the events of a cluster's log before `next_offset`, in these segments."""
+
+    cluster_id: str
+    next_offset: int
+    last_event: str
+    """SHA-256 of the bytes of the event before `next_offset`."""
+    columns: tuple[str, ...]
+    segments: tuple[int, ...]
+
+
+def run_export(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+    """The sub-command: what is new up to a moment is added to the export in `options.output`. Raises ReplayError."""
+    if options.output is None:
+        raise ReplayError("say where to export to: --output FOLDER")
+    rows, said = [], []
+    for place, (added, note) in export_all(session, ref, Path(options.output), options.at).items():
+        said.append(f"{many(added, 'event')} added: {place} holds {_held(note)}")
+        row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
+        rows.append(row)
+    return Outcome(rows, False, said)
+
+
+def _held(note: Note) -> str:
+    return f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
+
+
+def check_export(ref: Ref, options: Options) -> None:
+    """See, without Spark, that what is exported to can hold an export of this log. Raises ReplayError."""
+    if options.output is None:
+        return
+    folder = Path(options.output)
+    if not isinstance(ref, KafkaRef):
+        noted(folder)
+    elif (folder / NOTE).exists():
+        raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
+
+
+Exported = dict[Path, tuple[int, Note]]
+"""For each folder: how many events were added, and what it holds now."""
+
+
+def export_all(session: SparkSession, ref: Ref, folder: Path, at: str | None = None) -> Exported:
+    """Add the events up to a moment that an export does not hold yet. Raises ReplayError, as `export`."""
+    if not isinstance(ref, KafkaRef):
+        return {folder: export(session, ref, folder, at)}
+    check_export(ref, Options(output=str(folder)))
+    return {
+        folder / f"{PARTITION}{partition:05}": export(
+            session, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
+        )
+        for partition, end in ends_of(ref, at).items()
+        if end
+    }
+
+
+def export(
+    session: SparkSession,
+    ref: Ref,
+    folder: Path,
+    at: str | None = None,
+    segment_events: int = SEGMENT_EVENTS,
+    at_end: int | None = None,
+) -> tuple[int, Note]:
+    """Add the events of one log partition up to a moment, or before the offset `at_end`, that an export does not hold
+    yet; how many, and what it holds now.
+
+    Raises ReplayError: the folder holds something else, an export of another log or one of other columns.
+    """
+    before = noted(folder)
+    with _log_end(ref, at) as log:
+        end = log.end if at_end is None else at_end
+        start = 0 if before is None else _continued(log, before, folder, ref)
+        if before is not None and end <= start:
+            return 0, before
+        last = log.hash_at(end - 1)
+    kept = () if before is None else before.segments
+    _remove_leftovers(folder, kept)
+    added = segment_starts(start, end, segment_events)
+    _add_segments(session, ref, folder, added, end)
+    note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*kept, *added))
+    _write_note(folder, note)
+    return end - start, note
+
+
+def exported(session: SparkSession, folder: Path) -> DataFrame:
+    """The events of an export, as the data source gives them. Raises ReplayError."""
+    return session.read.schema(SCHEMA).parquet(*map(str, _segment_folders(folder)))
+
+
+def exported_files(folder: Path) -> list[str]:
+    """The Parquet files of an export. Raises ReplayError."""
+    return [str(file) for segment in _segment_folders(folder) for file in sorted(segment.glob("*.parquet"))]
+
+
+def _segment_folders(folder: Path) -> list[Path]:
+    """Where an export has its events: of one log, or of each of its partitions. Raises ReplayError."""
+    notes = [(each, noted(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
+    found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
+    if not found:
+        raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --output {folder}`")
+    return found
+
+
+class _LogEnd(NamedTuple):
+    """What an export has to know of a log partition; `end` is where the moment is, `newest` where the log ends."""
+
+    cluster_id: str
+    end: int
+    newest: int
+    hash_at: Callable[[int], str]
+
+
+@contextmanager
+def _log_end(ref: Ref, at: str | None) -> Iterator[_LogEnd]:
+    if isinstance(ref, KafkaRef):
+        (one,) = ref.scan.partitions
+        name, end = f"{ref.scan.cluster_id}, topic {ref.topic.topic}", ends_of(ref, at)[one.partition]
+        yield _LogEnd(name, end, one.end, lambda offset: sha256(event_at(ref.topic, one, offset)).hexdigest())
+        return
+    with looked_at(ref) as log:
+        yield _LogEnd(
+            log.cluster_id, end_of(log, at), log.durable_offset, lambda offset: sha256(log.read_one(offset)).hexdigest()
+        )
+
+
+def noted(folder: Path) -> Note | None:
+    """What an export holds; None where there is none yet. Raises ReplayError for a folder with something else."""
+    try:
+        note = msgspec.json.decode((folder / NOTE).read_bytes(), type=Note)
+    except FileNotFoundError:
+        if folder.is_dir() and any(not one.name.startswith((SEGMENT, "_")) for one in folder.iterdir()):
+            raise ReplayError(f"{folder} holds files that are not an export: name another folder") from None
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ReplayError(f"{folder / NOTE} cannot be read ({error}): export to another folder") from error
+    if note.columns != tuple(COLUMNS):
+        raise ReplayError(f"{folder} was exported by another release, with other columns: export to another folder")
+    return note
+
+
+def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
+    """Where the segments begin that hold these offsets: at multiples of their size, the first one where it must."""
+    return [start, *range((start // segment_events + 1) * segment_events, end, segment_events)]
+
+
+def _add_segments(session: SparkSession, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
+    """Write the segments that begin at `starts`, and move them to their places once all are there."""
+    names = [f"{SEGMENT}={start}" for start in starts]
+    folder.mkdir(parents=True, exist_ok=True)
+    run = folder.resolve() / f"{RUN}{token_hex(8)}"
+    for name in names:
+        (run / name).mkdir(parents=True)
+    try:
+        write_parts(session, ref, run, parts(ref, starts, end, names))
+    except BaseException:
+        shutil.rmtree(run, ignore_errors=True)  # what a task still writes there, the next run removes
+        raise
+    for name in names:
+        (run / name).rename(folder / name)
+    run.rmdir()
+
+
+def _continued(log: _LogEnd, note: Note, folder: Path, ref: Ref) -> int:
+    """Where an export goes on. Raises ReplayError unless this log is the one that was exported."""
+    if log.cluster_id != note.cluster_id:
+        raise ReplayError(f"{folder} is an export of cluster {note.cluster_id}, {ref.text} the log of {log.cluster_id}")
+    if log.newest < note.next_offset:
+        raise ReplayError(
+            f"{folder} holds events up to offset {note.next_offset - 1}, but {ref.text} ends at offset "
+            f"{log.newest - 1}: it has lost events, or is an older copy"
+        )
+    if log.hash_at(note.next_offset - 1) != note.last_event:
+        raise ReplayError(
+            f"{folder} and {ref.text} part: their events at offset {note.next_offset - 1} are not the same, though "
+            f"both are of cluster {note.cluster_id}; export to another folder"
+        )
+    return note.next_offset
+
+
+def _remove_leftovers(folder: Path, kept: tuple[int, ...]) -> None:
+    """Remove what a run that died has written."""
+    known = {f"{SEGMENT}={segment}" for segment in kept}
+    for one in (*folder.glob(f"{SEGMENT}=*"), *folder.glob(f"{RUN}*")):
+        if one.name not in known:
+            shutil.rmtree(one)
+
+
+def _write_note(folder: Path, note: Note) -> None:
+    fresh = folder / f"{NOTE}.new"
+    with fresh.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(note)) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / NOTE)

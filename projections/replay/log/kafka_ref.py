@@ -1,0 +1,202 @@
+"""The events topic of a distributed controller, as a log to replay: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`.
+
+Each partition of the topic is a whole log, with events numbered from 0 within it. Records are read with librdkafka, by
+partition and offset: without a consumer group, and without committing anything, so replaying leaves no trace in Kafka.
+
+What the connection needs beside the addresses (TLS, SASL) is said by librdkafka's own properties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic  # noqa: TID251 - how long Kafka is waited for
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from projections.replay.errors import ReplayError
+
+KAFKA = "kafka://"
+ANSWERS_WITHIN_S = 10.0
+RECORD_WITHIN_S = 30.0
+"""So long without a record that must be there means that Kafka cannot be read."""
+_RECORDS_PER_READ = 2000
+_POLL_S = 1.0
+_LOCATION = re.compile(r"kafka://([^/?#\s]+)/([A-Za-z0-9._-]{1,249})")
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]+):(\d{1,5})")
+_NOT_FOR_USERS = frozenset(("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset"))
+_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_FINAL = (
+    KafkaError._AUTHENTICATION,
+    KafkaError._BAD_MSG,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+)
+Properties = tuple[tuple[str, str], ...]
+
+
+class KafkaTopic(msgspec.Struct, frozen=True):
+    """An events topic by its name: `text` as it was given, `properties` librdkafka's beside the addresses."""
+
+    text: str
+    bootstrap: str
+    topic: str
+    properties: Properties = ()
+
+
+def kafka_topic(text: str, properties: Properties = ()) -> KafkaTopic:
+    """The topic that a text names. Raises ReplayError."""
+    named = _LOCATION.fullmatch(text)
+    addresses = named[1].split(",") if named else []
+    if named is None or not all(_is_address(one) for one in addresses):
+        raise ReplayError(f"{text} names no log in Kafka: say kafka://HOST:PORT[,HOST:PORT]/TOPIC")
+    return KafkaTopic(text, named[1], named[2], checked_properties(properties))
+
+
+def _is_address(text: str) -> bool:
+    parts = _ADDRESS.fullmatch(text)
+    return parts is not None and 0 < int(parts[2]) < 1 << 16
+
+
+def checked_properties(properties: Properties) -> Properties:
+    """The same properties. Raises ReplayError for those that a replay sets itself."""
+    for key, _ in properties:
+        if key in _NOT_FOR_USERS:
+            raise ReplayError(f"Kafka property {key} cannot be set here: a replay sets it itself")
+    return properties
+
+
+class TopicNow(msgspec.Struct, frozen=True):
+    """A topic as it is now: the cluster's id, and for each partition the offsets of its first record and of the next
+    one that will come."""
+
+    cluster_id: str
+    ranges: Mapping[int, tuple[int, int]]
+
+
+class Reading:
+    """A connection to Kafka for reading one topic."""
+
+    def __init__(self, topic: KafkaTopic) -> None:
+        """Raises ReplayError for properties that librdkafka does not know."""
+        self._topic = topic
+        self._said = ""
+        try:
+            self._consumer = Consumer(
+                {
+                    "client.id": "topicwright-replay",
+                    "log_level": 0,
+                    "socket.connection.setup.timeout.ms": 5000,
+                    "fetch.wait.max.ms": 50,
+                    "fetch.error.backoff.ms": 50,
+                    **dict(topic.properties),
+                    "bootstrap.servers": topic.bootstrap,
+                    "group.id": "topicwright-replay",
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "error",
+                    "check.crcs": True,
+                    "error_cb": self._heard,
+                }
+            )
+        except (KafkaException, ValueError, TypeError) as error:
+            raise ReplayError(f"{topic.text} cannot be read with these Kafka properties: {_words(error)}") from None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
+
+    def now(self) -> TopicNow:
+        """The topic as it is now. Raises ReplayError: Kafka does not answer, or there is no such topic."""
+        try:
+            known = self._consumer.list_topics(self._topic.topic, timeout=ANSWERS_WITHIN_S)
+            found = known.topics.get(self._topic.topic)
+            if found is None or found.error is not None:
+                raise self._no_topic(None if found is None else found.error)
+            ranges = {number: self._range(number) for number in sorted(found.partitions)}
+        except KafkaException as error:
+            self._consumer.poll(0)
+            raise ReplayError(f"{self._topic.text} cannot be read: {self._why(error.args[0])}") from None
+        return TopicNow(str(known.cluster_id), ranges)
+
+    def records(self, partition: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The records at offsets from `start` up to but not including `end`; the offsets that hold none are passed
+        over. Raises ReplayError."""
+        if start >= end:
+            return
+        self._consumer.assign([TopicPartition(self._topic.topic, partition, start)])
+        heard = monotonic()
+        while start < end:
+            messages = self._consumer.consume(_RECORDS_PER_READ, _POLL_S)
+            for message in messages:
+                error, offset = message.error(), message.offset()
+                if error is not None:
+                    self._check(error, partition, start)
+                    continue
+                if offset is None or offset >= end:
+                    return
+                heard = monotonic()
+                start = offset + 1
+                yield offset, message.value() or b""
+            if start < end and monotonic() - heard > RECORD_WITHIN_S:
+                raise ReplayError(
+                    f"{self._topic.text}: record {start} of partition {partition} does not come, though the topic "
+                    f"goes on to {end}{self._heard_of()}"
+                )
+
+    def _range(self, partition: int) -> tuple[int, int]:
+        first, end = self._consumer.get_watermark_offsets(
+            TopicPartition(self._topic.topic, partition), timeout=ANSWERS_WITHIN_S, cached=False
+        ) or (0, 0)
+        return first, end
+
+    def _check(self, error: KafkaError, partition: int, start: int) -> None:
+        """Raise ReplayError for what waiting does not cure."""
+        if error.code() in _LOST:
+            raise ReplayError(
+                f"{self._topic.text}: record {start} of partition {partition} is not there any more: {keep_all()}"
+            )
+        if error.fatal() or error.code() in _FINAL:
+            raise ReplayError(f"{self._topic.text}: partition {partition} cannot be read: {error.str()}")
+
+    def _no_topic(self, error: KafkaError | None) -> ReplayError:
+        if error is None or error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return ReplayError(f"there is no topic {self._topic.topic} in Kafka at {self._topic.bootstrap}")
+        return ReplayError(f"{self._topic.text} cannot be read: {error.str()}")
+
+    def _why(self, error: KafkaError) -> str:
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
+            return f"Kafka at {self._topic.bootstrap} does not answer{self._heard_of()}"
+        return error.str()
+
+    def _heard_of(self) -> str:
+        return f" ({self._said})" if self._said else ""
+
+    def _heard(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._said = error.str()
+
+
+@contextmanager
+def reading(topic: KafkaTopic) -> Iterator[Reading]:
+    """A connection, closed afterwards. Raises ReplayError."""
+    opened = Reading(topic)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def keep_all() -> str:
+    """The error about an events topic that lost records."""
+    return "the events topic must keep everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1)"
+
+
+def _words(error: Exception) -> str:
+    first = error.args[0] if error.args else error
+    return first.str() if isinstance(first, KafkaError) else str(first)

@@ -1,0 +1,157 @@
+"""What has to be known of an events topic before its events can be read side by side.
+
+Which records count is decided by those before them, from the beginning of each partition on (`events.logs.kafka_fold`).
+So the topic is folded once, where the replay was started, and what is kept of it lets tasks begin anywhere: every some
+ten thousand events the fold's position, with the time there. The events that concern every topic are kept whole: they
+are few, and every fold needs them. Where each partition ends is settled before the fold begins.
+
+Memory: some hundred bytes for each stretch of events, and the events of brokers and settings.
+
+What it does not do: keep the other events. Tasks read their stretches from Kafka again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from events.codec import EventDecodeError, decode_event
+from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.kafka_record import RecordError
+from events.logs.log import LogError
+from projections.replay.errors import ReplayError
+from projections.replay.log.kafka_ref import KafkaTopic, Reading, keep_all, reading
+
+STRETCH_EVENTS = 50_000
+Stored = tuple[int, bytes]
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Some records of a partition: from a position up to the record before `kafka_end`. They hold the events from
+    `start.next_event` up to but not including `end`; the first of them is of `first_ms`."""
+
+    partition: int
+    start: Position
+    kafka_end: int
+    end: int
+    first_ms: int
+
+
+class PartitionScan(msgspec.Struct, frozen=True):
+    """One partition: the stretches that have events, in order, and the events that concern every topic."""
+
+    partition: int
+    end: int
+    stretches: tuple[Stretch, ...]
+    cluster: tuple[Stored, ...]
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """All partitions of a topic, by their numbers."""
+
+    cluster_id: str
+    partitions: tuple[PartitionScan, ...]
+
+
+def scan(topic: KafkaTopic, stretch_events: int = STRETCH_EVENTS, only: int | None = None) -> Scan:
+    """Fold a topic up to where it ends now; `only` one of its partitions.
+
+    Raises ReplayError: it cannot be reached, records are missing or cannot be read, or there is no such partition.
+    """
+    with reading(topic) as kafka:
+        now = kafka.now()
+        if only is not None and only not in now.ranges:
+            raise ReplayError(f"{topic.text} has no partition {only}: it has {len(now.ranges)}, from 0 on")
+        wanted = now.ranges if only is None else {only: now.ranges[only]}
+        scans = [_scan(kafka, topic, partition, *ends, stretch_events) for partition, ends in wanted.items()]
+    return Scan(now.cluster_id, tuple(scans))
+
+
+def _scan(
+    kafka: Reading, topic: KafkaTopic, partition: int, first: int, end: int, stretch_events: int
+) -> PartitionScan:
+    check_begins(topic, partition, first)
+    cluster: list[Stored] = []
+    stretches: list[Stretch] = []
+    start, first_ms = START, -1
+    fold = PartitionFold(partition)
+    for events in folded(topic, fold, kafka.records(partition, 0, end)):
+        for number, value in events:
+            recorded = decoded(topic, partition, number, value)
+            first_ms = recorded.at_ms if first_ms < 0 else first_ms
+            if not hasattr(recorded.event, "topic"):
+                cluster.append((number, value))
+        if fold.next_event - start.next_event >= stretch_events:
+            stretches.append(Stretch(partition, start, fold.kafka_offset, fold.next_event, first_ms))
+            start, first_ms = fold.position, -1
+    if fold.next_event > start.next_event:
+        stretches.append(Stretch(partition, start, fold.kafka_offset, fold.next_event, first_ms))
+    return PartitionScan(partition, fold.next_event, tuple(stretches), tuple(cluster))
+
+
+def check_begins(topic: KafkaTopic, partition: int, first: int) -> None:
+    """Raise ReplayError for a partition that has lost its first records."""
+    if first > 0:
+        raise ReplayError(
+            f"{topic.text}: the records of partition {partition} before {first} are gone, and with them the beginning "
+            f"of the history: {keep_all()}"
+        )
+
+
+def folded(topic: KafkaTopic, fold: PartitionFold, records: Iterable[tuple[int, bytes]]) -> Iterator[list[Stored]]:
+    """The events of each record that counts, with their numbers. Raises ReplayError."""
+    for kafka_offset, value in records:
+        try:
+            taken = fold.take(kafka_offset, value)
+        except (LogError, RecordError) as error:
+            raise ReplayError(f"{topic.text}: {error}") from None
+        if taken is not None:
+            yield list(enumerate(taken.events, taken.first_event))
+
+
+def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Any:
+    """An event. Raises ReplayError, which names the partition."""
+    try:
+        return decode_event(number, value)
+    except EventDecodeError as error:
+        raise ReplayError(f"{topic.text}: partition {partition}, {error}") from None
+
+
+def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_end: int, end: int) -> Iterator[Stored]:
+    """The events from a position of the fold on, up to but not including the number `end`, or the record `kafka_end`.
+
+    Raises ReplayError, also where the topic has become another one.
+    """
+    fold = PartitionFold(partition, position)
+    with reading(topic) as kafka:
+        for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, kafka_end)):
+            yield from (one for one in events if one[0] < end)
+            if fold.next_event >= end:
+                return
+    if fold.next_event < end:
+        raise ReplayError(
+            f"{topic.text}: partition {partition} ends at offset {fold.next_event} now: events up to {end} were there"
+        )
+
+
+def end_at_time(topic: KafkaTopic, one: PartitionScan, at_ms: int) -> int:
+    """The offset after the last event of a partition at or before a time; 0 before the first."""
+    place = bisect_right([stretch.first_ms for stretch in one.stretches], at_ms)
+    if place == 0:
+        return 0
+    stretch = one.stretches[place - 1]
+    for number, value in stored_events(topic, one.partition, stretch.start, stretch.kafka_end, stretch.end):
+        if decoded(topic, one.partition, number, value).at_ms > at_ms:
+            return number
+    return stretch.end
+
+
+def event_at(topic: KafkaTopic, one: PartitionScan, offset: int) -> bytes:
+    """The event at an offset that a partition has reached."""
+    place = bisect_right([stretch.start.next_event for stretch in one.stretches], offset) - 1
+    stretch = one.stretches[place]
+    found = stored_events(topic, one.partition, stretch.start, stretch.kafka_end, offset + 1)
+    return next(value for number, value in found if number == offset)

@@ -1,0 +1,237 @@
+"""The LOG of a replay: a data directory, or the events topic of a distributed controller.
+
+A data directory is one log. The events topic is one for each of its partitions (`log_partition`), each with offsets of
+its own from 0 on; folds and checks keep apart what is in different ones. `open_ref` looks at the whole of a topic once,
+so that all that is asked of the ref it gives ends at the same events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from events.logs.log import LogError
+from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.replay.errors import ReplayError
+from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
+from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, end_at_time, scan
+from projections.replay.log.secondary import Look, look
+
+
+class LogRef(msgspec.Struct, frozen=True):
+    """A data directory: `text` as it was given, `path` its folder.
+
+    `partition` numbers the logs of a job that reads several, each with offsets of its own: its events carry it as
+    `log_partition`, and folds and checks keep apart what differs in it.
+    """
+
+    text: str
+    path: Path
+    partition: int = 0
+
+    @property
+    def location(self) -> str:
+        """What `spark.read.format("topicwright").load(…)` takes; absolute, because workers have other folders."""
+        return str(self.path)
+
+
+class KafkaRef(msgspec.Struct, frozen=True):
+    """An events topic, as it was when it was scanned; `only` one of its partitions."""
+
+    topic: KafkaTopic
+    scan: Scan
+    only: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The log as it was named."""
+        return self.topic.text
+
+    @property
+    def location(self) -> str:
+        """What `spark.read.format("topicwright").load(…)` takes."""
+        return self.topic.text
+
+    def alone(self, partition: int) -> KafkaRef:
+        """One of the partitions by itself."""
+        of_it = tuple(one for one in self.scan.partitions if one.partition == partition)
+        return KafkaRef(self.topic, Scan(self.scan.cluster_id, of_it), partition)
+
+
+Ref = LogRef | KafkaRef
+Ends = Mapping[int, int]
+"""Where to stop in each log partition: the offset after the last event."""
+End = int | Ends
+"""The same; a number alone for a log of one partition."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Offsets from `start` up to but not including `end`."""
+
+    start: int
+    end: int
+
+
+def open_ref(text: str, properties: Properties = ()) -> Ref:
+    """The log that a text names, looked at once. Raises ReplayError: missing, no log, empty, damaged, from a newer
+    release. A log that a service writes to is fine. `properties` are librdkafka's, for a log in Kafka."""
+    named = parse_ref(text, properties=properties)
+    if isinstance(named, KafkaTopic):
+        return _not_empty(scanned(named))
+    return _not_empty(named)
+
+
+def open_folder(folder: str) -> LogRef:
+    """The same for a data directory."""
+    return _not_empty(_folder(folder))
+
+
+_R = TypeVar("_R", LogRef, KafkaRef)
+
+
+def _not_empty(ref: _R) -> _R:
+    if not any(ends_of(ref).values()):
+        raise ReplayError(f"{ref.text} holds no events yet: there is nothing to replay")
+    return ref
+
+
+def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> LogRef | KafkaTopic:
+    """The log that a text names, without looking at it. Raises ReplayError for what names none."""
+    if text.startswith(KAFKA):
+        return kafka_topic(text, properties)
+    if not text:
+        raise ReplayError("LOG is empty: name the data directory of a service, or kafka://HOST:PORT/TOPIC")
+    return _folder(text, partition)
+
+
+def _folder(text: str, partition: int = 0) -> LogRef:
+    return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
+
+
+def scanned(topic: KafkaTopic, only: int | None = None, stretch_events: int = STRETCH_EVENTS) -> KafkaRef:
+    """A topic as it is now, or one of its partitions; tasks may begin at every stretch of so many events.
+
+    Raises ReplayError.
+    """
+    return KafkaRef(topic, scan(topic, min(stretch_events, STRETCH_EVENTS), only), only)
+
+
+@contextmanager
+def looked_at(ref: LogRef) -> Iterator[Look]:
+    """A data directory as it is now, for reading without Spark. Raises ReplayError."""
+    try:
+        with look(ref.path) as log:
+            yield log
+    except LogError as error:
+        raise ReplayError(str(error)) from error
+
+
+def read_through(ref: Ref) -> None:
+    """See that a data directory can be read beside its events too, which a replay reads anyhow. Raises ReplayError."""
+    if isinstance(ref, LogRef):
+        with looked_at(ref) as log:
+            log.read_through()
+
+
+def end_of(log: Look, at: str | None) -> int:
+    """The end of the state at a moment (see `projections.queries.moments`); None is the newest event.
+
+    Raises ReplayError for text that is not a valid point in time, an offset that the log has not reached, and a time
+    before its first event.
+    """
+    if at is None:
+        return log.durable_offset
+    try:
+        end = end_at(log, parse_moment(at))
+    except BadMoment as error:
+        raise ReplayError(str(error)) from None
+    if end == 0:
+        raise _too_early(at, time_at(log, 1) or 0)
+    return end
+
+
+def ends_of(ref: Ref, at: str | None = None) -> Ends:
+    """Where each log partition stops at a moment.
+
+    An offset is meant of each partition by itself, and one that has not reached it stops at its end. Raises
+    ReplayError for what no partition has.
+    """
+    if isinstance(ref, KafkaRef):
+        return _ends_in_kafka(ref, at)
+    with looked_at(ref) as log:
+        return {ref.partition: end_of(log, at)}
+
+
+def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
+    newest = {one.partition: one.end for one in ref.scan.partitions}
+    if at is None:
+        return newest
+    try:
+        moment = parse_moment(at)
+    except BadMoment as error:
+        raise ReplayError(str(error)) from None
+    if isinstance(moment, datetime):
+        at_ms = round(moment.timestamp() * 1000)
+        ends = {one.partition: end_at_time(ref.topic, one, at_ms) for one in ref.scan.partitions}
+        if not any(ends.values()):
+            raise _too_early(at, min((one.stretches[0].first_ms for one in ref.scan.partitions if one.end), default=0))
+        return ends
+    if moment >= max(newest.values(), default=0):
+        reached = f"the newest event of any partition is at offset {max(newest.values(), default=0) - 1}"
+        raise ReplayError(f"offset {moment} is not reached yet: {reached}")
+    return {partition: min(moment + 1, end) for partition, end in newest.items()}
+
+
+def _too_early(at: str, first_ms: int) -> ReplayError:
+    return ReplayError(f"{at} is before the log begins: its first event is of {iso(first_ms)}")
+
+
+def has_partitions(ref: Ref) -> bool:
+    """Whether there are several log partitions to tell apart."""
+    return isinstance(ref, KafkaRef) and len(ref.scan.partitions) > 1
+
+
+def span_of(ref: LogRef, at: str | None = None) -> Span:
+    """The offsets of a data directory up to a moment. Raises ReplayError."""
+    with looked_at(ref) as log:
+        return Span(0, end_of(log, at))
+
+
+def in_partitions(ref: Ref, end: End) -> Ends:
+    """Where to stop, by log partition."""
+    if not isinstance(end, int):
+        return end
+    if isinstance(ref, LogRef):
+        return {ref.partition: end}
+    return {one.partition: min(end, one.end) for one in ref.scan.partitions}
+
+
+def events_before(end: End) -> int:
+    """How many events there are before it."""
+    return end if isinstance(end, int) else sum(end.values())
+
+
+def as_of(ends: Ends) -> str:
+    """How far that is, in words."""
+    if list(ends) == [0]:
+        return f"offset {ends[0] - 1}"
+    reached = ", ".join(f"{end - 1} of partition {partition}" for partition, end in ends.items() if end)
+    if len(ends) > _PARTITIONS_SAID:
+        return f"{events_before(ends)} events of {len(ends)} partitions"
+    return f"offset {reached}" if len(ends) == 1 else f"offsets {reached}"
+
+
+_PARTITIONS_SAID = 8
+
+
+def offsets_row(ends: Ends) -> dict[str, object]:
+    """The same for programs: `offset` of the newest event; of several partitions `offsets` by their numbers."""
+    if list(ends) == [0]:
+        return {"offset": ends[0] - 1}
+    return {"offsets": {str(partition): end - 1 for partition, end in ends.items()}}

@@ -1,0 +1,104 @@
+"""What one task reads: a range of the offsets of a log, or of one of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from pyspark.sql.datasource import InputPartition
+
+from events.logs.kafka_fold import START, Position
+from projections.replay.errors import ReplayError
+from projections.replay.log import kafka_scan
+from projections.replay.log.kafka_ref import KafkaTopic
+from projections.replay.log.kafka_scan import Scan, Stretch
+from projections.replay.log.log_ref import Ends, LogRef
+from projections.replay.log.secondary import look
+
+
+class Range(InputPartition):
+    """Offsets from `start` up to but not including `end`, of a log partition.
+
+    Of a log in Kafka they are found from the fold's `position` on, before the record `kafka_end`.
+    """
+
+    def __init__(
+        self, start: int, end: int, partition: int = 0, position: Position = START, kafka_end: int = 0
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.partition = partition
+        self.position = position
+        self.kafka_end = kafka_end
+
+
+class _Planned(msgspec.Struct, frozen=True, array_like=True):
+    """A range as an option of Spark has it."""
+
+    start: int
+    end: int
+    partition: int
+    position: Position
+    kafka_end: int
+
+
+def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Range]:
+    """Ranges of about equal size, none above `events_max`; one empty range where there is nothing to read."""
+    count = max(1, -(-(end - start) // events_max))
+    bounds = [start + (end - start) * n // count for n in range(count + 1)]
+    return [Range(bounds[n], bounds[n + 1], partition) for n in range(count)]
+
+
+def kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
+    """Ranges of a topic's partitions, from an offset of each up to where it is to stop. They are made of whole
+    stretches, together not above `events_max` events where a single one is not."""
+    made: list[Range] = []
+    for one in scan.partitions:
+        end = min(ends.get(one.partition, 0), one.end)
+        wanted = [stretch for stretch in one.stretches if stretch.end > start and stretch.start.next_event < end]
+        for run in _runs(wanted, events_max):
+            first, last = run[0].start, run[-1]
+            made.append(Range(max(start, first.next_event), min(end, last.end), one.partition, first, last.kafka_end))
+    return made or [Range(0, 0)]
+
+
+def _runs(stretches: Sequence[Stretch], events_max: int) -> Iterator[list[Stretch]]:
+    run: list[Stretch] = []
+    for stretch in stretches:
+        if run and stretch.end - run[0].start.next_event > events_max:
+            yield run
+            run = []
+        run.append(stretch)
+    if run:
+        yield run
+
+
+def planned_text(made: Sequence[Range]) -> str:
+    """Ranges as text."""
+    rows = [_Planned(one.start, one.end, one.partition, one.position, one.kafka_end) for one in made]
+    return msgspec.json.encode(rows).decode()
+
+
+def planned(text: str) -> list[Range]:
+    """The ranges in a text. Raises ReplayError."""
+    try:
+        rows = msgspec.json.decode(text, type=list[_Planned])
+    except msgspec.DecodeError as error:
+        raise ReplayError(f"option plan is for this project's own use: {error}") from None
+    return [Range(one.start, one.end, one.partition, one.position, one.kafka_end) for one in rows]
+
+
+def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:
+    """The stored events of a range. Raises LogError; LogCorrupted where one is missing, ReplayError where the log has
+    become shorter."""
+    if wanted.start == wanted.end:
+        return
+    if isinstance(log, KafkaTopic):
+        found = kafka_scan.stored_events(log, wanted.partition, wanted.position, wanted.kafka_end, wanted.end)
+        yield from (one for one in found if one[0] >= wanted.start)
+        return
+    with look(log.path) as opened:
+        if opened.next_offset < wanted.end:
+            end = opened.next_offset
+            raise ReplayError(f"{log.path} ends at offset {end} now: events up to {wanted.end} were there")
+        yield from opened.read(wanted.start, wanted.end)

@@ -1,0 +1,1 @@
+"""State from events alone, and how it compares with live state."""

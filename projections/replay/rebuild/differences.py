@@ -1,0 +1,197 @@
+"""Differences between live state and what its events come to: as values, as lines for people, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from controller.machine.apply import apply_cluster, concerns_topic
+from controller.machine.state import Cluster, Topic
+from events.catalog import Partition, Recorded
+from events.names import CLUSTER_SHARD
+from projections.replay.log.log_ref import Ends, as_of, offsets_row
+from projections.replay.log.secondary import Look
+from projections.replay.outcome import Options, Outcome
+from projections.replay.rebuild.parting import UNEXPLAINED, History, Parting, parting
+from projections.replay.rebuild.rebuild import state_hash
+from projections.store.store import TOPIC
+from projections.words.names import topic_id_text
+from projections.words.wording import in_words, many
+
+HASH_SHOWN = 16
+
+
+SIDES_SHOWN = 12
+
+
+_LIVE = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("live_hash", pa.string())])
+
+
+_decode_topic = msgspec.msgpack.Decoder(Topic).decode
+
+
+Side = Topic | Cluster | None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What is not the same on both sides; None stands for no topic, shard "" for brokers and settings.
+
+    `log_partition` is the log, where several were compared.
+    """
+
+    shard: str
+    rebuilt: Side
+    live: Side
+    rebuilt_hash: str | None
+    live_hash: str | None
+    parting: Parting
+    log_partition: int = 0
+
+
+def outcome(differences: list[Difference], topics: int, ends: Ends, options: Options) -> Outcome:
+    """What came of comparing so many topics."""
+    differences.sort(key=lambda one: (one.log_partition, one.shard))
+    lines = _lines(differences, topics, ends, options.limit)
+    about = {**offsets_row(ends), "topics": topics}
+    return Outcome([_as_row(one) for one in differences], bool(differences), list(lines), about)
+
+
+Hashes = dict[tuple[int, str], str]
+"""The hash of a topic's state by log partition and shard key."""
+
+
+def live_hashes(log: Look, partition: int) -> Hashes:
+    """The hash of every topic's state as it is stored."""
+    return {(partition, key[len(TOPIC) :].decode()): state_hash(value) for key, value in log.scan(TOPIC)}
+
+
+def different(session: SparkSession, rebuilt: DataFrame, live: Hashes) -> DataFrame:
+    """The shards whose hash is not the same on both sides: log_partition, shard, state_hash, live_hash; a null hash
+    means no topic."""
+    rows = [(partition, shard, live_hash) for (partition, shard), live_hash in live.items()]
+    stored = session.createDataFrame(pa.Table.from_arrays(_columns(rows), schema=_LIVE))
+    keys = ["log_partition", "shard"]
+    both = rebuilt.select(*keys, "state_hash").join(stored, keys, "full_outer")
+    return both.where("not (state_hash <=> live_hash)")
+
+
+def _columns(rows: Sequence[tuple[int, str, str]]) -> list[Any]:
+    return [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_LIVE)]
+
+
+def difference(history: History, stored: bytes | None, row: Mapping[str, Any]) -> Difference:
+    """How a topic differs whose hashes do: its events, what is stored of it, and the row of `different`."""
+    shard, hashes = row["shard"], (row["state_hash"], row["live_hash"])
+    rebuilt = history.after(len(history.offsets))
+    try:
+        live = None if stored is None else _decode_topic(stored)
+    except msgspec.DecodeError as error:
+        unreadable = Parting(None, f"the live side cannot be read: {error}")
+        return Difference(shard, rebuilt, None, *hashes, unreadable, row["log_partition"])
+    return Difference(shard, rebuilt, live, *hashes, parting(history, live), row["log_partition"])
+
+
+def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition: int) -> list[Difference]:
+    """Brokers and settings, if they are not the same on both sides."""
+    rebuilt = Cluster()
+    seen, unseen = live == rebuilt, Parting(None, UNEXPLAINED)
+    for record in records:
+        if concerns_topic(record.event):
+            continue  # a request for a topic without a name
+        rebuilt = apply_cluster(rebuilt, record)
+        if rebuilt == live:
+            seen = True
+        elif seen:
+            seen, unseen = False, Parting(record.offset, in_words(record.event))
+    return [] if rebuilt == live else [Difference(CLUSTER_SHARD, rebuilt, live, None, None, unseen, log_partition)]
+
+
+def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: int) -> Iterator[str]:
+    if not differences:
+        yield f"The live state of {many(topics, 'topic')} is what the events come to, as of {as_of(ends)}."
+        return
+    yield f"{many(len(differences), 'difference')} between the live state and the events, as of {as_of(ends)}:"
+    for one in differences[:limit]:
+        yield ""
+        where = f", partition {one.log_partition}" if list(ends) != [0] else ""
+        sides = f"rebuilt {_shown(one.rebuilt_hash, one.rebuilt)}, live {_shown(one.live_hash, one.live)}"
+        yield f"{_name(one)}{where}: {sides}"
+        for what, rebuilt, live in list(_sides(one))[:SIDES_SHOWN]:
+            yield f"  {what}: rebuilt {rebuilt}, live {live}"
+        if one.parting.offset is None:
+            yield f"  {one.parting.event}"
+        else:
+            yield f"  they part at offset {one.parting.offset}: {one.parting.event}"
+    if len(differences) > limit:
+        yield f"… and {len(differences) - limit} more: --json shows all"
+
+
+def _name(one: Difference) -> str:
+    if one.shard == CLUSTER_SHARD:
+        return "brokers and settings"
+    known = next((side for side in (one.rebuilt, one.live) if isinstance(side, Topic)), None)
+    return f"topic {known.name}" if known is not None else f"topic under the key {one.shard}"
+
+
+def _shown(full_hash: str | None, side: Side) -> str:
+    if full_hash is not None:
+        return full_hash[:HASH_SHOWN]
+    return "no topic" if side is None else "differs"
+
+
+def _sides(one: Difference) -> Iterator[tuple[str, object, object]]:
+    """What is not the same: its name, and how it is on each side."""
+    rebuilt, live = _parts(one.rebuilt), _parts(one.live)
+    for name in dict.fromkeys((*rebuilt, *live)):
+        mine, theirs = rebuilt.get(name, "nothing"), live.get(name, "nothing")
+        if mine != theirs:
+            yield name, mine, theirs
+
+
+def _parts(side: Side) -> dict[str, Any]:
+    """a side in parts that can be shown one by one."""
+    match side:
+        case None:
+            return {}
+        case Cluster():
+            brokers = {f"broker {number}": _fields(broker) for number, broker in sorted(side.brokers.items())}
+            return {"settings": dict(side.settings_pairs), "release": side.release, **brokers}
+        case Topic():
+            parts = _fields(side)
+            partitions = parts.pop("partitions")
+            return parts | {f"partition {number}": _fields(one) for number, one in enumerate(partitions)}
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    return {name: _plain(getattr(one, name)) for name in one.__struct_fields__}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            return topic_id_text(value)
+        case tuple() if value and isinstance(value[0], Partition):
+            return value
+        case msgspec.Struct():
+            return _fields(value)
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _as_row(one: Difference) -> dict[str, Any]:
+    return {
+        "log_partition": one.log_partition,
+        "shard": one.shard,
+        "topic": _name(one).removeprefix("topic "),
+        "rebuilt_hash": one.rebuilt_hash,
+        "live_hash": one.live_hash,
+        "differs": [{"what": what, "rebuilt": mine, "live": theirs} for what, mine, theirs in _sides(one)],
+        "offset": one.parting.offset,
+        "event": one.parting.event,
+    }

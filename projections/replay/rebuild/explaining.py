@@ -1,0 +1,160 @@
+"""The chain of events behind a topic or a request, in words, from any log and as of any moment.
+
+The words are those of `projections.words.explain`. What it asks of a log by index is collected here by one pass of
+Spark over the events (two for a request: its topics are known only after the first), so it works wherever events can be
+read.
+
+What it does not do: scale with the history of one topic; that much is collected.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from events.logs.log import InMemoryLog
+from events.names import CLUSTER_SHARD, shard_key
+from projections.queries.moments import iso
+from projections.queries.query import NotThere, Query, Questions
+from projections.replay.errors import ReplayError
+from projections.replay.outcome import Options, Outcome
+from projections.words.explain import STEPS_FIRST, Explanation, Step, explain
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from projections.replay.log.log_ref import Ref
+
+_COLUMNS = ("log_partition", "offset", "shard", "topic", "request_id", "value")
+
+
+class Excerpt(InMemoryLog):
+    """Some events of a log, at their own offsets, as a log that ends where the whole one does."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__("")
+        self._end = end
+        self._values: dict[int, bytes] = {}
+        self._shards: dict[str, list[int]] = {}
+        self._requests: dict[str, list[int]] = {}
+
+    def add(self, offset: int, shard: str, request_id: str | None, value: bytes) -> None:
+        """Put in an event, later than those before it."""
+        self._values[offset] = value
+        self._shards.setdefault(shard, []).append(offset)
+        if request_id:
+            self._requests.setdefault(request_id, []).append(offset)
+
+    @property
+    def next_offset(self) -> int:
+        return self._end
+
+    @property
+    def durable_offset(self) -> int:
+        return self._end
+
+    def read_one(self, offset: int) -> bytes:
+        return self._values[offset]
+
+    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+        offsets = self._shards.get(shard_key, [])
+        stop = len(offsets) if end is None else bisect_left(offsets, end)
+        return iter(offsets[bisect_left(offsets, start) : stop])
+
+    def request_offsets(self, request_id: str) -> Iterator[int]:
+        return iter(self._requests.get(request_id, []))
+
+
+def run_explain(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+    """Explain the topic of a name or, if no event speaks of such a topic, the request of an id (`options.subject`).
+
+    Raises ReplayError: there is neither, or the log cannot be read.
+    """
+    if not options.subject:
+        raise ReplayError("say which topic or request to explain")
+    from projections.replay.log.log_ref import has_partitions
+
+    explanations = explained(session, ref, options.subject, options.at)
+    rows = [_as_row(partition, one) for partition, one in explanations.items()]
+    return Outcome(rows=rows, found=False, lines=list(_all_lines(explanations, has_partitions(ref))))
+
+
+def explained(session: SparkSession, ref: Ref, subject: str, at: str | None = None) -> dict[int, Explanation]:
+    """The chain behind a topic or a request as of a moment, by log partition: a request's topics may be in several.
+
+    Raises ReplayError.
+    """
+    from projections.replay.log.log_ref import ends_of
+    from projections.replay.spark.source import events_frame
+
+    ends = ends_of(ref, at)
+    frame = events_frame(session, ref, columns=_COLUMNS, end=ends)
+    shards = {shard_key(subject), CLUSTER_SHARD}
+    rows = frame.where(frame.shard.isin(*shards) | (frame.request_id == subject)).collect()
+    others = {row.shard for row in rows} - shards
+    if others and not any(row.topic == subject for row in rows):
+        rows = frame.where(frame.shard.isin(*others, CLUSTER_SHARD)).collect()
+    found, missing = {}, None
+    for partition in sorted({row.log_partition for row in rows}):
+        its = [row for row in rows if row.log_partition == partition]
+        try:
+            found[partition] = explain(Questions([Query(excerpt(its, ends[partition]), _no_store)]), subject)
+        except NotThere as error:
+            missing = error
+    if not found:
+        raise ReplayError(str(missing) if at is None else f"{missing} up to {at}")
+    return found
+
+
+def _as_row(partition: int, explanation: Explanation) -> dict[str, Any]:
+    steps = [msgspec.to_builtins(step) for step in explanation.steps]
+    of_it = {
+        "subject": explanation.subject,
+        "kind": explanation.kind,
+        "summary": explanation.summary,
+        "omitted": explanation.omitted,
+    }
+    return {"log_partition": partition, **of_it, "steps": steps}
+
+
+def _all_lines(explanations: dict[int, Explanation], several: bool) -> Iterator[str]:
+    for partition, one in explanations.items():
+        if several:
+            yield f"In partition {partition}:"
+        yield from lines(one)
+
+
+def excerpt(rows: Iterable[Row], end: int) -> Excerpt:
+    """A log of the events in rows of `offset`, `shard`, `request_id` and `value`."""
+    log = Excerpt(end)
+    for row in sorted(rows, key=lambda row: row.offset):
+        log.add(row.offset, row.shard, row.request_id, bytes(row.value))
+    return log
+
+
+def lines(explanation: Explanation) -> Iterator[str]:
+    """An explanation for people: a line for each step, with its time and the time since the first."""
+    yield explanation.summary
+    yield ""
+    width = max([len("OFFSET"), *(len(str(step.offset)) for step in explanation.steps)])
+    yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>10}  WHAT"
+    indent = " " * (width + 40)
+    because = ""
+    for number, step in enumerate(explanation.steps):
+        if explanation.omitted and number == STEPS_FIRST:
+            yield f"{indent}… {explanation.omitted} steps are left out …"
+        yield _line(step, width)
+        if step.because and step.because != because:
+            yield f"{indent}because {step.because}"
+        because = step.because
+
+
+def _line(step: Step, width: int) -> str:
+    return f"{step.offset:>{width}}  {iso(step.at_ms)}  {f'+{step.after_ms} ms':>10}  {step.text}"
+
+
+def _no_store() -> NoReturn:
+    raise AssertionError("what is explained is read from events alone")

@@ -1,0 +1,343 @@
+"""Rebuilding what was from nothing but events: topics, brokers and requests as of any offset or time.
+
+Topics are folded with the machine's `apply`, so they come out as the live state had them, bit for bit: `state_hash` is
+the SHA-256 of the bytes that the live store keeps for the topic (`projections.store.store`). Requests and brokers are
+folded with the projections' own folds.
+
+Method. Topics are folded a share of the shards at a time (see `packed`), requests shard by shard (see `folding`): every
+request's part for one topic lies in that topic's shard. Brokers come of the few events that concern every shard, and
+are folded here.
+
+What it does not do: look at the live state; that is `compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import astuple
+from pyspark.sql import DataFrame, SparkSession
+
+from controller.machine.apply import apply_topic
+from controller.machine.state import Topic
+from events import catalog
+from events.codec import decode_event
+from events.names import TopicName
+from projections.queries.moments import iso
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
+from projections.replay.outcome import Options, Outcome
+from projections.replay.spark.columns import PARTITION, TEXTS
+from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
+from projections.replay.spark.packed import Pack, fold_packs, packs_frame
+from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.rows.requests import RequestTopicRow, fold_request_topic
+from projections.words.names import error_word, topic_id_text
+from projections.words.wording import many
+
+TOPICS = pa.schema(
+    [
+        ("log_partition", pa.int32()),
+        ("topic", pa.string()),
+        ("shard", pa.string()),
+        ("topic_id", pa.string()),
+        ("num_partitions", pa.int32()),
+        ("replication_factor", pa.int32()),
+        ("partitions", pa.list_(PARTITION)),
+        ("configs", TEXTS),
+        ("created_at_ms", pa.int64()),
+        ("created_offset", pa.int64()),
+        ("ready_at_ms", pa.int64()),
+        ("waiting_request", pa.string()),
+        ("last_offset", pa.int64()),
+        ("state_hash", pa.string()),
+    ]
+)
+"""`waiting_request` is the create that is not answered yet; `last_offset` the newest event of the topic's shard."""
+
+REQUESTS = pa.schema(
+    [
+        ("log_partition", pa.int32()),
+        ("request_id", pa.string()),
+        ("topic", pa.string()),
+        ("status", pa.string()),
+        ("error_code", pa.int32()),
+        ("message", pa.string()),
+        ("rule", pa.string()),
+        ("principal", pa.string()),
+        ("client_id", pa.string()),
+        ("api", pa.string()),
+        ("asked_at_ms", pa.int64()),
+        ("asked_offset", pa.int64()),
+        ("waited_ms", pa.int64()),
+        ("last_offset", pa.int64()),
+    ]
+)
+"""One row for each topic of a request; see `projections.rows.requests` for what `status` can be."""
+
+BROKERS = pa.schema(
+    [
+        ("log_partition", pa.int32()),
+        ("broker_id", pa.int32()),
+        ("broker_epoch", pa.int64()),
+        ("rack", pa.string()),
+        ("endpoints", pa.list_(pa.string())),
+        ("incarnation", pa.string()),
+        ("fenced", pa.bool_()),
+        ("registered_at_ms", pa.int64()),
+        ("changed_at_ms", pa.int64()),
+        ("changed_offset", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+VIEWS = ("topics", "brokers", "requests")
+FORMATS = ("parquet", "json")
+_encode = msgspec.msgpack.Encoder().encode
+_REQUEST_ENDS = catalog.CreateAnswered | catalog.ChangeRejected | catalog.ChangeCarriedOut
+_CHANGES = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
+"""They end their request too, but where a cluster carries decisions out: there ChangeCarriedOut does."""
+
+
+def state_hash(stored: bytes) -> str:
+    """The hash of a topic's state, of its bytes in the store."""
+    return sha256(stored).hexdigest()
+
+
+def rebuilt_topics(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
+    """The topics there were before offset `end`, one row each (TOPICS)."""
+    shares = shares_for(end)
+    return topics_in(packs_frame(spark, ref, end, shares), shares)
+
+
+def topics_in(packs: DataFrame, shares: int) -> DataFrame:
+    """The topics that the events in packs come to (TOPICS); of one log or, in one frame, of several."""
+    return fold_packs(packs, topics_of_share, TOPICS, shares)
+
+
+def rebuilt_requests(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
+    """What had been requested before offset `end`, and how it fared; one row a request and topic (REQUESTS)."""
+    return fold_shards(shards_frame(spark, ref, end), requests_of_shard, REQUESTS, shares_for(end))
+
+
+def rebuilt_brokers(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
+    """The brokers there were before offset `end`, one row each (BROKERS), as each log partition knows them."""
+    rows = [row for number, cluster in rebuilt_clusters(ref, end).items() for row in _broker_rows(number, cluster)]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=BROKERS))
+
+
+def rebuilt_clusters(ref: Ref, end: End) -> dict[int, ClusterRow]:
+    """Brokers and settings as they were before offset `end`, by log partition."""
+    return {number: _cluster_of(stored) for number, stored in cluster_events(ref, end).items()}
+
+
+def rebuilt_cluster(ref: Ref, end: End) -> ClusterRow:
+    """Brokers and settings as they were before offset `end`, as the first log partition has them."""
+    clusters = rebuilt_clusters(ref, end)
+    return clusters[min(clusters)]
+
+
+def _cluster_of(stored: Sequence[Stored]) -> ClusterRow:
+    cluster = NO_CLUSTER
+    for offset, value in stored:
+        cluster = fold_cluster(cluster, decode_event(offset, value))
+    return cluster
+
+
+def rebuilt(spark: SparkSession, ref: Ref, view: str, end: End) -> DataFrame:
+    """The frame of one of VIEWS. Raises ReplayError for another name."""
+    match view:
+        case "topics":
+            return rebuilt_topics(spark, ref, end)
+        case "requests":
+            return rebuilt_requests(spark, ref, end)
+        case "brokers":
+            return rebuilt_brokers(spark, ref, end)
+        case _:
+            raise ReplayError(f"{view!r} cannot be rebuilt: say {', '.join(VIEWS)}")
+
+
+def check_rebuild(ref: Ref, options: Options) -> None:
+    """See, without Spark, that what is to be written has a place. Raises ReplayError."""
+    if options.output is not None:
+        _check_is_new(options.output)
+
+
+def _check_is_new(folder: str) -> None:
+    if Path(folder).exists():
+        raise ReplayError(f"{folder} is there already: name a folder that is not")
+
+
+def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+    """The sub-command: a view as of a moment, shown, or written to a folder. Finds nothing by itself."""
+    ends = ends_of(ref, options.at)
+    frame = rebuilt(session, ref, options.view, ends)
+    if options.output is not None:
+        return _written(frame, options, ends)
+    ordered = frame.orderBy(*_ORDER[options.view])
+    if options.view == "topics" and not options.all_rows:
+        ordered = ordered.drop("partitions")
+    rows = [row.asDict(recursive=True) for row in ordered.collect()]
+    return Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends))
+
+
+_ORDER = {
+    "topics": ("log_partition", "shard"),
+    "requests": ("log_partition", "asked_offset"),
+    "brokers": ("log_partition", "broker_id"),
+}
+
+
+def _written(frame: DataFrame, options: Options, ends: Ends) -> Outcome:
+    if options.format not in FORMATS:
+        raise ReplayError(f"unknown format {options.format!r}: say {' or '.join(FORMATS)}")
+    assert options.output is not None, "only what has a place is written"
+    _check_is_new(options.output)
+    frame.write.mode("errorifexists").format(options.format).save(options.output)
+    said = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
+    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [said])
+
+
+def _lines(rows: Sequence[Mapping[str, Any]], options: Options, ends: Ends) -> Iterator[str]:
+    yield f"{many(len(rows), options.view[:-1])} as of {as_of(ends)}"
+    for row in rows[: options.limit]:
+        of_log = f"partition {row['log_partition']}: " if list(ends) != [0] else ""
+        yield f"  {of_log}{_LINES[options.view](row)}"
+    if len(rows) > options.limit:
+        yield f"  … and {len(rows) - options.limit} more: --json shows all, --output writes them to a folder"
+
+
+def _topic_line(row: Mapping[str, Any]) -> str:
+    size = f"{many(row['num_partitions'], 'partition')}, factor {row['replication_factor']}"
+    ready = f"ready {iso(row['ready_at_ms'])}" if row["ready_at_ms"] is not None else "not ready"
+    return f"{row['topic']}: {size}, created {iso(row['created_at_ms'])}, {ready}, state {row['state_hash'][:16]}"
+
+
+def _request_line(row: Mapping[str, Any]) -> str:
+    code = f" {error_word(row['error_code'])}" if row["error_code"] else ""
+    by = f" by {row['rule']}" if row["rule"] else ""
+    return f"{row['request_id']} {row['topic']}: {row['status']}{code}{by}, requested by {row['principal']}"
+
+
+def _broker_line(row: Mapping[str, Any]) -> str:
+    state = "fenced" if row["fenced"] else "live"
+    return f"broker {row['broker_id']}: {state} since {iso(row['changed_at_ms'])} ({row['reason']}), rack {row['rack']}"
+
+
+_LINES = {"topics": _topic_line, "requests": _request_line, "brokers": _broker_line}
+
+
+# --- the folds, which run in the workers
+
+
+def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
+    """The topics that the events of some shards come to, as rows of TOPICS."""
+    for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
+        topics: dict[str, Topic | None] = {}
+        newest: dict[str, int] = {}
+        for _, pack in of_partition:
+            for shard, offset, value in pack:
+                topics[shard] = apply_topic(topics.get(shard), decode_event(offset, value))
+                newest[shard] = offset
+        for shard, topic in topics.items():
+            if topic is not None:
+                yield _topic_row(log_partition, shard, topic, newest[shard])
+
+
+def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -> Row:
+    return (
+        log_partition,
+        topic.name,
+        shard,
+        topic_id_text(topic.topic_id),
+        len(topic.partitions),
+        topic.replication_factor,
+        [astuple(one)[: PARTITION.num_fields] for one in topic.partitions],
+        topic.configs,
+        topic.created_at_ms,
+        topic.created_offset,
+        topic.ready_at_ms,
+        None if topic.waiter is None else topic.waiter.request_id,
+        last_offset,
+        state_hash(_encode(topic)),
+    )
+
+
+class _Open(msgspec.Struct):
+    """How a request for a topic fares, with whose it is and since when."""
+
+    row: RequestTopicRow
+    principal: str
+    client_id: str | None
+    api: str
+    at_ms: int
+    offset: int
+
+
+def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
+    """The requests that a shard's events hold, as rows of REQUESTS: each as soon as nothing more can happen to it,
+    so that only open ones are kept."""
+    waiting: dict[tuple[str, TopicName], _Open] = {}
+    carried_out = False
+    for offset, value in events:
+        record = decode_event(offset, value)
+        event: Any = record.event
+        request_id: str | None = getattr(event, "request_id", None)
+        carried_out = carried_out or isinstance(event, catalog.TopicDiscovered)
+        if request_id is None:
+            continue
+        key = (request_id, event.topic)
+        known = waiting.get(key)
+        if known is None and (isinstance(event, catalog.ChangeCarriedOut) or _was_there(event)):
+            continue  # decided before the cluster was seen to have the topic, and answered then; or requested by nobody
+        row = fold_request_topic(None if known is None else known.row, record)
+        if known is None:
+            api = event.api if hasattr(event, "api") else event.asked.api
+            known = waiting[key] = _Open(row, event.principal, event.client_id, api, record.at_ms, offset)
+        known.row = row
+        if isinstance(event, _REQUEST_ENDS) or (isinstance(event, _CHANGES) and not carried_out):
+            yield _request_row(request_id, waiting.pop(key))
+    for (request_id, _topic), open_one in waiting.items():
+        yield _request_row(request_id, open_one)
+
+
+def _was_there(event: Any) -> bool:
+    """Whether a topic was not requested here, but taken over with the cluster that has it."""
+    return isinstance(event, catalog.TopicCreated) and event.is_adopted
+
+
+def _request_row(request_id: str, open_: _Open) -> Row:
+    row = open_.row
+    return (
+        request_id,
+        row.topic,
+        row.status,
+        row.code,
+        row.message,
+        row.rule,
+        open_.principal,
+        open_.client_id,
+        open_.api,
+        open_.at_ms,
+        open_.offset,
+        row.waited_ms,
+        row.offset,
+    )
+
+
+def _broker_rows(log_partition: int, cluster: ClusterRow) -> list[dict[str, Any]]:
+    return [
+        {
+            "log_partition": log_partition,
+            **{name: getattr(broker, name) for name in BROKERS.names if name not in ("log_partition", "endpoints")},
+            "endpoints": [f"{one.name}://{one.host}:{one.port}" for one in broker.endpoints],
+        }
+        for broker in cluster.brokers.values()
+    ]

@@ -1,0 +1,1 @@
+"""Recorded requests decided again: as they were, or under other rules."""

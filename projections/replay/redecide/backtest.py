@@ -1,0 +1,359 @@
+"""What other policies, or other settings, would have made of every past request.
+
+Each recorded request is decided once more with the changes to try, and the result is put beside what was
+recorded: refused now, let through now, refused otherwise, done otherwise. Counts are by change, principal and rule,
+with the first examples of each.
+
+The method's limit, on purpose: a request is decided on the **recorded** state before it, not on the history that
+would have followed from the changes. A topic that would have been refused still counts as existing for the requests
+after it, so each count says what the change does to the requests that really were made, one by one.
+
+Policies are loaded where the requests are decided, once for each share of the log and each settings in force, asked in
+the order of the shards (so a policy that keeps count over topics sees another order than it did), and closed at the
+end. Where no policy is given, recorded verdicts stand; a request that only now comes as far as a policy has none, and
+is shown as unjudged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from controller.machine.commands.commands import CreateTopic, TopicCommand
+from controller.machine.decide import decide
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Cluster, State, settings_from_pairs
+from controller.policy.loading import PolicyLoadError
+from controller.policy.shown import as_policies_see_it
+from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
+from events.codec import decode_event
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
+from projections.replay.outcome import Options, Outcome
+from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
+from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
+from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
+from projections.words.wording import many
+
+EXAMPLES_MAX = 3
+MORE = "`topicwright replay redecide` shows more"
+Change = Literal["refused", "failed", "let-through", "refused-otherwise", "done-otherwise", "unjudged", "observed", ""]
+CHANGES: dict[Change, str] = {
+    "refused": "was done, would be refused",
+    "failed": "was done, would be refused because the policy itself fails",
+    "let-through": "was refused, would be done",
+    "refused-otherwise": "was refused, would be refused by another rule",
+    "done-otherwise": "was done, would be done otherwise",
+    "unjudged": "was refused, would come as far as the policies, which were never asked about it",
+    "observed": "was done, would be done with a rule's objection recorded",
+}
+"""What can become of a request, in words, in the order in which it is shown; "" is: nothing else."""
+
+
+# What of one request would change.
+
+
+class Fate(msgspec.Struct, frozen=True, gc=False):
+    """How a request ends: done, or refused with code, message and rule."""
+
+    code: int = 0
+    rule: str = ""
+    message: str = ""
+    verdict: Verdict | None = None
+    unjudged: bool = False
+
+
+class Effect(msgspec.Struct, frozen=True, gc=False):
+    """What the changes make of one request; `change` is "" where nothing is else.
+
+    `refused_by` is the rule that refused it, "" where none did; `now_by` the one that would or, of an `observed`
+    request, those that would object.
+    """
+
+    change: Change
+    principal: str
+    refused_by: str
+    now_by: str
+    api: str
+    topic: str
+    offset: int
+    message: str
+    log_partition: int = 0
+
+    @property
+    def rule(self) -> str:
+        """The rule that counts: the one that would refuse, else the one that did."""
+        return self.now_by or self.refused_by
+
+
+def effects(rows: Iterable[Row], timeline: Timeline, tried: WhatIf, policies: Policies) -> Iterator[Effect]:
+    """What the changes make of each request in rows of (shard key, record), sorted by shard key and offset.
+
+    Raises ReplayError where events do not fit each other or lack the command behind them, and PolicyLoadError for a
+    policy that cannot be loaded here.
+    """
+    for request in recorded_requests(rows, timeline):
+        if isinstance(request, Unfit):
+            raise ReplayError(f"{request.why}; {MORE}")
+        if request.command is None:
+            raise ReplayError(f"no request led to offset {request.first.offset}; {MORE}")
+        yield effect(request, request.command, tried, policies)
+
+
+def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, policies: Policies) -> Effect:
+    """What the changes make of one request."""
+    events = [record.event for record in request.records]
+    was = _fate(events)
+    cluster = _with(request.cluster, tried)
+    now_events, now = _decided(request.state(cluster), command, tried, policies)
+    change = _change(was, now, events, now_events)
+    now_by, message = _wording(change, was, now)
+    offset = request.first.offset
+    return Effect(change, command.principal, was.rule, now_by, command.api, command.topic, offset, message)
+
+
+def _wording(change: Change, was: Fate, now: Fate) -> tuple[str, str]:
+    """The rule that would have its say, and what is said by it, or else had been said."""
+    if change in ("let-through", "unjudged"):
+        return "", was.message
+    if now.verdict is not None:
+        if change == "failed":
+            return now.rule, now.verdict.message
+        if change == "observed":
+            noted = now.verdict.observed
+            return ", ".join(one.rule for one in noted), "; ".join(one.message for one in noted)
+    return now.rule, now.message
+
+
+def _with(cluster: Cluster, tried: WhatIf) -> Cluster:
+    pairs = tried.pairs_over(cluster.settings_pairs)
+    return replace(cluster, settings=settings_from_pairs(pairs), settings_pairs=pairs)
+
+
+def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Fate]:
+    settings = state.cluster.settings
+    if not isinstance(command, CreateTopic):
+        events = decide(state, command).events  # type: ignore[arg-type]
+        return events, _fate(events)
+    if command.api == "Metadata" and not settings.auto_create_topics_enable:
+        message = f"with {AUTO_CREATE}=false nobody would have asked to create it"
+        return (), Fate(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
+    command = command if tried.policies is None else replace(command, verdict=None)
+    decision = decide(state, command)
+    if decision.consult:
+        if tried.policies is None:
+            return (), Fate(unjudged=True)
+        chain = policies.chain(state.cluster.settings_pairs)
+        verdict = chain.validate(as_policies_see_it(command, settings))
+        decision = decide(state, replace(command, verdict=verdict))
+        return decision.events, replace(_fate(decision.events), verdict=verdict)
+    return decision.events, _fate(decision.events)
+
+
+def _fate(events: Sequence[Event]) -> Fate:
+    for event in events:
+        match event:
+            case CreateRejected() as e:
+                return Fate(e.error_code, e.rule, e.message, e.verdict)
+            case ChangeRejected() as e:
+                return Fate(e.error_code, e.rule, e.message)
+            case TopicCreated() as e:
+                return Fate(verdict=e.verdict)
+            case _:
+                continue
+    return Fate()
+
+
+def _change(was: Fate, now: Fate, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
+    if now.unjudged:
+        return "unjudged"
+    if not was.code:
+        return _of_done(was, now, recorded, events)
+    if not now.code:
+        return "let-through"
+    return "" if (was.code, was.rule) == (now.code, now.rule) else "refused-otherwise"
+
+
+def _of_done(was: Fate, now: Fate, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
+    if now.code:
+        return "failed" if now.verdict is not None and now.verdict.outcome == "failed" else "refused"
+    if _without_verdict(recorded) != _without_verdict(events):
+        return "done-otherwise"
+    noted_before = was.verdict.observed if was.verdict is not None else ()
+    noted_now = now.verdict.observed if now.verdict is not None else ()
+    return "observed" if noted_now and noted_now != noted_before else ""
+
+
+def _without_verdict(events: Sequence[Event]) -> list[Event]:
+    return [replace(event, verdict=None) if isinstance(event, TopicCreated) else event for event in events]
+
+
+# Counting.
+
+
+class Example(msgspec.Struct, frozen=True, gc=False):
+    """One request of a count; `log_partition` is its log, where several were tried."""
+
+    topic: str
+    offset: int
+    message: str
+    log_partition: int = 0
+
+
+class Count(msgspec.Struct, frozen=True, gc=False):
+    """How many requests of a principal change in one way, by the same rules (see `Effect`), through one API; with the
+    first of them."""
+
+    change: Change
+    principal: str
+    refused_by: str
+    now_by: str
+    api: str
+    count: int
+    examples: tuple[Example, ...]
+
+
+Key = tuple[Change, str, str, str, str]
+
+
+class Tally:
+    """Counts effects; memory grows with the number of principals and rules alone. Tallies of parts add up."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self._counts: dict[Key, int] = {}
+        self._examples: dict[Key, list[Example]] = {}
+
+    def add(self, one: Effect) -> None:
+        """Count one request."""
+        self.requests += 1
+        if one.change:
+            key = (one.change, one.principal, one.refused_by, one.now_by, one.api)
+            self._count(key, 1, (Example(one.topic, one.offset, one.message, one.log_partition),))
+
+    def merge(self, count: Count) -> None:
+        """Add a count of a part. `requests` is added by hand."""
+        key = (count.change, count.principal, count.refused_by, count.now_by, count.api)
+        self._count(key, count.count, count.examples)
+
+    def counts(self) -> list[Count]:
+        """The counts: by change in the order of CHANGES, the largest first."""
+        order = list(CHANGES)
+        keys = sorted(self._counts, key=lambda key: (order.index(key[0]), -self._counts[key], key))
+        return [Count(*key, self._counts[key], tuple(self._examples[key])) for key in keys]
+
+    def _count(self, key: Key, more: int, examples: Iterable[Example]) -> None:
+        self._counts[key] = self._counts.get(key, 0) + more
+        kept = self._examples.setdefault(key, [])
+        kept.extend(examples)
+        kept.sort(key=lambda example: (example.log_partition, example.offset))
+        del kept[EXAMPLES_MAX:]
+
+
+# The whole log.
+
+
+class Backtest(msgspec.Struct, frozen=True):
+    """How many requests there were, what became of those that change, and what policies raised on closing."""
+
+    requests: int
+    counts: tuple[Count, ...]
+    close_failures: tuple[str, ...] = ()
+
+    def changed(self, *changes: Change) -> int:
+        """How many requests change in these ways; in any, where none is named."""
+        return sum(one.count for one in self.counts if not changes or one.change in changes)
+
+
+def run_backtest(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+    """Try `options.policies` and `options.settings` on every request up to `options.at`; what changes is found.
+
+    Raises ReplayError.
+    """
+    tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
+    done = backtest(session, ref, ends, tried)
+    rows = [{**msgspec.to_builtins(one), "of_asks": done.requests} for one in done.counts]
+    about = {**offsets_row(ends), "asks": done.requests, "otherwise": done.changed()}
+    return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)), about=about)
+
+
+def check_backtest(ref: Ref, options: Options) -> None:
+    """See, without Spark, that what is to be tried can be tried. Raises ReplayError."""
+    tried = what_if(options.policies, options.settings)
+    _check(tried, cluster_events(ref, ends_of(ref, options.at)))
+
+
+def _check(tried: WhatIf, clusters: Clusters) -> None:
+    try:
+        for cluster in clusters.values():
+            check(tried, timeline_of(cluster))
+    except PolicyLoadError as error:
+        raise ReplayError(str(error)) from error
+
+
+def backtest(session: SparkSession, ref: Ref, end: End, tried: WhatIf) -> Backtest:
+    """Try something on every request of a log before offset `end`, shards beside each other. Raises ReplayError."""
+    clusters = cluster_events(ref, end)
+    _check(tried, clusters)
+    ship_policies(session, tried)
+    frame = shards_frame(session, ref, end)
+    folded = fold_partitions(frame, lambda rows: _share(rows, clusters, tried), _SCHEMA)
+    tally, failures = Tally(), list[str]()
+    for row in folded.collect():
+        part = _decode(bytes(row.tally))
+        failures += part.close_failures
+        tally.requests += part.requests
+        for count in part.counts:
+            tally.merge(count)
+    return Backtest(tally.requests, tuple(tally.counts()), tuple(dict.fromkeys(failures)))
+
+
+_SCHEMA = pa.schema([("tally", pa.binary())])
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Backtest).decode
+
+
+def _share(rows: Iterator[Sorted], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
+    """One share of the shards, counted."""
+    tally, policies = Tally(), Policies(tried)
+    failures: tuple[str, ...] = ()
+    try:
+        for log_partition, run in groupby(rows, itemgetter(0)):
+            decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
+            for one in effects(decoded, timeline_of(clusters.get(log_partition, ())), tried, policies):
+                tally.add(msgspec.structs.replace(one, log_partition=log_partition) if log_partition else one)
+    finally:
+        failures = policies.close()
+    yield (_encode(Backtest(tally.requests, tuple(tally.counts()), failures)),)
+
+
+def _lines(done: Backtest, tried: WhatIf, ends: Ends) -> Iterator[str]:
+    requests = f"{many(done.requests, 'request')} up to {as_of(ends)}"
+    yield f"{requests} tried with {tried.in_words()}: {done.changed()} would end otherwise"
+    for change, words in CHANGES.items():
+        counts = [one for one in done.counts if one.change == change]
+        if counts:
+            yield ""
+            yield f"{change}: {words} ({sum(one.count for one in counts)})"
+            if change == "unjudged":
+                yield "        --policy CLASS has them judged by one, --policy '' tries them without any"
+            for one in counts:
+                yield from _count_lines(one)
+    yield from done.close_failures
+
+
+def _count_lines(one: Count) -> Iterator[str]:
+    was = f", was refused by {one.refused_by}" if one.refused_by else ""
+    now = f", now by {one.now_by}" if one.now_by else ""
+    yield f"  {one.count:>7} x {one.principal} over {one.api}{was}{now}"
+    for example in one.examples:
+        said = f": {example.message}" if example.message else ""
+        of_log = f" of partition {example.log_partition}" if example.log_partition else ""
+        yield f"            such as {example.topic} at offset {example.offset}{of_log}{said}"

@@ -1,0 +1,180 @@
+"""The recorded requests of a log, each with the state that it was decided on and the events that were recorded of it.
+
+One pass over events in the order of (shard, offset) gives every request, once for each of its topics. Topics of a shard
+are folded with the machine's `apply`; brokers and settings of the moment come from a timeline that all shards share.
+Only one topic is kept at a time, so memory does not grow with the log.
+
+A decision's events stand together: the first says what was requested, the others have the same cause and time. Where an
+altered log breaks that, the pieces come out as requests with too few events, or as events without a request.
+
+What it does not do: observations (brokers, confirmations, deadlines) are not requests, and dry runs leave no record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+
+import msgspec
+
+from controller.machine.apply import CannotApply, apply_cluster, apply_topic, concerns_topic
+from controller.machine.commands import commands
+from controller.machine.recall import recall
+from controller.machine.state import Cluster, State, Topic
+from events import catalog
+from events.codec import decode_event
+from events.names import ShardKey
+from projections.replay.errors import ReplayError
+
+CLIENT_COMMANDS = frozenset(
+    command.__name__
+    for command in (commands.CreateTopic, commands.CreatePartitions, commands.DeleteTopic, commands.AlterTopicConfigs)
+)
+"""The commands that carry a client's request, as causes name them."""
+_OPENING = frozenset(
+    (
+        catalog.CreateRequested,
+        catalog.PartitionsAdded,
+        catalog.TopicDeleted,
+        catalog.TopicConfigsChanged,
+        catalog.ChangeRejected,
+    )
+)
+"""The events with which the record of a request begins."""
+
+Row = tuple[str, catalog.Recorded]
+"""A record with its shard key."""
+
+
+class Timeline:
+    """The brokers and settings of every moment, from the cluster events of a log in their order.
+
+    Raises CannotApply for events that do not fit each other.
+    """
+
+    def __init__(self, records: Iterable[catalog.Recorded]) -> None:
+        self._offsets: list[int] = []
+        self._clusters: list[Cluster] = []
+        self.settings_changes: list[catalog.Recorded] = []
+        """The records that hold SettingsChanged."""
+        cluster = Cluster()
+        for record in records:
+            if concerns_topic(record.event):
+                continue
+            cluster = apply_cluster(cluster, record)
+            self._offsets.append(record.offset)
+            self._clusters.append(cluster)
+            if isinstance(record.event, catalog.SettingsChanged):
+                self.settings_changes.append(record)
+
+    def before(self, offset: int) -> Cluster:
+        """Brokers and settings before the event at an offset."""
+        place = bisect_left(self._offsets, offset)
+        return self._clusters[place - 1] if place else Cluster()
+
+    def settings_before(self, offset: int) -> catalog.Recorded | None:
+        """The SettingsChanged that is in force before the event at an offset; None in a log that begins without."""
+        newest = None
+        for record in self.settings_changes:
+            if record.offset >= offset:
+                break
+            newest = record
+        return newest
+
+
+def timeline_of(stored: Iterable[tuple[int, bytes]]) -> Timeline:
+    """The timeline of stored cluster events, each an offset with its bytes. Raises ReplayError."""
+    try:
+        return Timeline(decode_event(offset, value) for offset, value in stored)
+    except CannotApply as error:
+        raise ReplayError(f"the broker events of the log do not fit each other: {error}") from error
+
+
+class OneTopic:
+    """The topics of a state that knows one shard."""
+
+    def __init__(self, topic: Topic | None) -> None:
+        self.topic = topic
+
+    def get(self, key: ShardKey) -> Topic | None:
+        """The topic of the shard: whoever decides looks up no other."""
+        return self.topic
+
+    def put(self, key: ShardKey, topic: Topic | None) -> None:
+        """Keep the topic of the shard."""
+        self.topic = topic
+
+
+class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request, the records of its decision, and what was before the first of them: the cluster and the shard's topic.
+
+    `command` is None for records that do not hold the command that is their cause: a piece of the log is missing.
+    """
+
+    shard: ShardKey
+    command: commands.TopicCommand | None
+    records: tuple[catalog.Recorded, ...]
+    cluster: Cluster
+    topic: Topic | None
+
+    @property
+    def first(self) -> catalog.Recorded:
+        """The first record of the decision."""
+        return self.records[0]
+
+    def state(self, cluster: Cluster | None = None) -> State:
+        """The state before the request; with another `cluster` where one is given."""
+        return State(OneTopic(self.topic), self.cluster if cluster is None else cluster)
+
+
+class Unfit(msgspec.Struct, frozen=True, gc=False):
+    """A record that does not fit those of its shard before it: nothing is said of the shard from there on."""
+
+    shard: ShardKey
+    record: catalog.Recorded
+    why: str
+
+
+def recorded_requests(rows: Iterable[Row], timeline: Timeline) -> Iterator[RecordedRequest | Unfit]:
+    """The requests in rows of (shard key, record), sorted by shard key and offset; events that concern no topic are
+    skipped."""
+    for shard, shard_rows in groupby(rows, itemgetter(0)):
+        yield from _requests_of(ShardKey(shard), map(itemgetter(1), shard_rows), timeline)
+
+
+def _requests_of(
+    shard: ShardKey, records: Iterator[catalog.Recorded], timeline: Timeline
+) -> Iterator[RecordedRequest | Unfit]:
+    topic: Topic | None = None
+    before: Topic | None = None
+    open_: list[catalog.Recorded] = []
+    for record in records:
+        if not concerns_topic(record.event):
+            continue
+        opens = type(record.event) in _OPENING
+        if opens or (open_ and not _same_decision(open_[0], record)):
+            if open_:
+                yield _closed(shard, open_, before, timeline)
+            open_ = []
+        if open_ or opens or record.cause.command in CLIENT_COMMANDS:
+            before = before if open_ else topic
+            open_.append(record)
+        try:
+            topic = apply_topic(topic, record)
+        except CannotApply as error:
+            yield Unfit(shard, record, str(error))
+            return
+    if open_:
+        yield _closed(shard, open_, before, timeline)
+
+
+def _same_decision(first: catalog.Recorded, record: catalog.Recorded) -> bool:
+    return first.cause == record.cause and first.at_ms == record.at_ms
+
+
+def _closed(
+    shard: ShardKey, records: list[catalog.Recorded], before: Topic | None, timeline: Timeline
+) -> RecordedRequest:
+    return RecordedRequest(shard, recall(records), tuple(records), timeline.before(records[0].offset), before)

@@ -1,0 +1,362 @@
+"""Decide every recorded request again, and check that the result is what the log holds, bit for bit.
+
+Each request is put to this release's `decide` with the inputs that are in the log (counts, ids, times, the authorizer's
+answer, the policies' verdict), on the state before it, with the brokers and the settings of that moment. Its events are
+compared with the recorded ones as canonical bytes. A log of an older release is so decided by the settings recorded in
+it; where the rules themselves have changed since, the difference names the release that had decided.
+
+Shards are decided beside each other, since no topic's decision looks at another's.
+
+What it does not do: decide observations again (of brokers, and of time that passes). The log holds what they led to,
+but not all that was observed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from controller.machine.decide import decide
+from controller.machine.state import Cluster, settings_from_pairs
+from controller.release import RELEASE
+from events.catalog import (
+    Cause,
+    Event,
+    PartitionsAdded,
+    Recorded,
+    SettingsChanged,
+    TopicCreated,
+)
+from events.codec import decode_event, encode_event
+from projections.replay.log.log_ref import End, Ref, as_of, ends_of, offsets_row
+from projections.replay.outcome import Options, Outcome
+from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
+from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
+from projections.words.wording import in_words, many
+
+SETTINGS_TRIED = 16
+"""Of the settings that a log has had, this many (the newest) are tried as the cause of a difference."""
+SHOWN_CHARS_MAX = 400
+NOTHING = "nothing"
+KEPT_OF_SHARE_MAX, CAUSES_OF_SHARE_MAX = 1000, 100
+"""Of one share of the shards this many differences are kept one by one, and this many causes are counted apart."""
+
+
+class Difference(msgspec.Struct, frozen=True, gc=False):
+    """A request that is decided otherwise than it was: the first recorded and the first present event that differ, as
+    the fields in which they do, and the most likely cause. `log_partition` is the log, where several were decided."""
+
+    shard: str
+    offset: int
+    topic: str
+    request_id: str
+    recorded: str
+    now: str
+    why: str
+    log_partition: int = 0
+
+
+def run_redecide(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+    """Decide every request up to `options.at` again; what differs is found. Raises ReplayError."""
+    ends, release = ends_of(ref, options.at), this_release()
+    again = decided_again(session, ref, ends, release)
+    words = f"{many(again.requests, 'request')} up to {as_of(ends)} decided again by release {release}"
+    return Outcome(
+        rows=[msgspec.to_builtins(one) for one in again.first],
+        found=again.differences > 0,
+        lines=[f"{words}: {again.differences} decided otherwise", *_lines(again, options.limit)],
+        about={**offsets_row(ends), "asks": again.requests, "otherwise": again.differences, "release": release},
+    )
+
+
+class Again(msgspec.Struct, frozen=True):
+    """How many requests were decided again, how many of them otherwise, why (with counts, the most frequent first), and
+    the differences in the order of the log; not all, where there are very many."""
+
+    requests: int
+    differences: int
+    causes: tuple[tuple[str, int], ...]
+    first: tuple[Difference, ...]
+
+
+def decided_again(session: SparkSession, ref: Ref, end: End, release: str) -> Again:
+    """Decide the requests of a log before offset `end` again, shards beside each other. Raises ReplayError."""
+    return decided_again_in(shards_frame(session, ref, end), cluster_events(ref, end), release)
+
+
+def decided_again_in(events: DataFrame, clusters: Clusters, release: str) -> Again:
+    """The same with the events of topics in a frame (FOLDED_COLUMNS), of one log or of several, and what in each of
+    those logs concerns every topic. Raises ReplayError."""
+    for cluster in clusters.values():
+        timeline_of(cluster)  # what is wrong with it shows before the work begins
+    folded = fold_partitions(events, lambda rows: _share(rows, clusters, release), _SCHEMA)
+    requests, causes, first = 0, Counter[str](), []
+    for row in folded.collect():
+        if row.shard is not None:
+            first.append(Difference(*(row[name] for name in Difference.__struct_fields__)))
+        elif row.why is not None:
+            causes[row.why] += row.count_
+        else:
+            requests += row.count_
+    first.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
+    return Again(requests, causes.total(), tuple(causes.most_common()), tuple(first))
+
+
+_SCHEMA = pa.schema(
+    [
+        ("count_", pa.int64()),
+        ("shard", pa.string()),
+        ("offset", pa.int64()),
+        *((name, pa.string()) for name in ("topic", "request_id", "recorded", "now", "why")),
+        ("log_partition", pa.int32()),
+    ]
+)
+
+
+def _share(rows: Iterator[Sorted], clusters: Clusters, release: str) -> Iterator[tuple[Any, ...]]:
+    """One share of the shards: a row for each difference, for each cause with its count, and for the requests."""
+    requests, causes = 0, Counter[str]()
+    for found in _differences_by_log(rows, clusters, release):
+        requests += 1
+        if found is None:
+            continue
+        if causes.total() < KEPT_OF_SHARE_MAX:
+            yield (None, *msgspec.structs.astuple(found))
+        why = found.why if found.why in causes or len(causes) < CAUSES_OF_SHARE_MAX else "other causes"
+        causes[why] += 1
+    for why, count in causes.items():
+        yield (count, *[None] * 6, why, None)
+    yield (requests, *[None] * 8)
+
+
+def _differences_by_log(rows: Iterator[Sorted], clusters: Clusters, release: str) -> Iterator[Difference | None]:
+    for log_partition, run in groupby(rows, itemgetter(0)):
+        decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
+        for found in differences(decoded, timeline_of(clusters.get(log_partition, ())), release):
+            yield found and msgspec.structs.replace(found, log_partition=log_partition)
+
+
+def _lines(again: Again, limit: int) -> Iterator[str]:
+    for why, count in again.causes:
+        yield f"  {count} x {why}"
+    for one in again.first[:limit]:
+        of_log = f" of partition {one.log_partition}" if one.log_partition else ""
+        yield f"offset {one.offset}{of_log}, topic {one.topic}, request {one.request_id}"
+        yield f"  recorded  {one.recorded}"
+        yield f"  now       {one.now}"
+        yield f"  because   {one.why}"
+    if again.differences > limit:
+        yield f"… and {again.differences - len(again.first[:limit])} more"
+
+
+def this_release() -> str:
+    """The release whose rules decide here."""
+    return RELEASE
+
+
+def differences(rows: Iterable[Row], timeline: Timeline, release: str) -> Iterator[Difference | None]:
+    """For each request in rows of (shard key, record), sorted by shard key and offset: how it is decided otherwise, or
+    None. `release` is the one that decides now."""
+    for request in recorded_requests(rows, timeline):
+        yield _unfit(request) if isinstance(request, Unfit) else difference(request, timeline, release)
+
+
+def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Difference | None:
+    """How one request is decided otherwise; None if bit for bit as recorded."""
+    recorded, first = _recorded_bytes(request), _words(request.first.event)
+    if request.command is None:
+        return _difference(request, first, NOTHING, "the log holds no request that led to these events")
+    try:
+        now = _decided(request, request.cluster)
+    except Exception as error:
+        why = f"this release ({release}) fails on this request"
+        return _difference(request, first, f"{type(error).__name__}: {error}", why)
+    if _bytes(now) == recorded:
+        return None
+    before, after = _first_difference(request.records, now)
+    return _difference(request, before, after, _why(request, recorded, timeline, release))
+
+
+def _unfit(unfit: Unfit) -> Difference:
+    record = unfit.record
+    return Difference(
+        unfit.shard,
+        record.offset,
+        getattr(record.event, "topic", ""),
+        record.cause.request_id,
+        _words(record.event),
+        NOTHING,
+        f"{unfit.why}; what follows in this shard was not decided again",
+    )
+
+
+def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> Difference:
+    first = request.first
+    topic = getattr(first.event, "topic", "")
+    return Difference(request.shard, first.offset, topic, first.cause.request_id, recorded, now, why)
+
+
+# What is decided, and what of it differs.
+
+
+def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]:
+    """What this release would record of a request, numbered as the log numbers it."""
+    command = request.command
+    assert command is not None, "whoever decides again knows the command"
+    cause = Cause(type(command).__name__, command.request_id)
+    events = decide(request.state(cluster), command).events  # type: ignore[arg-type]
+    return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)
+
+
+def _bytes(records: Iterable[Recorded]) -> list[bytes]:
+    return [encode_event(record.at_ms, record.cause, record.event) for record in records]
+
+
+def _recorded_bytes(request: RecordedRequest) -> list[bytes]:
+    """The bytes as this release writes them: an older one may have left out what it did not know yet."""
+    return _bytes(request.records)
+
+
+def _first_difference(recorded: tuple[Recorded, ...], now: tuple[Recorded, ...]) -> tuple[str, str]:
+    for one, other in zip(recorded, now, strict=False):
+        if _bytes([one]) != _bytes([other]):
+            return _what_differs(one, other)
+    longer, at = (recorded, len(now)) if len(recorded) > len(now) else (now, len(recorded))
+    words = _words(longer[at].event)
+    return (words, NOTHING) if longer is recorded else (NOTHING, words)
+
+
+def _what_differs(recorded: Recorded, now: Recorded) -> tuple[str, str]:
+    if type(recorded.event) is not type(now.event):
+        return _words(recorded.event), _words(now.event)
+    fields = [name for name in now.event.__struct_fields__ if _field(recorded, name) != _field(now, name)]
+    if not fields:
+        return _envelope(recorded), _envelope(now)
+    return _fields(recorded, fields), _fields(now, fields)
+
+
+def _field(record: Recorded, name: str) -> object:
+    return getattr(record.event, name)
+
+
+def _fields(record: Recorded, names: list[str]) -> str:
+    kind = type(record.event).__name__
+    return _cut("; ".join(f"{kind}.{name} = {_text(_field(record, name))}" for name in names))
+
+
+def _envelope(record: Recorded) -> str:
+    return f"at {record.at_ms} ms, caused by {record.cause.command} {record.cause.request_id}"
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _words(event: Event) -> str:
+    return _cut(f"{type(event).__name__}: {in_words(event)}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
+
+
+# Why it differs.
+
+
+def _why(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, release: str) -> str:
+    in_force = timeline.settings_before(request.first.offset)
+    if in_force is None:
+        return "no settings are recorded before it"
+    assert isinstance(in_force.event, SettingsChanged), "a settings change holds settings"
+    by_settings = _other_settings(request, recorded, timeline, in_force)
+    if by_settings:
+        return by_settings
+    by_brokers = _other_brokers(request)
+    if by_brokers:
+        return by_brokers
+    decided_by = in_force.event.release
+    since = f"in force since offset {in_force.offset}"
+    if decided_by != release:
+        return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
+    return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
+
+
+def _other_settings(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, in_force: Recorded) -> str:
+    """Which settings give what is recorded, if others than those in force do."""
+    for pairs, origin in _candidates(request, timeline):
+        cluster = _with_settings(request.cluster, pairs)
+        if cluster is None or not _gives(request, cluster, recorded):
+            continue
+        changed = _changed(dict(request.cluster.settings_pairs), dict(pairs))
+        return (
+            f"with {changed} it is decided as recorded{origin}; in force are the settings of offset {in_force.offset}"
+        )
+    return ""
+
+
+def _gives(request: RecordedRequest, cluster: Cluster, recorded: list[bytes]) -> bool:
+    try:
+        return _bytes(_decided(request, cluster)) == recorded
+    except Exception:
+        return False
+
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def _candidates(request: RecordedRequest, timeline: Timeline) -> Iterator[tuple[Pairs, str]]:
+    """Settings to try: one key changed, in the ways that the record itself suggests, then those of other times."""
+    mine = dict(request.cluster.settings_pairs)
+    for key, value in _suggested(request):
+        if mine.get(key) != value:
+            yield tuple(sorted({**mine, key: value}.items())), ""
+    for record in timeline.settings_changes[-SETTINGS_TRIED:]:
+        assert isinstance(record.event, SettingsChanged), "a settings change holds settings"
+        if record.event.settings != request.cluster.settings_pairs:
+            yield record.event.settings, f" (settings of offset {record.offset})"
+
+
+def _suggested(request: RecordedRequest) -> Iterator[tuple[str, str]]:
+    settings = request.cluster.settings
+    for key, value in (
+        ("delete.topic.enable", settings.delete_topic_enable),
+        ("enable.under.replicated.topic.creation", settings.enable_under_replicated_topic_creation),
+    ):
+        yield key, "false" if value else "true"
+    yield "create.topic.policy.class.name", ""
+    for record in request.records:
+        event = record.event
+        if isinstance(event, TopicCreated):
+            yield "num.partitions", str(len(event.partitions))
+            yield "default.replication.factor", str(event.replication_factor)
+
+
+def _with_settings(cluster: Cluster, pairs: Pairs) -> Cluster | None:
+    try:
+        return msgspec.structs.replace(cluster, settings=settings_from_pairs(pairs), settings_pairs=pairs)
+    except msgspec.ValidationError:
+        return None
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> str:
+    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return ", ".join(f"{key}={after.get(key, '(not set)')} instead of {before.get(key, '(not set)')}" for key in keys)
+
+
+def _other_brokers(request: RecordedRequest) -> str:
+    """Where placement had chosen from other brokers than the log's own broker events say were live."""
+    for record in request.records:
+        event = record.event
+        if isinstance(event, TopicCreated | PartitionsAdded) and event.live_brokers != request.cluster.live:
+            return (
+                f"it was placed on the live brokers {list(event.live_brokers)}, but by the broker events before it "
+                f"{list(request.cluster.live)} were live"
+            )
+    return ""

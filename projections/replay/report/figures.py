@@ -1,0 +1,182 @@
+"""The pictures of a report, drawn by Plotly.
+
+Colours are those of Okabe and Ito, which are told apart without seeing red and green. Every picture has its numbers in
+a table beneath it, so nothing is said by colour or by hovering alone.
+
+Labels come from the log and from foreign policies, and Plotly reads a little HTML in texts: every one is escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+from projections.replay.report.data import OUTCOMES, BrokerLoad, Refusals, Report, WaitBin
+
+BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
+SKY, PURPLE, GREY, INK = "#56b4e9", "#cc79a7", "#9aa3ad", "#1f2933"
+OUTCOME_COLOURS = {
+    "created": GREEN,
+    "timed-out": ORANGE,
+    "refused": VERMILION,
+    "failed": PURPLE,
+    "changed": BLUE,
+    "change-refused": SKY,
+}
+REFUSALS_SHOWN = 15
+RACKS_SHOWN = 12
+"""With more brokers than this their labels leave out the racks; the table has them."""
+LABEL_CHARS_MAX, RACK_CHARS_MAX = 46, 12
+HEIGHT, ROW_HEIGHT = 340, 44
+
+
+def outcomes_figure(report: Report) -> go.Figure:
+    """Requests over time, stacked by how they ended."""
+    figure = go.Figure()
+    for outcome, words in OUTCOMES.items():
+        found = [one for one in report.outcomes if one.outcome == outcome]
+        if found:
+            figure.add_bar(
+                x=[_time(one.at_ms) for one in found],
+                y=[one.count for one in found],
+                width=report.bucket_ms,
+                offset=0,
+                name=outcome.replace("-", " "),
+                marker={"color": OUTCOME_COLOURS[outcome], "line": {"width": 0}},
+                hovertemplate=f"%{{y}} {words}<extra>%{{x}}</extra>",
+            )
+    figure.update_xaxes(type="date", range=[_time(report.first_ms), _time(report.last_ms + report.bucket_ms)])
+    figure.update_yaxes(title=f"requests per {span(report.bucket_ms)}", **_counting(_highest(report)))
+    return _dressed(figure, barmode="stack", showlegend=True)
+
+
+def waits_figure(bins: Sequence[WaitBin]) -> go.Figure:
+    """How many topics took how long to be complete."""
+    figure = go.Figure()
+    figure.add_bar(
+        x=[bin_text(one) for one in bins],
+        y=[one.count for one in bins],
+        marker={"color": BLUE, "line": {"width": 0}},
+        hovertemplate="%{y} topics<extra>%{x}</extra>",
+    )
+    figure.update_xaxes(type="category", title="from creation until complete", tickangle=-45)
+    figure.update_yaxes(title="topics", **_counting(max(one.count for one in bins)))
+    return _dressed(figure, bargap=0.06)
+
+
+def refusals_figure(refusals: Sequence[Refusals]) -> go.Figure:
+    """What refused requests, the most frequent on top."""
+    shown = list(refusals[:REFUSALS_SHOWN])
+    labels = [f"{label(one.rule)}<br><span style='color:#66707a'>{label(one.error)}</span>" for one in shown]
+    figure = go.Figure()
+    figure.add_bar(
+        x=[one.count for one in shown],
+        y=list(range(len(shown))),
+        orientation="h",
+        marker={"color": VERMILION, "line": {"width": 0}},
+        text=[f"{one.count:,}" for one in shown],
+        textposition="outside",
+        cliponaxis=False,
+        customdata=[f"{escape(one.rule)}, {escape(one.error)}" for one in shown],
+        hovertemplate="%{x}<extra>%{customdata}</extra>",
+    )
+    figure.update_xaxes(title="refused requests", **_counting(max(one.count for one in shown)))
+    figure.update_yaxes(
+        tickmode="array",
+        tickvals=list(range(len(shown))),
+        ticktext=labels,
+        ticklabelstandoff=8,
+        range=[len(shown) - 0.4, -0.6],
+    )
+    return _dressed(figure, height=100 + len(shown) * ROW_HEIGHT)
+
+
+def brokers_figure(brokers: Sequence[BrokerLoad]) -> go.Figure:
+    """Replicas and leaders by broker, beside each other."""
+    names = [broker_text(one, racks=len(brokers) <= RACKS_SHOWN) for one in brokers]
+    figure = go.Figure()
+    for name, colour, counts in (
+        ("replicas", SKY, [one.replicas for one in brokers]),
+        ("leaders", BLUE, [one.leaders for one in brokers]),
+    ):
+        figure.add_bar(
+            x=names,
+            y=counts,
+            name=name,
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate=f"%{{y}} {name}<extra>%{{x}}</extra>",
+        )
+    figure.update_xaxes(type="category", title="broker")
+    figure.update_yaxes(title="partitions", **_counting(max(one.replicas for one in brokers)))
+    return _dressed(figure, barmode="group", showlegend=True, bargap=0.25)
+
+
+def bin_text(one: WaitBin) -> str:
+    """The bounds of a bar: `5 to 10 ms`."""
+    if one.high_ms is None:
+        return f"{span(one.low_ms)} and more"
+    low, high = span(one.low_ms), span(one.high_ms)
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
+
+
+def broker_text(one: BrokerLoad, racks: bool) -> str:
+    """A broker with its rack, if wanted, and its status where it is not live: up to three lines."""
+    facts = [label(one.rack, RACK_CHARS_MAX)] if one.rack and racks else []
+    facts += [] if one.status == "live" else [f"<b>{escape(one.status)}</b>"]
+    return "<br>".join((str(one.broker_id), *facts))
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in the largest unit of which it is a whole number."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"
+
+
+def label(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
+    """A text of the log as a label: short, and without meaning to Plotly."""
+    return escape(text if len(text) <= chars_max else text[: chars_max - 1] + "…")
+
+
+def _highest(report: Report) -> int:
+    """The height of the highest bar."""
+    heights = Counter[int]()
+    for one in report.outcomes:
+        heights[one.at_ms] += one.count
+    return max(heights.values(), default=0)
+
+
+def _counting(highest: int) -> dict[str, Any]:
+    """An axis that counts: from 0, and never in parts of one."""
+    return {"rangemode": "tozero", **({"dtick": 1} if highest < 6 else {})}
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _dressed(figure: go.Figure, **layout: Any) -> go.Figure:
+    figure.update_layout(
+        **{
+            "template": "plotly_white",
+            "height": HEIGHT,
+            "margin": {"l": 12, "r": 24, "t": 12, "b": 12},
+            "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+            "hovermode": "closest",
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "showlegend": False,
+            **layout,
+        }
+    )
+    figure.update_xaxes(automargin=True, gridcolor="#e4e7eb", zeroline=False, linecolor="#9aa3ad")
+    figure.update_yaxes(automargin=True, gridcolor="#e4e7eb", zeroline=False)
+    return figure

@@ -1,0 +1,69 @@
+"""A picture of a log: `topicwright replay report LOG --output FILE.html` writes one page that needs nothing else.
+
+`report_queries` gathers the numbers, `report_data` says what they are, `report_figures` draws them and `report_page`
+lays them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import Ref, as_of, offsets_row
+from projections.replay.outcome import Options, Outcome
+from projections.replay.report.data import OUTCOMES, Report
+from projections.replay.report.page import page
+from projections.replay.report.queries import gather
+
+DEFAULT_OUTPUT = "topicwright-report.html"
+
+
+def check_report(ref: Ref, options: Options) -> None:
+    """See, without Spark, that the page has a place. Raises ReplayError."""
+    output = _place(options)
+    if not output.parent.is_dir() or output.is_dir():
+        raise ReplayError(f"--output {output} cannot be written: it has to be a file in a folder that is there")
+
+
+def _place(options: Options) -> Path:
+    return Path(options.output or DEFAULT_OUTPUT).absolute()
+
+
+def run_report(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+    """Write the report of a log up to `options.at` to `options.output`; a broken invariant is found.
+
+    Raises ReplayError, also for a place that cannot be written to, and that before any work.
+    """
+    check_report(ref, options)
+    output = _place(options)
+    report = gather(session, ref, options.at)
+    _write(output, page(report))
+    broken = [check.name for check in report.checks if check.violations]
+    row = {
+        "output": str(output),
+        **offsets_row(report.ends),
+        "outcomes": {name: report.requests(name) for name in OUTCOMES},
+        "violations": {check.name: check.violations for check in report.checks if check.violations},
+    }
+    return Outcome(rows=[row], found=bool(broken), lines=list(_lines(report, broken, output)))
+
+
+def _write(output: Path, text: str) -> None:
+    """Write the page whole or not at all, so that none is left of a disk that was full. Raises ReplayError."""
+    new = output.with_name(f".{output.name}.new")
+    try:
+        try:
+            new.write_text(text, encoding="utf-8")
+            new.replace(output)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise ReplayError(f"--output {output} cannot be written: {error.strerror or error}") from error
+
+
+def _lines(report: Report, broken: list[str], output: Path) -> Iterator[str]:
+    yield f"{output} shows {report.log} up to {as_of(report.ends)}"
+    yield f"  invariants broken: {', '.join(broken)}" if broken else f"  all {len(report.checks)} invariants hold"

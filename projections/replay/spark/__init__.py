@@ -1,0 +1,1 @@
+"""The session, the data source, and folds over columns."""

@@ -1,0 +1,296 @@
+"""Events as columns: one row an event, one column for each thing that events say.
+
+What it is for: SQL. The columns are the same for every type of event, null where an event says nothing of the kind, so
+a question is put to the log without knowing how its events are encoded. `value` has the canonical bytes beside them for
+those who do.
+
+Method. For each type of event a table names the columns that its fields go to. What goes to no column is listed in
+LEFT_OUT, so that a test finds every field of the catalog that is in neither. `column_batches` fills them.
+
+What it does not do: it works nothing out. A column says what the event says, but for `shard`, which is the key under
+which a topic is decided ("" for events that concern every topic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from msgspec.structs import astuple
+
+from events import access, catalog
+from projections.words.access_words import DEFAULT_ENTITY, acl_in_words
+from projections.words.names import topic_id_text
+
+INTS = pa.list_(pa.int32())
+TEXTS = pa.map_(pa.string(), pa.string())
+PARTITION = pa.struct(
+    [
+        ("replicas", INTS),
+        ("isr", INTS),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+    ]
+)
+_ASSIGNMENT = pa.struct([("partition", pa.int32()), ("replicas", INTS)])
+
+COLUMNS: dict[str, pa.DataType] = {
+    "log_partition": pa.int32(),
+    "offset": pa.int64(),
+    "at_ms": pa.int64(),
+    "shard": pa.string(),
+    "topic": pa.string(),
+    "type": pa.string(),
+    "cause_command": pa.string(),
+    "cause_id": pa.string(),
+    "request_id": pa.string(),
+    "error_code": pa.int32(),
+    "message": pa.string(),
+    "rule": pa.string(),
+    "waited_ms": pa.int64(),
+    "deadline_ms": pa.int64(),
+    "timeout_ms": pa.int32(),
+    "principal": pa.string(),
+    "client_id": pa.string(),
+    "api": pa.string(),
+    "num_partitions": pa.int32(),
+    "replication_factor": pa.int32(),
+    "partition": pa.int32(),
+    "leader": pa.int32(),
+    "isr": INTS,
+    "leader_epoch": pa.int32(),
+    "partition_epoch": pa.int32(),
+    "placeholder": pa.int32(),
+    "broker_id": pa.int32(),
+    "broker_epoch": pa.int64(),
+    "brokers": INTS,
+    "reason": pa.string(),
+    "rack": pa.string(),
+    "partitions": pa.list_(PARTITION),
+    "first": pa.int32(),
+    "configs": TEXTS,
+    "settings": TEXTS,
+    "topic_id": pa.string(),
+    "value": pa.binary(),
+    "assignments": pa.list_(_ASSIGNMENT),
+    "verdict": pa.string(),
+    "denied": pa.int32(),
+    "duplicate": pa.bool_(),
+    "api_version": pa.int32(),
+    "release": pa.string(),
+    "acls": pa.list_(pa.string()),
+    "entity": TEXTS,
+    "quotas": pa.map_(pa.string(), pa.float64()),
+    "removed": pa.list_(pa.string()),
+    "operation": pa.string(),
+    "resource": pa.string(),
+    "host": pa.string(),
+    "count": pa.int64(),
+    "since_ms": pa.int64(),
+    "user": pa.string(),
+    "mechanism": pa.string(),
+    "replicas": INTS,
+    "elr": INTS,
+    "features": pa.map_(pa.string(), pa.int32()),
+}
+"""The columns in their order, with their types in Arrow.
+
+`brokers` are those that applied a creation, or that placement chose from. `num_partitions` and `replication_factor` are
+as requested (-1 for the cluster's default), but for TopicCreated, where the factor is the resolved one; `assignments`
+are the requested ones. `acls` are access control entries in words, `entity` is whom quotas are for. `verdict` is the
+outcome of the policies (KIP-108). `topic_id` is base64url. `replicas` and `elr` (those eligible to lead,
+KIP-966) are of one partition that changed; `features` are levels (KIP-584).
+"""
+
+_PLAIN_TYPES = {
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.bool_(): "boolean",
+}
+
+Getter = Callable[[Any], Any]
+_PARTITION_FIELDS = PARTITION.num_fields
+"""The first fields of a partition; of what real brokers get beside them (its upkeep) there is no column."""
+
+
+def _partitions(event: Any) -> list[tuple[Any, ...]]:
+    return [astuple(one)[:_PARTITION_FIELDS] for one in event.partitions]
+
+
+def _assignments(event: catalog.CreateRequested) -> list[tuple[Any, ...]] | None:
+    return [astuple(one) for one in event.assignments] or None
+
+
+def _topic_id(event: Any) -> str:
+    return topic_id_text(event.topic_id)
+
+
+def _verdict(event: catalog.CreateRejected | catalog.TopicCreated) -> str | None:
+    return None if event.verdict is None else event.verdict.outcome
+
+
+def _wanted_count(event: Any) -> int | None:
+    wanted = event.asked.wanted
+    return wanted.count if isinstance(wanted, catalog.PartitionsWanted) else None
+
+
+def _wanted_assignments(event: catalog.PartitionsAdded) -> list[tuple[Any, ...]] | None:
+    wanted = event.asked.wanted
+    if not isinstance(wanted, catalog.PartitionsWanted) or wanted.assignments is None:
+        return None
+    return [astuple(catalog.Assignment(event.first + n, replicas)) for n, replicas in enumerate(wanted.assignments)]
+
+
+_OF_REQUEST: dict[str, Getter | str] = {
+    "principal": "principal",
+    "client_id": "client_id",
+    "api": "asked.api",
+    "api_version": "asked.api_version",
+    "duplicate": "asked.duplicate",
+    "denied": "asked.denied",
+}
+_LEADERSHIP: dict[str, Getter | str] = {
+    name: name for name in ("topic", "partition", "leader", "isr", "leader_epoch", "partition_epoch", "reason")
+}
+_BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker_epoch", "reason")}
+
+
+def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
+    return [acl_in_words(acl) for acl in event.acls]
+
+
+def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
+    return [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity]
+
+
+def _same(*names: str) -> dict[str, Getter | str]:
+    return {name: name for name in names}
+
+
+_CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id")
+_ACLS: dict[str, Getter | str] = {**_same("request_id", "principal", "client_id"), "acls": _acls}
+
+FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
+    catalog.CreateRequested: {
+        **_same("request_id", "topic", "num_partitions", "replication_factor", "configs", "timeout_ms", "deadline_ms"),
+        **_same("principal", "client_id", "api", "api_version", "duplicate", "denied"),
+        "topic_id": _topic_id,
+        "assignments": _assignments,
+    },
+    catalog.CreateRejected: {**_same("request_id", "topic", "error_code", "message", "rule"), "verdict": _verdict},
+    catalog.TopicCreated: {
+        **_same("request_id", "topic", "replication_factor", "configs", "deadline_ms"),
+        "topic_id": _topic_id,
+        "partitions": _partitions,
+        "verdict": _verdict,
+        "brokers": "live_brokers",
+    },
+    catalog.PartitionsAdded: {
+        **_same("request_id", "topic", "first"),
+        **_OF_REQUEST,
+        "partitions": _partitions,
+        "brokers": "live_brokers",
+        "num_partitions": _wanted_count,
+        "assignments": _wanted_assignments,
+    },
+    catalog.TopicDeleted: {**_same("request_id", "topic"), **_OF_REQUEST, "topic_id": _topic_id},
+    catalog.TopicConfigsChanged: {**_same("request_id", "topic", "configs"), **_OF_REQUEST},
+    catalog.ChangeRejected: {
+        **_same("request_id", "topic", "error_code", "message", "rule"),
+        **_OF_REQUEST,
+        "num_partitions": _wanted_count,
+    },
+    catalog.LeaderElected: _LEADERSHIP,
+    catalog.IsrChanged: _LEADERSHIP,
+    catalog.PartitionChanged: {**_LEADERSHIP, **_same("replicas", "elr")},
+    catalog.PlaceholderFilled: _same("topic", "partition", "placeholder", "broker_id", "partition_epoch"),
+    catalog.MetadataPropagated: _same("topic", "brokers"),
+    catalog.TopicReady: _same("topic"),
+    catalog.CreateAnswered: _same("request_id", "topic", "error_code", "message", "waited_ms"),
+    catalog.TopicDiscovered: {**_same("topic", "configs", "reason"), "topic_id": _topic_id, "partitions": _partitions},
+    catalog.TopicVanished: {**_same("topic", "reason"), "topic_id": _topic_id},
+    catalog.CreationRefused: {**_same("topic", "error_code", "message"), "topic_id": _topic_id},
+    catalog.ChangeCarriedOut: _same("request_id", "topic", "error_code", "message"),
+    catalog.BrokerRegistered: _same("broker_id", "broker_epoch", "rack"),
+    catalog.BrokerFenced: _BROKER,
+    catalog.BrokerUnfenced: _BROKER,
+    catalog.BrokerUnregistered: _BROKER,
+    catalog.BrokerLeaving: _same("broker_id", "broker_epoch"),
+    catalog.LogDirsChanged: _same("broker_id", "broker_epoch"),
+    catalog.QuorumEpochBegun: _same("leader_epoch"),
+    catalog.MetadataAdopted: _same("leader_epoch"),
+    catalog.MetadataHandedBack: _same("leader_epoch"),
+    catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
+    catalog.ResourceConfigsChanged: _same("request_id", "configs", "principal", "client_id"),
+    catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
+    catalog.SettingsChanged: _same("settings", "release"),
+    access.ScramCredentialSet: _CREDENTIAL,
+    access.ScramCredentialRemoved: _CREDENTIAL,
+    access.AclsCreated: _ACLS,
+    access.AclsDeleted: _ACLS,
+    access.QuotasChanged: {
+        **_same("request_id", "removed", "principal", "client_id"),
+        "entity": _entity,
+        "quotas": "values",
+    },
+    access.AsksRefused: _same(
+        *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
+    ),
+}
+"""For each type of event: column -> the attribute, or the function of the event, that fills it."""
+
+LEFT_OUT: Mapping[type, tuple[str, ...]] = {
+    catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
+    access.ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
+    catalog.PartitionChanged: ("directories", "adding", "removing", "last_known_elr", "recovering"),
+    catalog.PlaceholderFilled: ("directory",),
+    catalog.LogDirsChanged: ("log_dirs",),
+    catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id"),
+    catalog.MetadataAdopted: ("source", "end_offset", "kept"),
+    catalog.MetadataHandedBack: ("folder", "end_offset"),
+    catalog.ResourceConfigsChanged: ("kind", "name"),
+    catalog.ProducerIdsAllocated: ("first", "next_producer_id"),
+}
+"""Fields that are in no column, but only in `value`, and secrets not even there. Of policies only the outcome has a
+column, and of a requested change only the count of partitions."""
+
+
+def column_names(text: str | None) -> tuple[str, ...]:
+    """The columns that a text names (separated by commas), in the order of COLUMNS; all for None or an empty text.
+
+    Raises ValueError for a name that is none.
+    """
+    wanted = {name.strip() for name in (text or "").split(",") if name.strip()}
+    unknown = sorted(wanted - COLUMNS.keys())
+    if unknown:
+        raise ValueError(f"no column {', '.join(unknown)}: there are {', '.join(COLUMNS)}")
+    return tuple(name for name in COLUMNS if name in wanted or not wanted)
+
+
+def arrow_schema(names: Sequence[str]) -> pa.Schema:
+    """The columns in Arrow."""
+    return pa.schema([(name, COLUMNS[name]) for name in names])
+
+
+def ddl(schema: pa.Schema) -> str:
+    """A schema as Spark SQL declares it."""
+    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """Spark's name of a type of Arrow."""
+    if pa.types.is_map(kind):
+        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return "struct<" + ",".join(f"{field.name}:{spark_type(field.type)}" for field in kind) + ">"
+    return _PLAIN_TYPES[kind]
+
+
+SCHEMA = ddl(arrow_schema(tuple(COLUMNS)))

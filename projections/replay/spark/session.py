@@ -1,0 +1,211 @@
+"""The Spark session of a replay: quiet, with this project's code on every worker and the data source registered.
+
+A master URL says where Spark runs: `local[*]` (the default) in this process and its children,
+`spark://HOST:PORT` on a standalone cluster, `sc://HOST:PORT` through Spark Connect. Under `spark-submit` its own
+master is kept. Workers get the packages `controller`, `events` and `projections` with the job, as a zip; what those
+need from elsewhere (msgspec, rocksdict, pyarrow) has to be installed there, and so does the interpreter, whose path is
+PYSPARK_PYTHON, by default that of this process.
+
+Spark starts a Java process, and that one and its workers write to this process's standard error. Unless its log is
+asked for, what they write is put aside, and shown only where Spark does not start.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import gethostname
+from tempfile import TemporaryFile, gettempdir, mkdtemp
+
+from pyspark.sql import SparkSession
+
+import controller
+import events
+import projections
+from projections.replay.errors import ReplayError, message_of
+from projections.replay.spark.connect import is_connect
+
+DEFAULT_MASTER = "local[*]"
+CONNECT = "sc://"
+JAVA_AT_LEAST = 17
+_CODE = f"topicwright-code-{gethostname()}"
+"""How folders with code for workers begin; the number of their process on this host follows."""
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
+_PACKAGES = (controller, events, projections)
+_JAVA_OPTIONS = "-XX:+UseParallelGC"
+"""Packs are large objects, which Java's usual collector sets apart and follows up beside the work, on cores that are
+few. This one takes a quarter less of a core to rebuild."""
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+}
+"""What a replay needs everywhere."""
+_LOCAL = {
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+}
+"""Set besides where Spark runs on this machine alone."""
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit has started Java already."""
+
+
+def spark_session(
+    master: str | None = None, spark_log: bool = False, settings: dict[str, str] | None = None
+) -> SparkSession:
+    """A session that can replay; `settings` are Spark's, over those of this module.
+
+    `master` None is `local[*]`, or spark-submit's own. With `spark_log` Spark's log goes to standard error, with what
+    its log4j2.properties let through: warnings, where SPARK_CONF_DIR has no such file.
+    Raises ReplayError: no Java, a wrong JAVA_HOME, a master that cannot be reached.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master is not None and master.startswith(CONNECT):
+        return _connected(master)
+    submitted = _SUBMITTED in os.environ
+    if not submitted:
+        check_java()
+    url = master if master is not None else (None if submitted else DEFAULT_MASTER)
+    chosen = {**_SETTINGS, **(_LOCAL if url is not None and url.startswith("local") else {}), **(settings or {})}
+    with _standard_error_aside(aside=not spark_log) as said:
+        try:
+            session = _built(url, chosen, spark_log)
+        except Exception as error:
+            raise ReplayError(f"Spark did not start on {url or 'its master'}: {message_of(error)}{said()}") from error
+    ship(session)
+    return session
+
+
+def ship(session: SparkSession) -> None:
+    """Give the workers of a session this project's code, and register the data source.
+
+    Needed only for sessions that were not made by `spark_session`.
+    """
+    from projections.replay.spark.packed import PackSource
+    from projections.replay.spark.source import TopicwrightSource
+
+    _remove_stale_code()
+    folder = mkdtemp(prefix=f"{_CODE}-{os.getpid()}-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch the zip whenever they join
+    code = zipped(Path(folder) / "topicwright-code.zip")
+    if is_connect(session):
+        session.addArtifacts(str(code), pyfile=True)
+    else:
+        session.sparkContext.addPyFile(str(code))
+    session.dataSource.register(TopicwrightSource)
+    session.dataSource.register(PackSource)
+
+
+def _remove_stale_code() -> None:
+    """Remove the code that replays left which were killed: their process is gone."""
+    for left in Path(gettempdir()).glob(f"{_CODE}-*-*"):
+        number = left.name.split("-")[-2]
+        if number.isdecimal() and not _is_running(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
+
+
+def check_java() -> None:
+    """Raise ReplayError unless a Java that Spark runs on is found, the way Spark looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None:
+        raise ReplayError(f"no Java found: Spark needs Java {JAVA_AT_LEAST} or later on PATH, or in JAVA_HOME")
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as error:
+        where = f"JAVA_HOME={home} is wrong: {java}" if home else java
+        raise ReplayError(
+            f"{where} cannot be run ({error.strerror}): point JAVA_HOME at Java {JAVA_AT_LEAST}"
+        ) from None
+    found = _JAVA_VERSION.search(done.stderr + done.stdout)
+    if done.returncode or found is None:
+        raise ReplayError(f"{java} -version failed: {(done.stderr or done.stdout).strip()[:200]}")
+    if int(found[1]) < JAVA_AT_LEAST:
+        raise ReplayError(f"{java} is Java {found[1]}: Spark needs {JAVA_AT_LEAST} or later")
+
+
+def _built(master: str | None, settings: dict[str, str], spark_log: bool) -> SparkSession:
+    builder = SparkSession.builder.appName("topicwright replay")
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    if not spark_log:
+        session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def _connected(url: str) -> SparkSession:
+    try:
+        session = SparkSession.builder.remote(url).getOrCreate()
+    except ImportError as error:
+        raise ReplayError(
+            f"{url} needs Spark Connect's client: install pyspark[connect] ({message_of(error)})"
+        ) from error
+    except Exception as error:
+        raise ReplayError(f"no Spark Connect server answers at {url}: {message_of(error)}") from error
+    for name, value in _SETTINGS.items():
+        if name.startswith("spark.sql."):
+            session.conf.set(name, value)
+    ship(session)
+    return session
+
+
+def zipped(target: Path) -> Path:
+    """This project's packages, as they are imported here."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as code:
+        for package in _PACKAGES:
+            for root in map(Path, package.__path__):
+                for file in sorted(root.rglob("*")):
+                    if file.is_file() and "__pycache__" not in file.parts:
+                        code.write(file, file.relative_to(root.parent))
+    return target
+
+
+@contextmanager
+def _standard_error_aside(*, aside: bool) -> Iterator[Callable[[], str]]:
+    """Let child processes that start meanwhile write their standard error to a file; the value gives its last lines."""
+    if not aside:
+        yield lambda: ""
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with TemporaryFile() as file:
+
+        def last_lines() -> str:
+            file.seek(0)
+            lines = file.read().decode(errors="replace").strip().splitlines()
+            return "".join(f"\n  {line}" for line in lines[-5:])
+
+        os.dup2(file.fileno(), 2)
+        try:
+            yield last_lines
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

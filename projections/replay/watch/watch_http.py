@@ -1,0 +1,143 @@
+"""The alerts of a watch over HTTP: the newest at `/alerts` (JSON), counts for Prometheus at `/metrics`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from projections.replay.errors import ReplayError
+
+KEPT = 1000
+"""Alerts that are shown over HTTP; all are counted."""
+METRICS_TYPE = "text/plain; version=0.0.4"
+
+
+class Alerts(Collector):
+    """The alerts so far, and how far the watch has come. Written by one thread, read by any."""
+
+    def __init__(self, checks: Iterable[str]) -> None:
+        self._counts = dict.fromkeys(checks, 0)
+        self._newest: deque[Mapping[str, Any]] = deque(maxlen=KEPT)
+        self._reported: set[tuple[Any, ...]] = set()
+        self._lock = threading.Lock()
+        self._events = 0
+        self.next_offsets: dict[int, int] = {}
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def add(self, violation: Mapping[str, Any]) -> bool:
+        """Take in a violation; False if it was reported before."""
+        key = tuple(violation[name] for name in ("check", "log_partition", "shard", "offset", "seen"))
+        with self._lock:
+            if key in self._reported:
+                return False
+            self._reported.add(key)
+            self._newest.append(violation)
+            self._counts[violation["check"]] += 1
+            return True
+
+    def reached(self, events: int, next_offsets: Mapping[int, int]) -> None:
+        """So many more events were checked, up to these offsets, by log partition."""
+        with self._lock:
+            self._events += events
+            self.next_offsets = dict(next_offsets)
+
+    @property
+    def next_offset(self) -> int:
+        """Up to where is checked; of a log of several partitions how many events they have until there."""
+        return sum(self.next_offsets.values())
+
+    @property
+    def count(self) -> int:
+        """How many alerts there were."""
+        with self._lock:
+            return sum(self._counts.values())
+
+    def shown(self) -> bytes:
+        """The newest alerts, oldest first, as JSON."""
+        with self._lock:
+            body = {
+                "next_offset": self.next_offset,
+                "next_offsets": {str(partition): offset for partition, offset in self.next_offsets.items()},
+                "count": sum(self._counts.values()),
+                "alerts": list(self._newest),
+            }
+        return msgspec.json.encode(body)
+
+    def metrics(self) -> bytes:
+        """The counts in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """The counts as Prometheus' own types."""
+        with self._lock:
+            counts, events, next_offset = dict(self._counts), self._events, self.next_offset
+        broken = CounterMetricFamily(
+            "topicwright_invariant_violations", "Violations of the invariants found in the log.", labels=("check",)
+        )
+        for check, count in counts.items():
+            broken.add_metric((check,), count)
+        yield broken
+        yield CounterMetricFamily("topicwright_watched_events", "Events checked.", value=events)
+        yield GaugeMetricFamily("topicwright_watched_offset", "The offset up to which is checked.", value=next_offset)
+
+
+@contextmanager
+def serving(address: str | None, alerts: Alerts) -> Iterator[str | None]:
+    """Serve the alerts on HOST:PORT meanwhile; the value is where, with the port in place of 0. Raises ReplayError."""
+    if not address:
+        yield None
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ReplayError(f"--http {address} is not HOST:PORT")
+    try:
+        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(alerts))
+    except (OSError, OverflowError) as error:
+        raise ReplayError(f"cannot listen on {address}: {error}") from error
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name="alerts", daemon=True)
+    thread.start()
+    try:
+        yield f"{host}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(alerts: Alerts) -> type[BaseHTTPRequestHandler]:
+    pages = {"/alerts": ("application/json", alerts.shown), "/metrics": (METRICS_TYPE, alerts.metrics)}
+
+    class Handler(BaseHTTPRequestHandler):
+        """Two pages to read."""
+
+        timeout = 10
+
+        def do_GET(self) -> None:
+            page = pages.get(self.path.partition("?")[0])
+            if page is None:
+                self.send_error(HTTPStatus.NOT_FOUND, explain=f"there are {', '.join(pages)}")
+                return
+            content_type, body = page[0], page[1]()
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Says nothing: stdout and stderr are for alerts."""
+
+    return Handler

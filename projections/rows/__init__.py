@@ -1,0 +1,1 @@
+"""Folds of events to rows: topics, requests, brokers."""

@@ -1,0 +1,179 @@
+"""One client's request as a row: who wanted what, and how each of its topics fared. A pure fold over its events.
+
+A request that was not recorded has no row: dry runs, and requests that changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from events import access, catalog
+from events.catalog import Assignment, Recorded, Verdict
+from events.names import Offset, RequestId, TopicId, TopicName
+from projections.rows.topics import CannotFold
+
+REQUEST_TIMED_OUT = 7
+"""Kafka's error code."""
+
+RequestStatus = Literal[
+    "asked", "waiting", "created", "timed-out", "failed", "rejected", "deleted", "partitions-added", "configs-changed"
+]
+"""`waiting`: created, its answer is due. `timed-out`: created and answered before it was complete. `failed`: created,
+but answered with another error, such as that it was deleted meanwhile."""
+
+
+class Requested(msgspec.Struct, frozen=True, gc=False):
+    """What a create wanted; counts of -1 are for defaults, or stand beside assignments."""
+
+    num_partitions: int
+    replication_factor: int
+    assignments: tuple[Assignment, ...]
+    configs: tuple[tuple[str, str | None], ...]
+
+
+Change = catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted
+
+
+class RequestTopicRow(msgspec.Struct, frozen=True, gc=False):
+    """How one topic of a request fared.
+
+    `code` and `message` are Kafka's, None while the answer is due; `rule` is the one that refused; `verdict` is None
+    where no policy was consulted; `waited_ms` is how long the client waited for the answer.
+    """
+
+    topic: TopicName
+    status: RequestStatus
+    offset: Offset
+    """The newest of its events."""
+    topic_id: TopicId | None = None
+    asked: Requested | None = None
+    """What a create wanted."""
+    change: Change | None = None
+    """What a change of the topic wanted."""
+    code: int | None = None
+    message: str = ""
+    rule: str = ""
+    verdict: Verdict | None = None
+    waited_ms: int | None = None
+    answered_at_ms: int | None = None
+
+
+class RequestRow(msgspec.Struct, frozen=True, gc=False):
+    """A request. `deadline_ms` is None for one that waits for nothing."""
+
+    request_id: RequestId
+    api: str
+    api_version: int
+    principal: str
+    client_id: str | None
+    asked_at_ms: int
+    asked_offset: Offset
+    timeout_ms: int | None = None
+    deadline_ms: int | None = None
+    topics: tuple[RequestTopicRow, ...] = ()
+
+
+def request_row(records: Iterable[Recorded]) -> RequestRow | None:
+    """The request whose events these are; None if there are none. Raises CannotFold."""
+    header: RequestRow | None = None
+    topics: dict[TopicName, RequestTopicRow] = {}
+    for record in records:
+        if header is None:
+            header = _header(record)
+        topic: TopicName | None = getattr(record.event, "topic", None)
+        if topic is not None:  # a request that concerns no topic has a header alone
+            topics[topic] = fold_request_topic(topics.get(topic), record)
+    return None if header is None else replace(header, topics=tuple(topics.values()))
+
+
+def fold_request_topic(row: RequestTopicRow | None, record: Recorded) -> RequestTopicRow:
+    """How a topic of a request fared, after one more of its events. Raises CannotFold."""
+    match record.event:
+        case catalog.CreateRequested() as e:
+            requested = Requested(e.num_partitions, e.replication_factor, e.assignments, e.configs)
+            return RequestTopicRow(e.topic, "asked", record.offset, topic_id=e.topic_id, asked=requested)
+        case catalog.CreateRejected() as e:
+            return replace(_known(row, record), status="rejected", rule=e.rule, verdict=e.verdict, offset=record.offset)
+        case catalog.TopicCreated() as e:
+            return replace(_known(row, record), status="waiting", verdict=e.verdict, offset=record.offset)
+        case catalog.CreateAnswered() as e:
+            known = _known(row, record)
+            answered = _answered(known, record, e.error_code, e.message)
+            return replace(answered, status=_outcome(known, e.error_code), waited_ms=e.waited_ms)
+        case catalog.ChangeCarriedOut() as e:  # a change is answered once the cluster has carried it out, or refused to
+            answered = _answered(_known(row, record), record, e.error_code, e.message)
+            return replace(answered, status="rejected", rule="cluster") if e.error_code else answered
+        case e if isinstance(e, _Change):
+            return _changed(record, e)
+        case _:
+            raise CannotFold(record, "it belongs to no request")
+
+
+_Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged | catalog.ChangeRejected
+_OfCluster = (
+    access.AclsCreated
+    | access.AclsDeleted
+    | access.QuotasChanged
+    | access.ScramCredentialSet
+    | access.ScramCredentialRemoved
+    | catalog.ResourceConfigsChanged
+)
+
+
+def _header(record: Recorded) -> RequestRow:
+    event = record.event
+    wait: tuple[int | None, int | None] = (None, None)
+    if isinstance(event, catalog.CreateRequested):
+        api, version = event.api, event.api_version
+        wait = (event.timeout_ms, event.deadline_ms if event.timeout_ms > 0 else None)
+    elif isinstance(event, _OfCluster):
+        api, version = record.cause.command, 0
+    elif isinstance(event, _Change):
+        api, version = event.asked.api, event.asked.api_version
+    else:
+        raise CannotFold(record, "no request begins so")
+    who = (event.principal, event.client_id)
+    return RequestRow(event.request_id, api, version, *who, record.at_ms, record.offset, *wait)
+
+
+def _outcome(row: RequestTopicRow, error_code: int) -> RequestStatus:
+    if row.status == "rejected":
+        return "rejected"
+    if error_code == 0:
+        return "created"
+    return "timed-out" if error_code == REQUEST_TIMED_OUT else "failed"
+
+
+def _answered(row: RequestTopicRow, record: Recorded, code: int, message: str) -> RequestTopicRow:
+    return replace(row, offset=record.offset, code=code, message=message, answered_at_ms=record.at_ms)
+
+
+def _changed(record: Recorded, event: _Change) -> RequestTopicRow:
+    done = RequestTopicRow(
+        event.topic,
+        "rejected",
+        record.offset,
+        change=event.asked.wanted,
+        code=0,
+        waited_ms=0,
+        answered_at_ms=record.at_ms,
+    )
+    match event:
+        case catalog.ChangeRejected():
+            return replace(done, code=event.error_code, message=event.message, rule=event.rule)
+        case catalog.TopicDeleted():
+            return replace(done, status="deleted", topic_id=event.topic_id)
+        case catalog.PartitionsAdded():
+            return replace(done, status="partitions-added")
+        case catalog.TopicConfigsChanged():
+            return replace(done, status="configs-changed")
+
+
+def _known(row: RequestTopicRow | None, record: Recorded) -> RequestTopicRow:
+    if row is None:
+        raise CannotFold(record, "no event requests the topic")
+    return row

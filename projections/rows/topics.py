@@ -1,0 +1,268 @@
+"""One topic as a row: what it is, who requested it, and how it came to be so. A pure fold over the topic's events.
+
+The fold stands on its own and does not use the machine's `apply`: the two agree because tests compare them at every
+offset, so a mistake in one shows. Rows have what the events say and nothing of brokers: which replicas serve depends on
+the brokers of the same moment, and comes from the functions below, which take the live ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.machine.state import Topic
+from events import catalog
+from events.catalog import Configs, Partition, Recorded, Upkeep, Verdict
+from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
+
+Status = Literal["pending", "offline", "under-replicated", "ready"]
+
+
+class CannotFold(AssertionError):
+    """An event that does not fit what came before: a log that is not whole."""
+
+    def __init__(self, record: Recorded, why: str) -> None:
+        super().__init__(f"event {type(record.event).__name__} at offset {record.offset} does not fit: {why}")
+
+
+class CreatedBy(msgspec.Struct, frozen=True, gc=False):
+    """Who requested a topic, and how. `api` is `CreateTopics`, `Metadata` (an auto-creation) or `HTTP`."""
+
+    request_id: RequestId
+    principal: str
+    client_id: str | None
+    api: str
+    api_version: int
+
+
+class TopicRow(msgspec.Struct, frozen=True, gc=False):
+    """A topic as it stands.
+
+    `created_by` is None only where the log does not hold the request. `verdict` is None where no policy was set;
+    `placed_on` are the brokers that were live when it was created; `ready_at_ms` is None until it was complete once.
+    """
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: tuple[Partition, ...]
+    configs: Configs
+    created_at_ms: int
+    created_offset: Offset
+    created_by: CreatedBy | None
+    verdict: Verdict | None
+    placed_on: tuple[BrokerId, ...]
+    ready_at_ms: int | None = None
+
+
+class Deletion(msgspec.Struct, frozen=True, gc=False):
+    """The end of a topic's life: when, and by whom."""
+
+    topic_id: TopicId
+    offset: Offset
+    at_ms: int
+    request_id: RequestId
+    principal: str
+    client_id: str | None
+
+
+class TopicPast(msgspec.Struct, frozen=True, gc=False):
+    """What the events of one name have led to: the topic where there is one, and how its life before it ended."""
+
+    row: TopicRow | None = None
+    deletion: Deletion | None = None
+    request: CreatedBy | None = None
+    """The newest request for the name, which a creation follows at once or never."""
+
+
+NO_PAST = TopicPast()
+
+THE_CLUSTER = "the cluster"
+"""Who deleted a topic whose deletion nobody requested here."""
+
+
+def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
+    """The past of a name with one more of its events; events that change no row are taken too. Raises CannotFold."""
+    event = record.event
+    match event:
+        case catalog.CreateRequested():
+            return replace(past, request=_created_by(event))
+        case catalog.TopicCreated():
+            if past.row is not None:
+                raise CannotFold(record, "the topic exists")
+            return replace(past, row=_new_row(record, event, past.request))
+        case catalog.TopicDiscovered() if past.row is None:
+            return replace(past, row=_new_row(record, event, None))
+        case catalog.TopicDeleted():
+            return _ended(past, record, event.topic_id, event.request_id, event.principal, event.client_id)
+        case catalog.TopicVanished() | catalog.CreationRefused():
+            return _ended(past, record, event.topic_id, record.cause.request_id, THE_CLUSTER, None)
+        case (
+            catalog.TopicDiscovered()
+            | catalog.PartitionsAdded()
+            | catalog.TopicConfigsChanged()
+            | catalog.TopicReady()
+            | catalog.LeaderElected()
+            | catalog.IsrChanged()
+            | catalog.PartitionChanged()
+            | catalog.PlaceholderFilled()
+        ):
+            return replace(past, row=_changed(_row(past, record), record, event))
+        case _:
+            return past
+
+
+def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
+    """The row of a topic in the machine's state, with the event of its creation and, where it is known, of the request
+    for it."""
+    event = created.event
+    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
+        raise CannotFold(created, f"topic {topic.name!r} was to be created there")
+    request = requested.event if requested is not None else None
+    born = _new_row(created, event, _created_by(request) if isinstance(request, catalog.CreateRequested) else None)
+    return replace(
+        born,
+        topic_id=topic.topic_id,
+        partitions=topic.partitions,
+        configs=topic.configs,
+        ready_at_ms=topic.ready_at_ms,
+    )
+
+
+# --- what depends on the brokers of the moment
+
+
+def offline_replicas(partition: Partition, live: Collection[BrokerId]) -> tuple[BrokerId, ...]:
+    """The replicas that do not serve: on brokers that are not live, placeholders included."""
+    return tuple(replica for replica in partition.replicas if replica not in live)
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    """Whether a replica is not in sync."""
+    return len(partition.isr) < len(partition.replicas)
+
+
+def is_offline(partition: Partition, live: Collection[BrokerId]) -> bool:
+    """Whether no live broker leads the partition."""
+    return partition.leader not in live
+
+
+def placeholders(row: TopicRow) -> int:
+    """How many places wait for a broker to join (KIP-409)."""
+    return sum(1 for partition in row.partitions for replica in partition.replicas if is_placeholder(replica))
+
+
+def status(row: TopicRow, live: Collection[BrokerId]) -> Status:
+    """The worst that can be said: `pending` until complete once, then `offline` if a partition has no live leader,
+    `under-replicated` if a replica is out of sync, else `ready`."""
+    if row.ready_at_ms is None:
+        return "pending"
+    if any(is_offline(partition, live) for partition in row.partitions):
+        return "offline"
+    return "under-replicated" if any(is_under_replicated(partition) for partition in row.partitions) else "ready"
+
+
+# --- the folds
+
+_Birth = catalog.TopicCreated | catalog.TopicDiscovered
+_OfPartition = catalog.LeaderElected | catalog.IsrChanged | catalog.PartitionChanged | catalog.PlaceholderFilled
+_Change = (
+    catalog.TopicDiscovered | catalog.PartitionsAdded | catalog.TopicConfigsChanged | catalog.TopicReady | _OfPartition
+)
+
+
+def _created_by(request: catalog.CreateRequested) -> CreatedBy:
+    return CreatedBy(request.request_id, request.principal, request.client_id, request.api, request.api_version)
+
+
+def _row(past: TopicPast, record: Recorded) -> TopicRow:
+    if past.row is None:
+        raise CannotFold(record, "the topic does not exist")
+    return past.row
+
+
+def _new_row(record: Recorded, event: _Birth, newest: CreatedBy | None) -> TopicRow:
+    """A topic as its first event has it; `newest` is the newest request for its name, which may be an earlier one."""
+    row = TopicRow(
+        name=event.topic,
+        topic_id=event.topic_id,
+        partitions=event.partitions,
+        configs=event.configs,
+        created_at_ms=record.at_ms,
+        created_offset=record.offset,
+        created_by=None,
+        verdict=None,
+        placed_on=(),
+        ready_at_ms=record.at_ms,
+    )
+    if isinstance(event, catalog.TopicDiscovered):
+        return row
+    return replace(
+        row,
+        created_by=newest if newest is not None and newest.request_id == event.request_id else None,
+        verdict=event.verdict,
+        placed_on=event.live_brokers,
+        ready_at_ms=record.at_ms if event.is_adopted else None,
+    )
+
+
+def _ended(
+    past: TopicPast, record: Recorded, topic_id: TopicId, request_id: RequestId, principal: str, client_id: str | None
+) -> TopicPast:
+    _row(past, record)
+    deletion = Deletion(topic_id, record.offset, record.at_ms, request_id, principal, client_id)
+    return replace(past, row=None, deletion=deletion)
+
+
+def _changed(row: TopicRow, record: Recorded, event: _Change) -> TopicRow:
+    match event:
+        case catalog.TopicDiscovered():
+            return replace(row, topic_id=event.topic_id, partitions=event.partitions, configs=event.configs)
+        case catalog.PartitionsAdded():
+            if event.first != len(row.partitions):
+                raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
+            return replace(row, partitions=row.partitions + event.partitions)
+        case catalog.TopicConfigsChanged():
+            return replace(row, configs=event.configs)
+        case catalog.TopicReady():
+            return replace(row, ready_at_ms=record.at_ms)
+        case _:
+            index = event.partition
+            if not 0 <= index < len(row.partitions):
+                raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
+            changed = _partition(row.partitions[index], record, event)
+            return replace(row, partitions=(*row.partitions[:index], changed, *row.partitions[index + 1 :]))
+
+
+def _partition(partition: Partition, record: Recorded, event: _OfPartition) -> Partition:
+    """The partition with the event's change."""
+    if isinstance(event, catalog.PlaceholderFilled):
+        return _filled(partition, record, event)
+    changed = replace(partition, leader_epoch=event.leader_epoch, partition_epoch=event.partition_epoch)
+    if not isinstance(event, catalog.PartitionChanged):
+        return replace(changed, leader=event.leader, isr=event.isr)
+    facts, upkeep = _given(event, _FACTS), _given(event, _UPKEEP)
+    return replace(changed, upkeep=replace(partition.upkeep or Upkeep(), **upkeep), **facts)
+
+
+_FACTS = ("replicas", "isr", "leader")
+_UPKEEP = ("directories", "adding", "removing", "elr", "last_known_elr", "recovering")
+
+
+def _given(event: catalog.PartitionChanged, names: tuple[str, ...]) -> dict[str, object]:
+    """Of these fields those that the event changes."""
+    return {name: value for name in names if (value := getattr(event, name)) is not None}
+
+
+def _filled(partition: Partition, record: Recorded, event: catalog.PlaceholderFilled) -> Partition:
+    if event.placeholder not in partition.replicas:
+        raise CannotFold(record, f"partition {event.partition} has no placeholder {event.placeholder}")
+    place = partition.replicas.index(event.placeholder)
+    replicas = (*partition.replicas[:place], event.broker_id, *partition.replicas[place + 1 :])
+    upkeep = partition.upkeep
+    if upkeep is not None and event.directory is not None:
+        directories = (*upkeep.directories[:place], event.directory, *upkeep.directories[place + 1 :])
+        upkeep = replace(upkeep, directories=directories)
+    return replace(partition, replicas=replicas, partition_epoch=event.partition_epoch, upkeep=upkeep)

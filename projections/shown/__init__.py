@@ -1,0 +1,1 @@
+"""Answers as JSON: its types, and how they are filled."""

@@ -1,0 +1,84 @@
+"""Answers from the log alone, as they go out: for HTTP, and for the command line on the folder of a stopped service.
+
+They only read the log, so they may run in any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from controller.machine.state import Topic
+from projections.queries.listing import listing
+from projections.queries.query import Ends, NoTopic, Query, Questions
+from projections.shown import json_types, to_json
+from projections.shown.to_json import Live
+from projections.words.explain import explain
+
+
+def summaries(query: Questions, newest: Iterable[Topic], live: Live) -> list[json_types.TopicSummary]:
+    """Topics of the live store for a list."""
+    return [to_json.topic_summary(row, live) for row in query.rows(newest)]
+
+
+def topics(
+    query: Questions, page: Sequence[json_types.TopicSummary], next_after: str | None, end: Ends
+) -> json_types.TopicsShape:
+    """A page of the topics that there are."""
+    return json_types.TopicsShape(tuple(page), next_after, to_json.as_of(query.as_of(end)))
+
+
+def topic(query: Query, newest: Topic, live: Live, end: int) -> json_types.TopicShape:
+    """A topic of the live store in full."""
+    return to_json.topic(query.row(newest), live, query.as_of(end))
+
+
+def topics_at(query: Questions, at: str, after: str | None, limit: int) -> json_types.TopicsShape:
+    """A page of the topics that there were at a moment. Raises BadMoment."""
+    end = query.end(at)
+    page, live = query.topics_at(end, after, limit), query.cluster_at(end).live
+    return topics(query, [to_json.topic_summary(row, live) for row in page.rows], page.next_after, end)
+
+
+def topic_at(query: Query, name: str, at: str | None) -> json_types.TopicShape:
+    """A topic as it was at a moment. Raises NoTopic, BadMoment."""
+    end = query.end(at)
+    return to_json.topic(query.topic_at(name, end), query.live_at(end), query.as_of(end))
+
+
+def brokers(query: Questions, at: str | None) -> json_types.BrokersShape:
+    """The brokers and settings at a moment. Raises BadMoment."""
+    end = query.end(at)
+    return to_json.brokers(query.cluster_at(end), query.as_of(end))
+
+
+def events(
+    query: Questions,
+    start: int,
+    limit: int,
+    topic: str | None,
+    request_id: str | None,
+    partition: int | None = None,
+    cursor: str | None = None,
+) -> json_types.EventsShape:
+    """A page of events: all, or those of a topic, of a request, or of a partition. Raises BadPlace."""
+    found = listing(query, topic, request_id, partition)
+    end = found.end()
+    return to_json.events(found.page(found.place(start, cursor), limit, end), end)
+
+
+def topic_events(query: Questions, name: str, start: int, limit: int) -> json_types.EventsShape:
+    """A page of the events of a name. Raises NoTopic where there never was one."""
+    page = events(query, start, limit, name, None)
+    if not page.events and next(query.of_topic(name).topic_events(name), None) is None:
+        raise NoTopic(f"no event speaks of a topic {name!r}")
+    return page
+
+
+def request(query: Questions, request_id: str) -> json_types.RequestShape:
+    """A request with the outcome of each of its topics. Raises NotThere."""
+    return to_json.request(query.request(request_id))
+
+
+def explanation(query: Questions, subject: str) -> json_types.ExplanationShape:
+    """The chain of events behind a topic or a request. Raises NotThere."""
+    return to_json.explanation(explain(query, subject))

@@ -1,0 +1,1 @@
+"""State beside the log: what the machine reads, what readers see."""

@@ -1,0 +1,74 @@
+"""The stores of all the partitions of an events topic, read as one.
+
+A topic lives in the partition of its shard key, brokers and settings in every one; access control entries, quotas and
+credentials in the first alone, which gives them one order. Brokers' and settings' events reach the partitions
+one after another, so for a moment the partitions may disagree about brokers: the least advanced partition then counts,
+so that nobody sees a broker start or end before every topic has seen it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import merge
+
+from msgspec.structs import replace
+
+from controller.machine.state import Cluster, Topic
+from events.names import ShardKey, TopicName, shard_key
+from projections.store.store import Counts, TopicStore, slice_of
+
+PartitionOf = Callable[[ShardKey], int]
+
+
+class PartitionedStore:
+    """A `projections.store.store.TopicReader` over the stores of all partitions, in their order."""
+
+    def __init__(self, stores: Sequence[TopicStore], partition_of: PartitionOf) -> None:
+        self._stores = tuple(stores)
+        self._partition_of = partition_of
+        self._clusters: tuple[Cluster, ...] = ()
+        self._cluster = Cluster()
+
+    def of(self, name: str) -> TopicStore:
+        """The store in which the topic of this name lives, if there is one."""
+        return self._stores[self._partition_of(shard_key(name))]
+
+    @property
+    def durable_counts(self) -> Counts:
+        """How much there is in all the partitions."""
+        counts = [store.durable_counts for store in self._stores]
+        return Counts(sum(each.topics for each in counts), sum(each.partitions for each in counts))
+
+    @property
+    def durable_cluster(self) -> Cluster:
+        """Brokers and settings as the least advanced partition has them, the rest as the first has it."""
+        clusters = tuple(store.durable_cluster for store in self._stores)
+        if len(clusters) != len(self._clusters) or any(
+            new is not old for new, old in zip(clusters, self._clusters, strict=True)
+        ):
+            self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
+            self._cluster = replace(least, acls=first.acls, quotas=first.quotas, scram=first.scram)
+        return self._cluster
+
+    def durable_named(self, name: str) -> Topic | None:
+        """The topic of exactly this name."""
+        return self.of(name).durable_named(name)
+
+    def durable_name_of(self, topic_id: bytes) -> TopicName | None:
+        """The name of the topic with this id (KIP-516), or None."""
+        for store in self._stores:
+            name = store.durable_name_of(topic_id)
+            if name is not None:
+                return name
+        return None
+
+    def durable_slice(self, after: str | None, limit: int, partitions_max: int | None = None) -> list[Topic]:
+        """Up to `limit` topics in the order of their shard keys, after the one whose key is `after`; fewer where they
+        have `partitions_max` partitions together, none only where there are no more."""
+        topics = merge(*(store.durable_from(after) for store in self._stores), key=lambda topic: shard_key(topic.name))
+        return slice_of(topics, limit, partitions_max)
+
+
+def _advance(cluster: Cluster) -> tuple[bool, int, int]:
+    """The lower, the less the partition has heard of: settings first, then registrations, then fences."""
+    return bool(cluster.release), cluster.last_broker_epoch, -len(cluster.live)

@@ -1,0 +1,83 @@
+"""Events on their way into a log: applied one by one, encoded, and written in one commit with the state they lead to.
+
+All who write a log do it here: the group commit, the partitions of a stream, and the commands that take a cluster over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from controller.machine.apply import apply
+from controller.machine.state import State
+from events.catalog import Cause, Event, Recorded
+from events.codec import decode_event, encode_event
+from events.logs.log import Commit, Entry, EventLog
+from events.names import Offset, ShardKey
+from projections.store.store import TopicStore
+
+
+class Projector(Protocol):
+    """Keeps, with every commit, what else follows from its events: the metadata log that real brokers follow."""
+
+    def apply(self, state: State, record: Recorded) -> ShardKey:
+        """Bring the state past an event, as `machine.apply` does, and take what follows from it."""
+        ...
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """The state keys to write with the events applied since the last call; None deletes."""
+        ...
+
+
+class EventsAlone:
+    """Nothing but the machine's own state follows from events."""
+
+    apply = staticmethod(apply)
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """Nothing: no view is kept beside the topics."""
+        return {}
+
+
+EVENTS_ALONE = EventsAlone()
+
+
+class Recorder:
+    """Records events in a log. From `record` to `commit` its `state` is ahead of the log: after an exception in between
+    only a new recorder, which reads the state anew, may go on."""
+
+    def __init__(self, log: EventLog, store: TopicStore, projector: Projector = EVENTS_ALONE) -> None:
+        """Read the state from `store`. Raises LogError."""
+        self.state = store.state()
+        self.last_ms = 0
+        """The time of the newest event: that of the next one must not be before it."""
+        self._log = log
+        self._store = store
+        self._projector = projector
+        self._entries: list[Entry] = []
+        end = log.next_offset
+        if end:
+            self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
+
+    def record(self, at_ms: int, cause: Cause, events: Sequence[Event], *, indexed: bool = True) -> list[Recorded]:
+        """Bring the state past events that nobody has encoded yet; they are the next of the log. Those that are not
+        `indexed` are in no request's index."""
+        first = self._log.next_offset + len(self._entries)
+        records = [Recorded(Offset(offset), at_ms, cause, event) for offset, event in enumerate(events, first)]
+        for record in records:
+            self.take(record, encode_event(at_ms, cause, record.event), indexed=indexed)
+        return records
+
+    def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
+        """Bring the state past an event whose bytes are known."""
+        key = self._projector.apply(self.state, record)
+        self._entries.append(Entry(value, key, getattr(record.event, "request_id", "") if indexed else ""))
+        self.last_ms = max(self.last_ms, record.at_ms)
+
+    def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
+        """Write what was recorded since the last commit, with the state that it led to and `more` keys. It is durable
+        after the log's next flush. Raises LogError."""
+        entries, self._entries = self._entries, []
+        self._log.write(
+            Commit(entries, {**self._store.changes(self.state), **self._projector.changes(), **(more or {})})
+        )

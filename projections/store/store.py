@@ -1,0 +1,345 @@
+"""Topic, broker and settings state, kept in the log's own store so that events and state commit together.
+
+The machine reads and writes through `get` and `put`; what it puts stays in memory until the commit that holds the
+events is durable. Everybody else reads the durable view: a topic that is written but not yet fsynced is not shown,
+because it could still be lost.
+
+Keys, each the first byte of a state key of the log:
+    t SHARD_KEY   the topic (MessagePack of `machine.state.Topic`)
+    i TOPIC_ID    the name of the topic with that id
+    w SHARD_KEY   the offset of creation, for topics that were never complete
+    c             cluster: settings and brokers
+    n             counts of topics and partitions
+    u, a, q       credentials, access control entries and quotas: see `projections.store.access_state`
+    r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
+
+Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from typing import Protocol
+
+import msgspec
+
+from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.state import Broker, Cluster, Quorum, State, Topic, settings_from_pairs
+from events.catalog import Configs
+from events.logs.log import EventLog
+from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
+from projections.store.access_state import Puts, put_access, stored_access
+from projections.store.broker_index import index_changes, topics_of, topics_with_placeholders
+
+TOPIC, TOPIC_ID, WAITING, CLUSTER, COUNTS = b"t", b"i", b"w", b"c", b"n"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_topic = msgspec.msgpack.Decoder(Topic).decode
+
+
+class Counts(msgspec.Struct, frozen=True, array_like=True):
+    """How many topics and partitions the store holds."""
+
+    topics: int = 0
+    partitions: int = 0
+
+
+class _StoredCluster(msgspec.Struct, array_like=True):
+    settings: tuple[tuple[str, str], ...]
+    release: str
+    brokers: tuple[Broker, ...]
+    last_broker_epoch: int
+    features: tuple[tuple[str, int], ...] = ()
+    next_producer_id: int = 0
+    quorum: Quorum | None = None
+    resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
+
+
+_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs")
+"""What is stored of a cluster under its own name."""
+
+
+class TopicCache:
+    """A bounded cache in two generations: what is used survives, what is not is dropped a generation at a time."""
+
+    def __init__(self, partitions_max: int) -> None:
+        self._partitions_max = partitions_max
+        self._young: dict[ShardKey, Topic] = {}
+        self._old: dict[ShardKey, Topic] = {}
+        self._weight = 0
+
+    def get(self, key: ShardKey) -> Topic | None:
+        """The cached topic, or None if it is not cached."""
+        topic = self._young.get(key)
+        if topic is None:
+            topic = self._old.get(key)
+            if topic is not None:
+                self.put(key, topic)
+        return topic
+
+    def put(self, key: ShardKey, topic: Topic) -> None:
+        """Keep a topic in the young generation."""
+        replaced = self._young.get(key)
+        self._weight += len(topic.partitions) - (len(replaced.partitions) if replaced is not None else 0)
+        if self._weight > self._partitions_max:
+            self._old, self._young, self._weight = self._young, {}, len(topic.partitions)
+        self._young[key] = topic
+
+    def drop(self, key: ShardKey) -> None:
+        """Forget a topic."""
+        dropped = self._young.pop(key, None)
+        if dropped is not None:
+            self._weight -= len(dropped.partitions)
+        self._old.pop(key, None)
+
+
+class TopicStore:
+    """The state of a log, for the machine (`get`, `put`) and for readers (`durable…`)."""
+
+    def __init__(self, log: EventLog, partitions_cached: int = 100_000) -> None:
+        self._log = log
+        self._cache = TopicCache(partitions_cached)
+        self._fresh: dict[ShardKey, Topic | None] = {}
+        """What the machine has looked at or put since the last commit."""
+        self._before: dict[ShardKey, Topic | None] = {}
+        """The same topics as they are durable."""
+        stored_counts = log.get(COUNTS)
+        self.durable_counts = msgspec.msgpack.decode(stored_counts, type=Counts) if stored_counts else Counts()
+        self.durable_cluster = self._stored_cluster()
+        self._written_cluster = self.durable_cluster
+
+    # --- what the machine uses
+
+    def get(self, key: ShardKey) -> Topic | None:
+        """The newest topic under a shard key, durable or not."""
+        if key not in self._fresh:
+            self._fresh[key] = self._before[key] = self._load(key)
+        return self._fresh[key]
+
+    def put(self, key: ShardKey, topic: Topic | None) -> None:
+        """Keep the newest topic under a shard key, to be written with the next commit."""
+        if key not in self._before:
+            self._before[key] = self._load(key)
+        self._fresh[key] = topic
+
+    def state(self) -> State:
+        """The machine's state as the log has it."""
+        waiting = sorted(
+            (int.from_bytes(value, "big"), ShardKey(key[1:].decode())) for key, value in self._log.scan(WAITING)
+        )
+        return State(self, self.durable_cluster, {key: Offset(offset) for offset, key in waiting})
+
+    # --- committing
+
+    def changes(self, state: State) -> Puts:
+        """The state keys that the next commit has to write, with their values; None deletes."""
+        puts: Puts = {}
+        by_broker = has_real_brokers(state.cluster)
+        for key, topic in self._fresh.items():
+            before = self._before[key]
+            if topic is not before:
+                self._put_topic(puts, key, before, topic)
+                if by_broker:
+                    index_changes(puts, key, before, topic)
+        if puts:
+            counts = self._counts_after()
+            if counts != self.durable_counts:
+                puts[COUNTS] = _encode(counts)
+        if state.cluster is not self._written_cluster:
+            self._put_cluster(puts, self._written_cluster, state.cluster)
+            self._written_cluster = state.cluster
+        return puts
+
+    def became_durable(self, state: State) -> None:
+        """The commit is on disk: what it changed may be seen."""
+        if self._fresh:
+            self.durable_counts = self._counts_after()
+            for key, topic in self._fresh.items():
+                if topic is None:
+                    self._cache.drop(key)
+                elif topic is not self._before[key]:
+                    self._cache.put(key, topic)
+            self._fresh.clear()
+            self._before.clear()
+        self.durable_cluster = state.cluster
+
+    # --- what readers use
+
+    def durable(self, key: ShardKey) -> Topic | None:
+        """The topic under a shard key as of the last durable commit."""
+        return self._before[key] if key in self._before else self._load(key)
+
+    def durable_named(self, name: str) -> Topic | None:
+        """The topic of exactly this name as of the last durable commit."""
+        topic = self.durable(shard_key(name))
+        return topic if topic is not None and topic.name == name else None
+
+    def durable_name_of(self, topic_id: bytes) -> TopicName | None:
+        """The name of the topic with this id (KIP-516), or None."""
+        value = self._log.get(TOPIC_ID + topic_id)
+        if value is not None:
+            topic = self.durable_named(value.decode())
+            if topic is not None and topic.topic_id == topic_id:
+                return topic.name
+        for topic in self._before.values():
+            if topic is not None and topic.topic_id == topic_id:
+                return topic.name
+        return None
+
+    def durable_slice(self, after: str | None, limit: int, partitions_max: int | None = None) -> list[Topic]:
+        """Up to `limit` topics in the order of their shard keys, after the one whose key is `after`.
+
+        Fewer where they have `partitions_max` partitions together; none only where there are no more.
+        """
+        return slice_of(self.durable_from(after), limit, partitions_max)
+
+    def durable_topics(self, keys: Iterable[ShardKey], partitions_max: int) -> Iterator[list[Topic]]:
+        """The durable topics under these keys, in lists of about so many partitions; what is not there is passed over.
+
+        A list is read when the iterator gets there: topics may go and come in between.
+        """
+        topics: list[Topic] = []
+        partitions = 0
+        for key in keys:
+            topic = self.durable(key)
+            if topic is not None:
+                topics.append(topic)
+                partitions += len(topic.partitions)
+            if partitions >= partitions_max:
+                yield topics
+                topics, partitions = [], 0
+        if topics:
+            yield topics
+
+    def durable_keys_of(self, broker_id: BrokerId) -> list[ShardKey]:
+        """The keys of topics with a replica on a real broker."""
+        return list(topics_of(self._log, broker_id))
+
+    def durable_keys_with_placeholders(self) -> list[ShardKey]:
+        """The keys of topics with a place that waits for a real broker (KIP-409)."""
+        return list(dict.fromkeys(topics_with_placeholders(self._log)))
+
+    def durable_keys_waiting(self) -> list[ShardKey]:
+        """The keys of topics that were never complete."""
+        return [ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING)]
+
+    def leads(self, broker_id: BrokerId) -> bool:
+        """Whether a real broker leads a partition."""
+        topics = (self.durable(key) for key in topics_of(self._log, broker_id))
+        return any(one.leader == broker_id for topic in topics if topic is not None for one in topic.partitions)
+
+    def durable_from(self, after: str | None) -> Iterator[Topic]:
+        """The durable topics by shard key: as the log has them, but for those of a commit that is being flushed, which
+        are as they were before it. Those that it deletes are not in the log any more."""
+        start = None if after is None else TOPIC + after.encode()
+        pairs = self._log.scan(TOPIC, start)
+        gone = [TOPIC + key.encode() for key, topic in self._fresh.items() if topic is None and self._before[key]]
+        if gone:
+            pairs = merge(pairs, ((key, b"") for key in sorted(gone) if start is None or key > start))
+        for raw_key, value in pairs:
+            key = ShardKey(raw_key[1:].decode())
+            topic = self._before[key] if key in self._before else self._cache.get(key) or _decode_topic(value)
+            if topic is not None:
+                yield topic
+
+    # --- inside
+
+    def _load(self, key: ShardKey) -> Topic | None:
+        topic = self._cache.get(key)
+        if topic is None:
+            value = self._log.get(TOPIC + key.encode())
+            if value is None:
+                return None
+            topic = _decode_topic(value)
+            self._cache.put(key, topic)
+        return topic
+
+    def _put_topic(self, puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+        encoded_key = key.encode()
+        puts[TOPIC + encoded_key] = None if after is None else _encode(after)
+        if before is None or after is None or before.topic_id != after.topic_id:
+            if before is not None:
+                puts[TOPIC_ID + before.topic_id] = None
+            if after is not None:
+                puts[TOPIC_ID + after.topic_id] = after.name.encode()
+        waited, waits = _waiting_since(before), _waiting_since(after)
+        if waits != waited:
+            puts[WAITING + encoded_key] = None if waits is None else waits.to_bytes(8, "big")
+
+    def _counts_after(self) -> Counts:
+        topics, partitions = self.durable_counts.topics, self.durable_counts.partitions
+        for key, after in self._fresh.items():
+            before = self._before[key]
+            if after is before:
+                continue
+            topics += (after is not None) - (before is not None)
+            partitions += (len(after.partitions) if after else 0) - (len(before.partitions) if before else 0)
+        return Counts(topics, partitions)
+
+    def _put_cluster(self, puts: Puts, before: Cluster, after: Cluster) -> None:
+        """Only what changed is written: users may be many, and each stands under a key of its own."""
+        encoded = _encoded_cluster(after)
+        if encoded != _encoded_cluster(before) or self._log.get(CLUSTER) is None:
+            puts[CLUSTER] = encoded
+        put_access(puts, before, after)
+
+    def _stored_cluster(self) -> Cluster:
+        value = self._log.get(CLUSTER)
+        if value is None:
+            return Cluster()
+        stored = msgspec.msgpack.decode(value, type=_StoredCluster)
+        same = {name: getattr(stored, name) for name in _SAME}
+        settings = settings_from_pairs(stored.settings)
+        cluster = stored_access(self._log, Cluster(settings=settings, settings_pairs=stored.settings, **same))
+        return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
+
+
+def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int | None = None) -> list[Topic]:
+    """The first `limit` of some topics; fewer where they have `partitions_max` partitions together."""
+    found: list[Topic] = []
+    partitions = 0
+    for topic in topics:
+        found.append(topic)
+        partitions += len(topic.partitions)
+        if len(found) >= limit or (partitions_max is not None and partitions >= partitions_max):
+            break
+    return found
+
+
+def _waiting_since(topic: Topic | None) -> Offset | None:
+    """The offset at which a topic was created that was never complete; None for any other."""
+    return topic.created_offset if topic is not None and topic.ready_at_ms is None else None
+
+
+def _encoded_cluster(cluster: Cluster) -> bytes:
+    brokers = tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers))
+    same = {name: getattr(cluster, name) for name in _SAME}
+    return _encode(_StoredCluster(settings=cluster.settings_pairs, brokers=brokers, **same))
+
+
+class TopicReader(Protocol):
+    """The durable view; `projections.store.store.TopicStore` says what each part promises."""
+
+    @property
+    def durable_counts(self) -> Counts: ...
+
+    @property
+    def durable_cluster(self) -> Cluster: ...
+
+    def durable_named(self, name: str) -> Topic | None: ...
+    def durable_name_of(self, topic_id: bytes) -> TopicName | None: ...
+    def durable_slice(self, after: str | None, limit: int, partitions_max: int | None = None) -> list[Topic]: ...
+
+
+TOPICS_PER_SLICE = 200
+PARTITIONS_PER_SLICE = 2000
+"""A slice of at most so many is looked at within some milliseconds, after which others have their turn."""
+
+
+def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
+    """All durable topics in slices; `store` gives the view of the moment in which each is read."""
+    after: str | None = None
+    while topics := store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
+        yield topics
+        after = shard_key(topics[-1].name)

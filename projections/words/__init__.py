@@ -1,0 +1,1 @@
+"""Events in words: why is it so."""

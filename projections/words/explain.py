@@ -1,0 +1,170 @@
+"""Why is it so? The chain of events behind a topic or a request, in words, each with its time and its cause.
+
+A topic's chain holds every event of its name, through all its lives, with the requests that were refused. A request's
+chain holds its own events, and beside them what happened to its topics until each was answered. Where an event follows
+from a change of brokers, the step names that change.
+
+What it does not do: it judges nothing and adds nothing that is not in the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+from typing import Literal
+
+import msgspec
+
+from events.catalog import CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
+from projections.queries.moments import iso
+from projections.queries.query import NotThere, Query, Questions
+from projections.rows.requests import RequestRow, RequestTopicRow, request_row
+from projections.rows.topics import TopicPast, fold_topic, status
+from projections.words.because import Because
+from projections.words.names import error_name
+from projections.words.wording import in_words, many
+
+STEPS_FIRST, STEPS_LAST = 100, 400
+"""Of a longer chain only this many steps at its beginning and at its end are shown."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One event of a chain. `after_ms` counts from the chain's first event; `because` names the change of brokers that
+    it follows from, "" where there is none; `command` and `request_id` are its cause."""
+
+    offset: int
+    at_ms: int
+    after_ms: int
+    event: str
+    text: str
+    command: str
+    request_id: str
+    because: str = ""
+    partition: int | None = None
+    """The partition that the offset belongs to; None in a log without partitions."""
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The chain behind a topic or a request. `omitted` steps are left out after the first STEPS_FIRST of a long one."""
+
+    subject: str
+    kind: Literal["topic", "request"]
+    summary: str
+    steps: tuple[Step, ...]
+    omitted: int = 0
+
+
+def explain(query: Questions, subject: str) -> Explanation:
+    """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id.
+
+    Raises NotThere.
+    """
+    part = query.of_topic(subject)
+    end = part.end()
+    if next(part.topic_events(subject, 0, end), None) is not None:
+        return _explain_topic(part, subject, end)
+    try:
+        request = query.request(subject)
+    except NotThere:
+        raise NotThere(f"no topic and no request {subject!r} is in the log") from None
+    return _explain_request(query, request)
+
+
+def _explain_topic(query: Query, name: str, end: int) -> Explanation:
+    past = TopicPast()
+    chain = _Chain()
+    because = Because(query, end)
+    for record in query.topic_events(name, 0, end):
+        past = fold_topic(past, record)
+        chain.add(record, because)
+    return chain.explanation(name, "topic", _topic_summary(query, name, past, end))
+
+
+def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
+    row = past.row
+    if row is not None:
+        by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
+        now = status(row, query.live_at(end))
+        return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+    if past.deletion is not None:
+        return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
+    return f"topic {name}: never created, only requested"
+
+
+def _explain_request(query: Questions, request: RequestRow) -> Explanation:
+    chain = _Chain()
+    found = [_events_with_causes(part, request.request_id) for part in query.parts]
+    several = len(found) > 1  # then offsets of different partitions have no order, and times do
+    for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
+        chain.add(record, because)
+    fared = ", ".join(
+        f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
+    )
+    more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
+    who = request.principal + (f" ({request.client_id})" if request.client_id else "")
+    fared = f": {fared}{more}" if fared else ""
+    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.asked_at_ms)}{fared}"
+    return chain.explanation(request.request_id, "request", summary)
+
+
+def _events_with_causes(part: Query, request_id: str) -> Iterator[tuple[Recorded, Because]]:
+    """The events of one part that explain a request, in order."""
+    end = part.end()
+    request = request_row(part.request_events(request_id))
+    if request is None:
+        return
+    because = Because(part, end)
+    topics = [_during_request(part, request, topic, end) for topic in request.topics]
+    of_cluster = (one for one in part.request_events(request_id) if not hasattr(one.event, "topic"))
+    for record in merge(of_cluster, *topics, key=lambda record: record.offset):
+        yield record, because
+
+
+ENDS = TopicDeleted | TopicVanished | CreationRefused
+"""What ends the life of a topic."""
+
+
+def _during_request(query: Query, request: RequestRow, topic: RequestTopicRow, end: int) -> Iterator[Recorded]:
+    """What happened to a topic from the first event of a request to its last, or until the topic was complete where the
+    request did not live to see that; without what others requested."""
+    unfinished = topic.status in ("waiting", "timed-out")
+    last = end if unfinished else topic.offset + 1
+    for record in query.topic_events(topic.topic, request.asked_offset, last):
+        requested_by = getattr(record.event, "request_id", "")
+        if requested_by in ("", request.request_id) or isinstance(record.event, ENDS):
+            yield record
+        if record.offset > topic.offset and isinstance(record.event, TopicReady | ENDS):
+            return
+
+
+class _Chain:
+    """Collects the steps of an explanation, and no more of them than are shown."""
+
+    def __init__(self) -> None:
+        self._first: list[Step] = []
+        self._last: deque[Step] = deque(maxlen=STEPS_LAST)
+        self._count = 0
+        self._started_ms = 0
+
+    def add(self, record: Recorded, because: Because) -> None:
+        """One more event of the chain, in order, with what it came of."""
+        if self._count == 0:
+            self._started_ms = record.at_ms
+        step = Step(
+            record.offset,
+            record.at_ms,
+            record.at_ms - self._started_ms,
+            type(record.event).__name__,
+            in_words(record.event),
+            record.cause.command,
+            record.cause.request_id,
+            because.of(record),
+            because.partition,
+        )
+        (self._first if self._count < STEPS_FIRST else self._last).append(step)
+        self._count += 1
+
+    def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> Explanation:
+        steps = (*self._first, *self._last)
+        return Explanation(subject, kind, summary, steps, self._count - len(steps))

@@ -1,0 +1,258 @@
+"""Events in words, for people who want to know why a topic is as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from events import access, catalog
+from events.catalog import Event, Partition
+from events.names import is_placeholder
+from projections.words.access_words import acls_in_words, quotas_in_words, refusals_in_words
+from projections.words.names import error_name
+
+PARTITIONS_SHOWN_MAX = 6
+"""How many partitions are named one by one."""
+
+_SENTENCES: dict[type[Event], str] = {
+    catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
+    catalog.TopicReady: "{e.topic} is complete: every partition has a leader and every live broker knows it",
+    catalog.PlaceholderFilled: (
+        "partition {e.partition}: broker {e.broker_id} takes the place that {e.placeholder} kept"
+    ),
+    catalog.TopicVanished: "{e.topic} is gone from the cluster ({e.reason})",
+    catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
+    catalog.TopicDeleted: "{who} deletes {e.topic}",
+    catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; set are now: {configs}",
+    catalog.BrokerFenced: "broker {e.broker_id} is fenced ({e.reason})",
+    catalog.BrokerUnfenced: "broker {e.broker_id} is live ({e.reason})",
+    catalog.BrokerUnregistered: "broker {e.broker_id} is forgotten ({e.reason})",
+    catalog.BrokerLeaving: "broker {e.broker_id} begins to leave",
+    catalog.QuorumEpochBegun: "controller {e.node_id} leads in epoch {e.leader_epoch}",
+    catalog.MetadataHandedBack: (
+        "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
+    ),
+    access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
+    access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
+}
+"""Events whose sentence has only their own fields, who caused them, the configs they set and the name of
+their error."""
+
+
+def in_words(event: Event) -> str:
+    """What an event says, in one sentence."""
+    sentence = _SENTENCES.get(type(event))
+    if sentence is None:
+        return _of_topic(event)
+    error, configs = error_name(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
+    return sentence.format(e=event, who=_who(event), configs=configs, error=error)
+
+
+def _of_topic(event: Event) -> str:
+    match event:
+        case catalog.CreateRequested():
+            return _requested(event)
+        case catalog.TopicCreated():
+            return _created(event)
+        case catalog.CreateAnswered() as e:
+            message = f": {e.message}" if e.message else ""
+            return f"the client is answered {error_name(e.error_code)} for {e.topic} after {e.waited_ms} ms{message}"
+        case catalog.MetadataPropagated() as e:
+            return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
+        case catalog.LeaderElected() | catalog.IsrChanged():
+            return _leadership(event)
+        case catalog.PartitionChanged():
+            return _partition_changed(event)
+        case catalog.PartitionsAdded() as e:
+            last = e.first + len(e.partitions)
+            return f"{_who(e)} raises {e.topic} from {e.first} to {last} partitions; {_replicas(e.partitions, e.first)}"
+        case catalog.ChangeRejected() as e:
+            refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
+            return f"{_who(e)} asks for {e.topic} {change_in_words(e.asked.wanted)}, {refusal}"
+        case catalog.TopicDiscovered() as e:
+            configs = f", {_configs(e.configs)}" if e.configs else ""
+            size = many(len(e.partitions), "partition")
+            return f"the cluster has {e.topic} with {size}, {_replicas(e.partitions)}{configs} ({e.reason})"
+        case catalog.ChangeCarriedOut() as e:
+            if e.error_code:
+                return f"the cluster refuses the change of {e.topic} with {error_name(e.error_code)}: {e.message}"
+            return f"the cluster has carried out the change of {e.topic}"
+        case _:
+            return _of_cluster(event)
+
+
+def _of_cluster(event: Event) -> str:
+    match event:
+        case catalog.BrokerRegistered() as e:
+            rack = f" in {e.rack}" if e.rack else ""
+            unclean = "" if e.details is None or e.details.clean else ", after an unclean end"
+            return f"broker {e.broker_id} registers{rack}, with epoch {e.broker_epoch}{unclean}"
+        case catalog.LogDirsChanged() as e:
+            return f"broker {e.broker_id} has {many(len(e.log_dirs), 'log directory', 'log directories')} online"
+        case catalog.FeaturesChanged() as e:
+            levels = ", ".join(f"{name} {level}" for name, level in e.features)
+            return f"the cluster's features are {levels} ({e.reason})"
+        case catalog.ResourceConfigsChanged() as e:
+            kind = _RESOURCES.get(e.kind, f"resource {e.kind}")
+            what = f"{kind} {e.name}" if e.name else "all brokers"
+            return f"{_who(e)} changes the configs of {what}; set are now: {_configs(e.configs)}"
+        case catalog.ProducerIdsAllocated() as e:
+            return f"broker {e.broker_id} may give out the producer ids {e.first} to {e.next_producer_id - 1}"
+        case catalog.SettingsChanged() as e:
+            return f"{many(len(e.settings), 'setting')} of release {e.release} decide from here on"
+        case catalog.MetadataAdopted() as e:
+            kept = f", with {many(len(e.kept), 'record')} that no event holds" if e.kept else ""
+            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{kept}"
+        case access.AclsCreated() as e:
+            return f"{_who(e)} adds {_acls(e.acls)}"
+        case access.AclsDeleted() as e:
+            return f"{_who(e)} takes away {_acls(e.acls)}"
+        case access.QuotasChanged() as e:
+            return f"{_who(e)} changes the {quotas_in_words(e)}"
+        case access.AsksRefused() as e:
+            return refusals_in_words(e)
+        case _:
+            raise AssertionError(f"no words for {type(event).__name__}")
+
+
+_RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
+"""Kafka's numbers of what has configs and is not a topic."""
+
+
+def _requested(e: catalog.CreateRequested) -> str:
+    how = e.api if e.api == "HTTP" else f"{e.api} v{e.api_version}"
+    if e.api == "Metadata":
+        how += " (auto-creation)"
+    waits = f"waiting up to {e.timeout_ms} ms" if e.timeout_ms > 0 else "not waiting"
+    noted = ", named twice in the request" if e.duplicate else ""
+    return f"{_who(e)} asks over {how} to create {e.topic} with {create_in_words(e)}, {waits}{noted}"
+
+
+class Wanted(Protocol):
+    """What a create wants."""
+
+    @property
+    def num_partitions(self) -> int: ...
+    @property
+    def replication_factor(self) -> int: ...
+    @property
+    def assignments(self) -> tuple[catalog.Assignment, ...]: ...
+    @property
+    def configs(self) -> tuple[tuple[str, str | None], ...]: ...
+
+
+def create_in_words(wanted: Wanted) -> str:
+    """What a create wants."""
+    count, factor = wanted.num_partitions, wanted.replication_factor
+    if wanted.assignments:
+        words = [f"{many(len(wanted.assignments), 'partition')} on replicas of its own choice"]
+    else:
+        partitions = "the default partitions" if count == -1 else many(count, "partition")
+        words = [partitions, "the default factor" if factor == -1 else f"factor {factor}"]
+    return ", ".join([*words, *([_configs(wanted.configs)] if wanted.configs else [])])
+
+
+def _created(e: catalog.TopicCreated) -> str:
+    if e.is_adopted:
+        return f"{e.topic} was there, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
+    placed = f"placed on live {_brokers(e.live_brokers)}" if e.live_brokers else "no broker being live"
+    size = f"{many(len(e.partitions), 'partition')} with factor {e.replication_factor}"
+    parts = [f"{e.topic} is created, {size}, {placed}", _replicas(e.partitions)]
+    kept = {replica for one in e.partitions for replica in one.replicas if is_placeholder(replica)}
+    if kept:
+        ids = ", ".join(map(str, sorted(kept, reverse=True)))
+        parts.append(f"{ids} {'keeps a place' if len(kept) == 1 else 'keep places'} for want of live brokers (KIP-409)")
+    if e.verdict is not None:
+        parts.append(_policy(e.verdict))
+    return "; ".join(parts)
+
+
+def _policy(verdict: catalog.Verdict) -> str:
+    if not verdict.observed:
+        return "the policy allows it"
+    seen = "; ".join(f"{one.rule}: {one.message}" for one in verdict.observed)
+    return f"the policy allows it, and notes {seen}"
+
+
+def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
+    shown = [f"{number}: {_ids(one.replicas)}" for number, one in enumerate(partitions[:PARTITIONS_SHOWN_MAX], first)]
+    more = f" and {len(partitions) - PARTITIONS_SHOWN_MAX} more" if len(partitions) > PARTITIONS_SHOWN_MAX else ""
+    return "replicas " + ", ".join(shown) + more
+
+
+def _leadership(e: catalog.LeaderElected | catalog.IsrChanged) -> str:
+    why = f" ({e.reason})" if e.reason else ""
+    if isinstance(e, catalog.IsrChanged):
+        return f"partition {e.partition}: in sync are now {_ids(e.isr)} under leader {e.leader}{why}"
+    if e.leader < 0:
+        return f"partition {e.partition} has no leader{why}"
+    return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, in sync are {_ids(e.isr)}{why}"
+
+
+def _partition_changed(e: catalog.PartitionChanged) -> str:
+    parts = []
+    if e.leader is not None:
+        parts.append(f"broker {e.leader} leads in epoch {e.leader_epoch}" if e.leader >= 0 else "it has no leader")
+    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible to lead")):
+        if ids is not None:
+            parts.append(f"{name} are {_ids(ids)}")
+    if e.adding or e.removing:
+        parts.append(f"on its way are {_ids(e.adding or ())}, to go are {_ids(e.removing or ())}")
+    if e.adding == () or e.removing == ():
+        parts.append("the reassignment is over")
+    if e.directories is not None:
+        parts.append("replicas lie in other directories")
+    if e.recovering is not None:
+        parts.append("the leader recovers" if e.recovering else "the leader has recovered")
+    return f"partition {e.partition}: {', '.join(parts) or 'the last leader is noted'} ({e.reason})"
+
+
+def change_in_words(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
+    """What a change of a topic wants."""
+    match wanted:
+        case catalog.PartitionsWanted():
+            by_hand = "" if wanted.assignments is None else " on replicas of its own choice"
+            return f"to have {many(wanted.count, 'partition')}{by_hand}"
+        case catalog.DeletionWanted():
+            return "to be deleted"
+        case catalog.ConfigsWanted():
+            steps = ", ".join(_step(op) for op in wanted.ops) or "nothing"
+            return f"to change configs: {steps}" if wanted.incremental else f"to have the configs {steps}"
+
+
+def _step(op: catalog.ConfigOp) -> str:
+    if op.op == 1:
+        return f"without {op.name}"
+    return f"{op.name}{_SIGNS.get(op.op, '?')}{op.value}"
+
+
+_SIGNS = {0: "=", 2: "+=", 3: "-="}
+"""SET, APPEND and SUBTRACT (KIP-339)."""
+
+
+def _acls(acls: Sequence[access.Acl]) -> str:
+    entries = "an access control entry" if len(acls) == 1 else f"{len(acls)} access control entries"
+    return f"{entries}: {acls_in_words(acls)}"
+
+
+def _who(event: Event) -> str:
+    """The client behind an event; "" for an event without one."""
+    principal, client_id = getattr(event, "principal", ""), getattr(event, "client_id", None)
+    return f"{principal} ({client_id})" if client_id else principal
+
+
+def _configs(pairs: Iterable[tuple[str, str | None]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in pairs) or "none"
+
+
+def many(count: int, thing: str, things: str = "") -> str:
+    """A count of things: `1 partition`, `3 partitions`; `things` where more are not made by an s."""
+    return f"{count} {thing}" if count == 1 else f"{count} {things or thing + 's'}"
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, sorted(ids)))}"
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return "[" + ",".join(map(str, ids)) + "]"

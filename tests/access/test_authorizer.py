@@ -1,0 +1,148 @@
+"""The standard authorizer: Kafka's rules, a case a row; and the same by a second, slower way of looking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.access.authorizer import OPERATION_CODES, Operation, StandardAuthorizer
+from controller.machine import acls as codes
+from controller.machine.acls import Acls
+from events.access import Acl
+from tests.machine.access.tables import acl
+
+CASES = """
+bob Read t | | no
+root Read t | | yes
+root Read t | root/deny/all/topic/* | yes
+bob Read t | bob/allow/read/topic/t | yes
+bob Read t | bob/allow/read/topic/T | no
+bob Read tt | bob/allow/read/topic/t | no
+bob Read tt | bob/allow/read/topic/t… | yes
+bob Read t | bob/allow/read/topic/t… | yes
+bob Read st | bob/allow/read/topic/t… | no
+bob Read t | bob/allow/read/topic/* | yes
+bob Read t | bob/allow/read/group/t | no
+bob Read t | eve/allow/read/topic/t | no
+bob Read t | User:*/allow/read/topic/t | yes
+bob Read t | Group:bob/allow/read/topic/t | no
+bob Read t | bob/allow/read/topic/t/10.0.0.1 | yes
+bob Read t | bob/allow/read/topic/t/10.0.0.2 | no
+bob Read t | bob/allow/all/topic/t | yes
+bob Read t | bob/allow/write/topic/t | no
+bob Describe t | bob/allow/write/topic/t | yes
+bob Describe t | bob/allow/create/topic/t | no
+bob Read t | bob/allow/describe/topic/t | no
+bob Describe t | bob/allow/all/topic/t bob/deny/read/topic/t | yes
+bob Read t | bob/allow/all/topic/t bob/deny/read/topic/t | no
+bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t… | no
+bob Read t | bob/allow/read/topic/t bob/deny/read/topic/* | no
+bob Read t | bob/allow/read/topic/t User:*/deny/all/topic/t | no
+bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.2 | yes
+bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.1 | no
+"""
+
+
+class Somebody:
+    """Asks from 10.0.0.1."""
+
+    client_id = None
+    api = "Metadata"
+
+    def __init__(self, name: str, host: str = "10.0.0.1") -> None:
+        self.principal = f"User:{name}"
+        self.host = host
+
+
+def authorizer(held: Acls, *, is_open: bool = False) -> StandardAuthorizer:
+    return StandardAuthorizer(lambda: held, super_users=["User:root"], allow_everyone_if_no_acl_found=is_open)
+
+
+@pytest.mark.parametrize("row", [line for line in CASES.splitlines() if line])
+def test_who_may_do_what(row: str) -> None:
+    asked, entries, expected = (part.strip() for part in row.split("|"))
+    user, operation, topic = asked.split()
+    held = Acls().with_all(map(acl, entries.split()))
+    is_allowed = authorizer(held).allows(Somebody(user), operation, "Topic", topic)  # type: ignore[arg-type]
+    assert ("yes" if is_allowed else "no") == expected
+
+
+def test_a_resource_without_entries_may_be_open() -> None:
+    held = Acls().with_all([acl("eve/allow/read/topic/t…")])
+    open_one = authorizer(held, is_open=True)
+    assert open_one.allows(Somebody("bob"), "Read", "Topic", "other")
+    assert not open_one.allows(Somebody("bob"), "Read", "Topic", "tx"), "an entry of whomever closes it"
+    assert not authorizer(held).allows(Somebody("bob"), "Read", "Topic", "other")
+
+
+def test_entries_that_come_and_go_are_seen_at_once() -> None:
+    kept = [Acls()]
+    one = StandardAuthorizer(lambda: kept[0])
+    many = [acl(f"u{number}/allow/read/topic/t") for number in range(100)]
+    kept[0] = kept[0].with_all(many)
+    assert one.allows(Somebody("u7"), "Read", "Topic", "t")
+    kept[0] = kept[0].without([many[7]])
+    assert not one.allows(Somebody("u7"), "Read", "Topic", "t")
+    assert one.allows(Somebody("u8"), "Read", "Topic", "t")
+    kept[0] = kept[0].with_all([acl("User:*/deny/all/topic/t")])
+    assert not one.allows(Somebody("u8"), "Read", "Topic", "t")
+
+
+NAMES = st.sampled_from(["a", "ab", "abc", "b", "*", "a*"])
+ENTRIES = st.builds(
+    Acl,
+    st.sampled_from([codes.TOPIC, codes.GROUP]),
+    st.sampled_from([codes.LITERAL, codes.PREFIXED]),
+    NAMES,
+    st.sampled_from(["User:bob", "User:eve", "User:*"]),
+    st.sampled_from(["*", "10.0.0.1", "10.0.0.2"]),
+    st.sampled_from([codes.ALL, *OPERATION_CODES.values()]),
+    st.sampled_from([codes.ALLOW, codes.DENY]),
+)
+
+
+def _slowly(held: list[Acl], requester: Any, operation: int, name: str, is_open: bool) -> bool:
+    """Kafka's rules read one by one over all entries (StandardAuthorizerData)."""
+    over = [
+        each
+        for each in held
+        if each.resource_type == codes.TOPIC
+        and (
+            (each.pattern_type == codes.LITERAL and each.name in (name, "*"))
+            or (each.pattern_type == codes.PREFIXED and name.startswith(each.name))
+        )
+    ]
+    mine = [e for e in over if e.principal in (requester.principal, "User:*") and e.host in ("*", requester.host)]
+    if any(e.permission == codes.DENY and e.operation in (codes.ALL, operation) for e in mine):
+        return False
+    implied = {codes.DESCRIBE: {3, 4, 6, 7}, codes.DESCRIBE_CONFIGS: {11}}.get(operation, set())
+    wanted = {codes.ALL, operation, *implied}
+    if any(e.permission == codes.ALLOW and e.operation in wanted for e in mine):
+        return True
+    return is_open and not over
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    first=st.lists(ENTRIES, max_size=30),
+    later=st.lists(ENTRIES, max_size=20),
+    gone=st.lists(ENTRIES, max_size=20),
+    operation=st.sampled_from(sorted(OPERATION_CODES)),
+    name=NAMES.filter(lambda name: name != "*"),
+    is_open=st.booleans(),
+)
+def test_it_agrees_with_the_rules_read_one_by_one(
+    first: list[Acl], later: list[Acl], gone: list[Acl], operation: Operation, name: str, is_open: bool
+) -> None:
+    held = Acls().with_all(first).with_all(later)
+    left = held.without([each for each in gone if each in held])
+    expected = {*first, *later} - set(gone)
+    assert set(left) == expected
+    assert left.count == len(expected)
+    for user in ("bob", "eve"):
+        requester = Somebody(user)
+        said = authorizer(left, is_open=is_open).allows(requester, operation, "Topic", name)
+        assert said == _slowly(sorted(expected), requester, OPERATION_CODES[operation], name, is_open), (user, expected)

@@ -1,0 +1,119 @@
+"""Every API that Kafka's own controller speaks is offered here or known not to be; what is refused gets an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from controller.apis.kraft.envelope import FORWARDABLE
+from controller.kafka.codec import codec
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest
+from controller.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
+from controller.kafka.messages.envelope import EnvelopeRequest
+from controller.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
+from controller.serving.real_brokers import real_broker_listener
+from tests.support.tools import KAFKA_SERVER, server_classpath
+
+OF_SEVERAL_CONTROLLERS = {52: "Vote", 53: "BeginQuorumEpoch", 54: "EndQuorumEpoch", 82: "UpdateRaftVoter"}
+"""Between voters; there is one."""
+NOT_OFFERED = {
+    **OF_SEVERAL_CONTROLLERS,
+    70: "ControllerRegistration",  # of a controller with itself
+    41: "DescribeDelegationToken",  # answered by brokers; Kafka's controller says UNKNOWN_SERVER_ERROR
+}
+ADDED = {ApiKey.DESCRIBE_CLIENT_QUOTAS}
+"""Kafka leaves it to brokers."""
+FORWARDED = {
+    19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81,
+}  # fmt: skip
+"""What brokers 3.7 to 4.3 forward for clients: ApiKeys.forwardable, without AllocateProducerIds, their own."""
+ANN = b"\0\0\x05User\x04ann\0\0"
+
+
+class Granting:
+    """A front that grants everything."""
+
+    def grants(self, _: RequestContext, __: str) -> bool:
+        return True
+
+
+def listener() -> Any:
+    front: Any = Granting()
+    return real_broker_listener(front, Mock(), {})
+
+
+def apis_of_kafkas_controller() -> dict[int, tuple[str, int]]:
+    """Name and newest stable version by key, from the schemas in the jar of Kafka's clients."""
+    (jar,) = Path(server_classpath().removesuffix("*")).glob("kafka-clients-*.jar")
+    found = {}
+    with zipfile.ZipFile(jar) as schemas:
+        for name in schemas.namelist():
+            if re.fullmatch(r"common/message/\w+Request\.json", name):
+                text = schemas.read(name).decode()
+                listeners = re.search(r'"listeners":\s*\[([^\]]*)\]', text)
+                if listeners is not None and '"controller"' in listeners[1]:
+                    facts = re.search(r'"apiKey":\s*(\d+).*?"validVersions":\s*"(?:\d+-)?(\d+)"', text, re.DOTALL)
+                    assert facts is not None, f"{name} has a key and versions"
+                    found[int(facts[1])] = (Path(name).stem.removesuffix("Request"), int(facts[2]))
+    return found
+
+
+def test_every_api_of_kafkas_controller_is_offered_or_known_not_to_be() -> None:
+    kafkas, ours = apis_of_kafkas_controller(), listener()
+    assert {key: kafkas[key][0] for key in kafkas.keys() - ours.keys()} == NOT_OFFERED, f"of Kafka {KAFKA_SERVER}"
+    assert ours.keys() - kafkas.keys() == ADDED
+    newest = {key: ours[key].max_version for key in kafkas.keys() & ours.keys()}
+    assert newest == {key: kafkas[key][1] for key in newest}, "in Kafka's newest version"
+    assert {APIS[key].name for key in newest} == {kafkas[key][0] for key in newest}
+
+
+def test_what_brokers_forward_is_taken_from_them() -> None:
+    assert {int(key) for key in FORWARDABLE} == FORWARDED | {ApiKey.DESCRIBE_CLUSTER}
+    assert listener().keys() >= FORWARDED
+
+
+@pytest.mark.parametrize("forwarded", [True, False], ids=["forwarded", "direct"])
+@pytest.mark.parametrize(
+    ("key", "request_", "told"),
+    [
+        (ApiKey.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest(), (61, "User", "ann")),
+        (
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
+            (61, "User", "bob"),
+        ),
+        (ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(hmac=b"x"), (61,)),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest(hmac=b"x"), (61,)),
+        (ApiKey.ADD_RAFT_VOTER, AddRaftVoterRequest(voter_id=4), (35, "is the only voter")),
+        (ApiKey.REMOVE_RAFT_VOTER, RemoveRaftVoterRequest(voter_id=3000), (35, "is the only voter")),
+    ],
+    ids=["token", "token-for-another", "renewal", "expiry", "voter", "voter-gone"],
+)
+def test_what_is_refused_is_answered(key: ApiKey, request_: Message, told: tuple[Any, ...], forwarded: bool) -> None:
+    table = listener()
+    version = table[key].max_version
+    if forwarded:
+        frame = codec.encode_request(key, version, 7, "app", request_)[4:]
+        envelope = EnvelopeRequest(request_data=frame, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
+        outer = asyncio.run(table[ApiKey.ENVELOPE].handle(RequestContext(int(ApiKey.ENVELOPE), 0), envelope))
+        assert outer.error_code == 0
+        answer: Any = codec.decode_response(key, version, outer.response_data)[1]
+    else:
+        answer = table[key].handle(RequestContext(int(key), version), request_)
+        answer = asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
+    code, *more = told
+    assert answer.error_code == code
+    if key is ApiKey.CREATE_DELEGATION_TOKEN and (forwarded or more[1] == "bob"):
+        assert [answer.principal_type, answer.principal_name] == more
+    if code == 35:
+        assert more[0] in answer.error_message

@@ -1,0 +1,105 @@
+"""Requests in envelopes: answered as if the client had sent them itself, or refused without harm to the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+
+from controller.apis.kraft.envelope import EnvelopeHandler, UnreadablePrincipal, read_principal
+from controller.kafka.codec import codec
+from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.messages.metadata import MetadataRequest
+
+ANN = b"\0\0\x05User\x04ann\0\0"
+BROKER = RequestContext(int(ApiKey.ENVELOPE), 0)
+
+
+def frame(key: int, version: int, request: Message) -> bytes:
+    """A request as a client sends it, without its size."""
+    return codec.encode_request(key, version, 42, "app", request)[4:]
+
+
+DELETION = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",), timeout_ms=5))
+
+
+class Deleting:
+    """Handles DeleteTopics, and remembers who asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[RequestContext, DeleteTopicsRequest]] = []
+
+    async def __call__(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        self.asked.append((context, request))
+        return DeleteTopicsResponse(responses=(DeletableTopicResult(name="t", error_code=3),))
+
+
+def answer(handler: Any, data: bytes, principal: bytes | None = ANN, *, allowed: bool = True) -> EnvelopeResponse:
+    table = {
+        int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, handler),
+        int(ApiKey.METADATA): ApiHandler(0, 13, handler),
+    }
+    envelope = EnvelopeHandler(table, lambda _: allowed)
+    request = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=b"\x7f\0\0\x01")
+    return asyncio.run(envelope(BROKER, request))
+
+
+def test_the_client_is_answered_as_if_it_had_come_itself() -> None:
+    deleting = Deleting()
+    told = answer(deleting, DELETION)
+    assert told.error_code == 0
+    assert told.response_data is not None
+    correlation_id, response = codec.decode_response(ApiKey.DELETE_TOPICS, 5, told.response_data)
+    assert correlation_id == 42
+    assert isinstance(response, DeleteTopicsResponse)
+    assert response.responses[0].error_code == 3
+    ((context, request),) = deleting.asked
+    assert request.topic_names == ("t",)
+    seen = (context.principal, context.peer, context.client_id, context.api_version)
+    assert seen == ("User:ann", "127.0.0.1", "app", 5)
+
+
+@pytest.mark.parametrize(
+    ("data", "principal", "allowed", "code"),
+    [
+        (DELETION, ANN, False, 31),
+        (DELETION, None, True, 97),
+        (DELETION, b"\0\x01\x05User\x04ann\0\0", True, 97),
+        (frame(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest()), ANN, True, 35),
+        (frame(ApiKey.METADATA, 12, MetadataRequest()), ANN, True, 42),
+        (struct.pack(">hhih", 999, 0, 1, -1), ANN, True, 42),
+        (DELETION[:14], ANN, True, 42),
+        (b"", ANN, True, 42),
+    ],
+    ids=["who-may-not", "no-principal", "other-principal", "version", "not-forwarded", "unknown", "cut", "empty"],
+)
+def test_what_cannot_be_answered(data: bytes, principal: bytes | None, allowed: bool, code: int) -> None:
+    deleting = Deleting()
+    told = answer(deleting, data, principal, allowed=allowed)
+    assert (told.error_code, told.response_data, deleting.asked) == (code, None, [])
+
+
+def test_a_client_that_would_be_disconnected_does_not_cost_the_broker_its_connection() -> None:
+    def disconnect(_: RequestContext, __: Any) -> Any:
+        raise Disconnect("go away")
+
+    assert answer(disconnect, DELETION).error_code == 42
+
+
+@pytest.mark.parametrize(
+    ("data", "principal"),
+    [(ANN, "User:ann"), (b"\0\0\x05User\x05\xc3\xa9\xc3\xa9\x01\0", "User:éé"), (b"\0\0\x06Token\x01\0\0", "Token:")],
+)
+def test_principals(data: bytes, principal: str) -> None:
+    assert read_principal(data) == principal
+
+
+@pytest.mark.parametrize("data", [b"\0", b"\0\0", b"\0\0\x00\x04ann", ANN[:6], ANN[:9], b"\0\0" + b"\xff" * 9])
+def test_principals_that_cannot_be_read(data: bytes) -> None:
+    with pytest.raises(UnreadablePrincipal):
+        read_principal(data)

@@ -1,0 +1,60 @@
+"""On a listener for real brokers nobody acts as a broker, or reads the metadata log, who may not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.describe_acls import DescribeAclsRequest
+from controller.serving.real_brokers import real_broker_listener
+
+
+class Denying:
+    """A front that grants nothing, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def grants(self, _: RequestContext, operation: str) -> bool:
+        self.asked.append(operation)
+        return False
+
+
+@pytest.mark.parametrize(
+    ("key", "operation"),
+    [
+        (ApiKey.FETCH, "ClusterAction"),
+        (ApiKey.FETCH_SNAPSHOT, "ClusterAction"),
+        (ApiKey.BROKER_REGISTRATION, "ClusterAction"),
+        (ApiKey.BROKER_HEARTBEAT, "ClusterAction"),
+        (ApiKey.ENVELOPE, "ClusterAction"),
+        (ApiKey.DESCRIBE_QUORUM, "Describe"),
+        (ApiKey.UNREGISTER_BROKER, "Alter"),
+        (ApiKey.DESCRIBE_ACLS, "Describe"),
+        (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "Describe"),
+        (ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeConfigs"),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+def test_what_one_needs(key: ApiKey, operation: str) -> None:
+    front: Any = Denying()
+    handler = real_broker_listener(front, Mock(), {})[key]
+    answer = asyncio.run(_answer(handler.handle(RequestContext(int(key), handler.max_version), _request(key))))
+    assert (answer.error_code, front.asked) == (31, [operation])
+
+
+async def _answer(answer: Any) -> Any:
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _request(key: ApiKey) -> Any:
+
+    # Codes are looked at before permissions, as Kafka reads them with the request.
+    one = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    return one if key is ApiKey.DESCRIBE_ACLS else None

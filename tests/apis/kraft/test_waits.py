@@ -1,0 +1,47 @@
+"""How long a broker's channel is held: it forwards one request at a time, and gives up after 30 s."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.machine.commands.commands import CreateTopic
+from controller.serving.real_brokers import real_broker_listener
+
+
+class Asked(Exception):
+    """A front was asked; with what the commands say of waiting, and for how long the requester waits."""
+
+
+class Front:
+    """A front that tells what it is asked."""
+
+    controller = SimpleNamespace(new_request_id=lambda: "q", now_ms=lambda: 0)
+
+    def denial_of_create(self, context: RequestContext, topic: str) -> int:
+        return 0
+
+    async def submit(self, commands: Sequence[CreateTopic], timeout_ms: int) -> None:
+        raise Asked([one.timeout_ms for one in commands], timeout_ms)
+
+
+@pytest.mark.parametrize(("wanted", "waited"), [(-1, -1), (20_000, 20_000), (60_000, 25_000), (2**31 - 1, 25_000)])
+def test_no_create_is_held_longer_than_25_s(wanted: int, waited: int) -> None:
+    front: Any = Front()
+    handler = real_broker_listener(front, Mock(), {})[ApiKey.CREATE_TOPICS]
+    request = CreateTopicsRequest(topics=(CreatableTopic(name="t"), CreatableTopic(name="u")), timeout_ms=wanted)
+    with pytest.raises(Asked) as asked:
+        asyncio.run(_answer(handler.handle(RequestContext(ApiKey.CREATE_TOPICS, 7), request)))
+    assert asked.value.args == ([waited, waited], waited)
+
+
+async def _answer(answer: Any) -> Any:
+    return await answer if isinstance(answer, Awaitable) else answer

@@ -1,0 +1,83 @@
+"""A controller in memory with simulated brokers, asked through the handlers of its listener."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from controller.access.authorizer import Authorizer
+from controller.apis.tables import HandlerTable, broker_listener, controller_listener
+from controller.brokers.simulated import SimulatedFleet
+from controller.engine.group_commit import Controller
+from controller.engine.reports import Reports
+from controller.front.front import Front
+from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.messages import Message
+from controller.kafka.session import Session
+from events.catalog import Endpoint
+from events.logs.log import InMemoryLog
+
+ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+_clock = itertools.count(1_700_000_000_000)
+
+
+class Unheard:
+    """Log lines and figures that nobody reads."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Rig:
+    """One controller and its listeners."""
+
+    def __init__(self, log: InMemoryLog, controller: Controller, front: Front, fleet: SimulatedFleet) -> None:
+        self.log = log
+        self.controller = controller
+        self.front = front
+        self.fleet = fleet
+        self.listener: HandlerTable = controller_listener(front, {})
+        self.broker: HandlerTable = broker_listener(front, {})
+
+    async def call(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
+        """The controller's answer, or what its handler raises."""
+        return await self._ask(self.listener, key, version, request, principal)
+
+    async def call_broker(self, key: int, version: int, request: Message) -> Any:
+        """A broker's answer."""
+        return await self._ask(self.broker, key, version, request, "User:ANONYMOUS")
+
+    async def _ask(self, table: HandlerTable, key: int, version: int, request: Message, principal: str) -> Any:
+        connection = ClientConnection(session=Session(principal=principal))
+        answer: Any = table[key].handle(RequestContext(key, version, connection=connection), request)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+@asynccontextmanager
+async def rig(
+    settings: Mapping[str, str] | None = None,
+    *,
+    brokers: int = 3,
+    authorizer: Authorizer | None = None,
+    broker_listeners: bool = False,
+) -> AsyncIterator[Rig]:
+    """A controller that has started, stopped at the end."""
+    log = InMemoryLog("cluster-of-the-test")
+
+    async def flush() -> None:
+        log.flush()
+
+    fleet = SimulatedFleet(brokers)
+    reports = Reports(Unheard(), lambda lines: None, Unheard())
+    controller = Controller(log, fleet, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
+    front = Front(controller, node_id=0, advertised=ENDPOINT, authorizer=authorizer, broker_listeners=broker_listeners)
+    await controller.start(tuple(sorted((settings or {}).items())), "1.0")
+    await controller.decided()
+    try:
+        yield Rig(log, controller, front, fleet)
+    finally:
+        await controller.stop()
+        log.close()

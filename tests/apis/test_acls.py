@@ -1,0 +1,211 @@
+"""CreateAcls, DescribeAcls, DeleteAcls and quotas through the handlers, with the standard authorizer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from controller.access.authorizer import StandardAuthorizer
+from controller.kafka.handling import Disconnect
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from controller.kafka.messages.create_acls import AclCreation, CreateAclsRequest
+from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from controller.kafka.messages.describe_acls import DescribeAclsRequest
+from controller.kafka.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.machine.acls import Acls
+from controller.machine.errors import ErrorCode
+from events.access import AclsCreated, AclsDeleted, AsksRefused, QuotasChanged
+from events.catalog import CreateRejected, Event
+from events.codec import decode_event
+from tests.apis.rig import Rig, rig
+
+ADMIN, BOB = "User:admin", "User:bob"
+READS = AclCreation(resource_type=2, resource_name="t", principal=BOB, host="*", operation=3, permission_type=3)
+EVERY = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+
+
+@asynccontextmanager
+async def guarded() -> AsyncIterator[Rig]:
+    """A controller whose only super user is the admin."""
+    made: list[Rig] = []
+
+    def held() -> Acls:
+        return made[0].front.cluster.acls
+
+    async with rig(authorizer=StandardAuthorizer(held, super_users=[ADMIN])) as one:
+        made.append(one)
+        yield one
+
+
+def events_of(one: Rig) -> list[Event]:
+    return [decode_event(*pair).event for pair in one.log.read()]
+
+
+async def create(one: Rig, *acls: AclCreation, principal: str = ADMIN) -> list[int]:
+    answer = await one.call(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=acls), principal)
+    return [each.error_code for each in answer.results]
+
+
+async def test_an_entry_holds_as_soon_as_it_is_answered_and_until_it_is_deleted() -> None:
+    async with guarded() as one:
+        named = MetadataRequest(topics=(MetadataRequestTopic(name="t"),), allow_auto_topic_creation=False)
+        denied = await one.call(ApiKey.METADATA, 12, named, BOB)
+        assert await create(one, READS) == [0]
+        seen = await one.call(ApiKey.METADATA, 12, named, BOB)
+        assert b"".join(seen.topics) != b"".join(denied.topics)
+        found = await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, ADMIN)
+        ((entry,),) = [each.acls for each in found.resources]
+        assert (entry.principal, entry.operation, entry.permission_type) == (BOB, 3, 3)
+        wanted = DeleteAclsFilter(resource_type_filter=2, pattern_type_filter=2, resource_name_filter="t")
+        asked = DeleteAclsRequest(filters=(replace_any(wanted),))
+        (gone,) = (await one.call(ApiKey.DELETE_ACLS, 3, asked, ADMIN)).filter_results
+        assert [each.resource_name for each in gone.matching_acls] == ["t"]
+        again = await one.call(ApiKey.METADATA, 12, named, BOB)
+        assert b"".join(again.topics) == b"".join(denied.topics)
+        kinds = [type(event) for event in events_of(one) if isinstance(event, AclsCreated | AclsDeleted)]
+        assert kinds == [AclsCreated, AclsDeleted]
+
+
+def replace_any(wanted: DeleteAclsFilter) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=wanted.resource_type_filter,
+        resource_name_filter=wanted.resource_name_filter,
+        pattern_type_filter=wanted.pattern_type_filter,
+        operation=1,
+        permission_type=1,
+    )
+
+
+async def test_only_who_may_alter_the_cluster_changes_entries() -> None:
+    async with guarded() as one:
+        assert await create(one, READS, READS, principal=BOB) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
+        deleted = await one.call(
+            ApiKey.DELETE_ACLS,
+            3,
+            DeleteAclsRequest(filters=(replace_any(DeleteAclsFilter(resource_type_filter=1, pattern_type_filter=1)),)),
+            BOB,
+        )
+        assert [each.error_code for each in deleted.filter_results] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+        seen = await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, BOB)
+        assert (seen.error_code, seen.resources) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ())
+        alter = AclCreation(
+            resource_type=4,
+            resource_name="kafka-cluster",
+            principal=BOB,
+            host="*",
+            operation=7,
+            permission_type=3,
+        )
+        assert await create(one, alter) == [0]
+        assert await create(one, READS, principal=BOB) == [0]
+        assert (await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, BOB)).error_code == 0, "alter implies describe"
+
+
+async def test_without_an_authorizer_there_are_no_entries() -> None:
+    async with rig() as one:
+        assert await create(one, READS) == [ErrorCode.SECURITY_DISABLED]
+        assert (await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY)).error_code == ErrorCode.SECURITY_DISABLED
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"resource_type": 0}, {"operation": 99}, {"permission_type": 0}, {"resource_pattern_type": 9}]
+)
+async def test_codes_that_stand_for_nothing_end_the_connection(wrong: dict[str, int]) -> None:
+    fields = {"resource_type": 2, "operation": 3, "permission_type": 3, "resource_pattern_type": 3, **wrong}
+    async with guarded() as one:
+        with pytest.raises(Disconnect, match=r"unknown .* known are 1 to"):
+            await create(one, AclCreation(resource_name="t", principal=BOB, host="*", **fields))
+
+
+async def test_a_broker_sends_changes_away_and_answers_looks() -> None:
+    async with guarded() as one:
+        answer = await one.call_broker(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=(READS,)))
+        assert [each.error_code for each in answer.results] == [ErrorCode.NOT_CONTROLLER]
+
+
+async def test_a_storm_of_refusals_leaves_few_events() -> None:
+    async with guarded() as one:
+        topics = tuple(CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in range(300))
+        request = CreateTopicsRequest(topics=topics, timeout_ms=5000)
+        named = MetadataRequest(topics=tuple(MetadataRequestTopic(name=topic.name) for topic in topics))
+        before = len(events_of(one))
+        for _ in range(3):
+            made = await one.call(ApiKey.CREATE_TOPICS, 7, request, BOB)
+            assert {each.error_code for each in made.topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+            await one.call(ApiKey.METADATA, 12, named, BOB)
+        await one.controller.decided()
+        assert len(events_of(one)) - before <= 4 * 50, "fifty of each kind, and not 2,700"
+        one.controller.refusals.stop()
+        await one.controller.decided()
+        told = events_of(one)[before:]
+        counted = sum(event.count for event in told if isinstance(event, AsksRefused))
+        recorded = sum(isinstance(event, CreateRejected) for event in told)
+        assert counted + recorded == 2 * 3 * 300, "none is lost"
+
+
+def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequest:
+    op = OpData(key="controller_mutation_rate", value=rate or 0.0, remove=rate is None)
+    entity = (EntityData(entity_type="user", entity_name=user),)
+    return AlterClientQuotasRequest(entries=(EntryData(entity=entity, ops=(op,)),))
+
+
+async def test_quotas_are_set_shown_and_removed() -> None:
+    async with rig() as one:
+        for request in (quota(2.5), quota(7.0, None)):
+            (told,) = (await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)).entries
+            assert told.error_code == 0
+        everything = DescribeClientQuotasRequest()
+        seen = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
+        assert [[part.entity_name for part in each.entity] for each in seen.entries] == [[None], ["bob"]]
+        exact = ComponentData(entity_type="user", match_type=0, match="bob")
+        (bob,) = (
+            await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=(exact,)))
+        ).entries
+        assert [(each.key, each.value) for each in bob.values] == [("controller_mutation_rate", 2.5)]
+        default = ComponentData(entity_type="user", match_type=1)
+        found = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=(default,)))
+        assert len(found.entries) == 1
+        await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(None))
+        assert len((await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)).entries) == 1
+        assert sum(isinstance(event, QuotasChanged) for event in events_of(one)) == 3
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ((ComponentData(entity_type="", match_type=2),), 42),
+        ((ComponentData(entity_type="group", match_type=2),), 35),
+        ((ComponentData(entity_type="user", match_type=0),), 42),
+        ((ComponentData(entity_type="user", match_type=1, match="x"),), 42),
+        ((ComponentData(entity_type="user", match_type=7),), 42),
+        ((ComponentData(entity_type="user", match_type=2), ComponentData(entity_type="user", match_type=1)), 42),
+        ((ComponentData(entity_type="user", match_type=2), ComponentData(entity_type="ip", match_type=2)), 42),
+    ],
+)
+async def test_filters_that_mean_nothing_are_refused(components: tuple[ComponentData, ...], code: int) -> None:
+    async with rig() as one:
+        told = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
+        assert (told.error_code, told.entries) == (code, None)
+        assert told.error_message
+
+
+async def test_over_its_quota_a_user_is_refused_and_the_connection_is_muted() -> None:
+    async with rig() as one:
+        await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(0.001, "ANONYMOUS"))
+        topics = (CreatableTopic(name="a", num_partitions=1, replication_factor=1),)
+        first = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=5000))
+        assert (first.topics[0].error_code, first.throttle_time_ms) == (0, 0)
+        more = (CreatableTopic(name="b", num_partitions=1, replication_factor=1),)
+        over = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=more, timeout_ms=5000))
+        assert over.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert over.throttle_time_ms > 0
+        assert one.front.topic("b") is None
+        old = await one.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=more, timeout_ms=5000))
+        assert (old.topics[0].error_code, old.throttle_time_ms > over.throttle_time_ms) == (0, True)
+        rejected = [event for event in events_of(one) if isinstance(event, CreateRejected)]
+        assert [(event.rule, event.error_code) for event in rejected] == [("quota", 89)]

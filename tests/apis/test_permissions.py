@@ -1,0 +1,128 @@
+"""The permission hook (KIP-4 rule 3): what a refused principal gets, and what it is not told."""
+
+from __future__ import annotations
+
+from controller.access.authorizer import Operation, Requester, ResourceType
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.alter_configs import AlterConfigsRequest
+from controller.kafka.messages.alter_configs import AlterConfigsResource as Resource
+from controller.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from controller.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from controller.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.machine.errors import ErrorCode
+from events.catalog import CreateRejected
+from events.codec import decode_event
+from tests.apis.rig import Rig, rig
+
+BOB = "User:bob"
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class Granted:
+    """Everybody may do what is listed, and User:ANONYMOUS everything."""
+
+    def __init__(self, *grants: tuple[Operation, ResourceType, str]) -> None:
+        self._grants = set(grants)
+
+    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return requester.principal != BOB or (operation, resource_type, name) in self._grants
+
+
+def create(*names: str, validate_only: bool = False) -> CreateTopicsRequest:
+    topics = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names)
+    return CreateTopicsRequest(topics=topics, timeout_ms=5000, validate_only=validate_only)
+
+
+async def codes_of_create(a: Rig, *names: str, version: int = 7) -> dict[str, int]:
+    answer = await a.call(ApiKey.CREATE_TOPICS, version, create(*names), BOB)
+    return {topic.name: topic.error_code for topic in answer.topics}
+
+
+async def test_create_needs_create_on_the_cluster_or_on_the_topic() -> None:
+    async with rig(authorizer=Granted()) as a:
+        assert await codes_of_create(a, "mine") == {"mine": DENIED}
+    async with rig(authorizer=Granted(("Create", "Topic", "mine"))) as a:
+        assert await codes_of_create(a, "mine", "other") == {"mine": 0, "other": DENIED}
+    async with rig(authorizer=Granted(("Create", "Cluster", "kafka-cluster"))) as a:
+        assert await codes_of_create(a, "mine", "other") == {"mine": 0, "other": 0}
+
+
+async def test_a_refused_create_is_logged_with_the_authorizer_as_its_rule() -> None:
+    async with rig(authorizer=Granted()) as a:
+        await codes_of_create(a, "mine")
+        log = a.log
+        rejected = [e for e in (decode_event(*pair).event for pair in log.read()) if isinstance(e, CreateRejected)]
+        assert [(e.topic, e.rule, e.error_code) for e in rejected] == [("mine", "authorizer", DENIED)]
+
+
+async def test_a_refused_principal_cannot_tell_an_existing_topic_from_a_missing_one() -> None:
+    async with rig(authorizer=Granted()) as a:
+        await a.call(ApiKey.CREATE_TOPICS, 7, create("there"))
+        assert await codes_of_create(a, "there", "missing", "bad name") == dict.fromkeys(
+            ("there", "missing", "bad name"), DENIED
+        )
+        names = ("there", "ghost")
+        deleted = await a.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=names), BOB)
+        assert [each.error_code for each in deleted.responses] == [DENIED, DENIED]
+        more = CreatePartitionsRequest(topics=tuple(CreatePartitionsTopic(name=name, count=3) for name in names))
+        added = await a.call(ApiKey.CREATE_PARTITIONS, 3, more, BOB)
+        assert [each.error_code for each in added.results] == [DENIED, DENIED]
+        alter = AlterConfigsRequest(resources=tuple(Resource(resource_type=2, resource_name=name) for name in names))
+        altered = await a.call(ApiKey.ALTER_CONFIGS, 2, alter, BOB)
+        assert [each.error_code for each in altered.responses] == [DENIED, DENIED]
+        describe = DescribeConfigsRequest(
+            resources=tuple(DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
+        )
+        described = await a.call(ApiKey.DESCRIBE_CONFIGS, 4, describe, BOB)
+        assert [(each.error_code, each.configs) for each in described.results] == [(DENIED, ()), (DENIED, ())]
+        metadata = MetadataRequest(topics=tuple(MetadataRequestTopic(name=name) for name in names))
+        seen = await a.call(ApiKey.METADATA, 12, metadata, BOB)
+        assert len(seen.topics) == 2
+        there, ghost = seen.topics
+        assert there.replace(b"there", b"ghost") == ghost, "nothing but the name may tell the two apart"
+        pages = DescribeTopicPartitionsRequest(topics=tuple(TopicRequest(name=name) for name in names))
+        shown = await a.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, pages, BOB)
+        assert len({(each.error_code, each.topic_id, each.partitions) for each in shown.topics}) == 1
+
+
+async def test_a_topic_id_tells_a_refused_principal_nothing() -> None:
+    async with rig(authorizer=Granted()) as a:
+        made = await a.call(ApiKey.CREATE_TOPICS, 7, create("there"))
+        by_id = DeleteTopicsRequest(topics=(DeleteTopicState(topic_id=made.topics[0].topic_id),))
+        (answer,) = (await a.call(ApiKey.DELETE_TOPICS, 6, by_id, BOB)).responses
+        assert (answer.name, answer.error_code) == (None, DENIED)
+
+
+async def test_listing_shows_only_what_may_be_described() -> None:
+    async with rig(authorizer=Granted(("Describe", "Topic", "open"))) as a:
+        await a.call(ApiKey.CREATE_TOPICS, 7, create("open", "secret"))
+        everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        assert len((await a.call(ApiKey.METADATA, 12, everything)).topics) == 2
+        assert len((await a.call(ApiKey.METADATA, 12, everything, BOB)).topics) == 1
+        paged = await a.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest(), BOB)
+        assert [topic.name for topic in paged.topics] == ["open"]
+
+
+async def test_configs_of_a_created_topic_are_told_only_to_who_may_describe_them() -> None:
+    async with rig(authorizer=Granted(("Create", "Topic", "mine"))) as a:
+        (made,) = (await a.call(ApiKey.CREATE_TOPICS, 7, create("mine"), BOB)).topics
+        assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, DENIED, -1)
+        assert made.configs is None or made.configs == ()
+
+
+async def test_auto_creation_needs_create() -> None:
+    async with rig(authorizer=Granted(("Describe", "Topic", "mine"))) as a:
+        request = MetadataRequest(topics=(MetadataRequestTopic(name="mine"),), allow_auto_topic_creation=True)
+        await a.call(ApiKey.METADATA, 12, request, BOB)
+        await a.controller.decided()
+        assert a.front.store.durable_named("mine") is None
+
+
+async def test_reassignments_need_describe_on_the_cluster() -> None:
+    async with rig(authorizer=Granted()) as a:
+        answer = await a.call(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest(), BOB)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -1,0 +1,32 @@
+"""One cluster of three brokers for all tests of the fleet: topics have names of their own, and what a test does to
+brokers it undoes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+
+TRANSACTIONS: dict[str, Any] = {
+    "transaction_state_log_replication_factor": "1",
+    "transaction_state_log_min_isr": "1",
+    "transaction_state_log_num_partitions": "1",
+}
+
+
+@pytest.fixture(scope="package")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
+    """Three brokers, the first of which is the controller too; their policy refuses names that begin with `refused`."""
+    folder = tmp_path_factory.mktemp("cluster") / "kafka"
+    with reference_kafka(folder, broker_session_timeout_ms="6000", **TRANSACTIONS) as running:
+        yield running
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic name that no other test has."""
+    return f"cluster-{uuid.uuid4().hex[:12]}"

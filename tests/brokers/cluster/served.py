@@ -1,0 +1,121 @@
+"""Topicwright before a real Kafka cluster: serving it, asking both sides, and writing as a process that then dies."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it does not say it exports these
+
+from controller.machine.apply import apply
+from controller.machine.decide import decide
+from controller.machine.recall import recall
+from events.catalog import EVENT_VERSION, Cause, Recorded
+from events.codec import decode_event, encode_event
+from events.logs.log import Commit, Entry
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import Offset
+from projections.store.store import TopicStore
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.lives import Lives
+from tests.machine.rig import fold
+from tests.machine.walks import decisions
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import Topicwright, topicwright
+
+T = TypeVar("T")
+NODE_ID = 100
+SETTINGS = {"node.id": str(NODE_ID), "cluster.watch.interval.ms": "200", "cluster.configs.watch.interval.ms": "500"}
+
+
+@contextmanager
+def front_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterator[Topicwright]:
+    """Topicwright before the cluster."""
+    more = {key.replace("_", "."): value for key, value in settings.items()}
+    with topicwright(folder, {**SETTINGS, **more}, brokers=f"cluster:{kafka.bootstrap}") as server:
+        yield server
+    check_log(server.data)
+
+
+def check_log(data: Path) -> None:
+    """What a log must be like: no check of the auditor's is broken, and every ask is decided again to the bit."""
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    records = [decode_event(offset, value) for offset, value in log.read()]
+    log.close()
+    assert audit(records) == []
+    Lives().see_all(records)
+    state = fold(())
+    for group in decisions(records):
+        ask: Any = recall(group)
+        if ask is not None:
+            assert list(decide(state, ask).events) == [record.event for record in group], ask
+        fold(group, state)
+
+
+def create(admin: AdminClient, name: str, partitions: int = 2, factor: int = 3, **config: str) -> tuple[int, str]:
+    """Ask for a topic; the code and message of the answer, 0 when it was created."""
+    try:
+        admin.create_topics([NewTopic(name, partitions, factor, config=config)], operation_timeout=90)[name].result(120)
+    except KafkaException as refusal:
+        return refusal.args[0].code(), refusal.args[0].str()
+    return 0, ""
+
+
+def seen(server: Topicwright, path: str) -> Any:
+    """What HTTP answers, None for 404."""
+    try:
+        with urllib.request.urlopen(f"http://{server.http}{path}", timeout=10) as answer:
+            return json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise
+
+
+def types(server: Topicwright, name: str) -> list[str]:
+    """The types of a topic's events."""
+    return [event["type"] for event in seen(server, f"/topics/{name}/events?limit=500")["events"]]
+
+
+def replicas(admin: AdminClient, name: str) -> list[list[int]]:
+    """The replicas that a server tells, by partition."""
+    topic = admin.list_topics(name, timeout=10).topics[name]
+    return [topic.partitions[index].replicas for index in sorted(topic.partitions)]
+
+
+def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: float = 240) -> T:
+    """What is seen once it is enough. Fails with what was seen last."""
+    deadline = time.monotonic() + within_s
+    while not enough(found := look()):
+        assert time.monotonic() < deadline, f"still {found!r}"
+        time.sleep(0.05)
+    return found
+
+
+def record(data: Path, *commands: Any) -> None:
+    """Decide and record, as a process does that dies right after that."""
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    store = TopicStore(log)
+    state, entries, offset = store.state(), list[Entry](), log.next_offset
+    for command in commands:
+        cause = Cause(type(command).__name__, command.request_id)
+        for event in decide(state, command).events:
+            key = apply(state, Recorded(Offset(offset), command.at_ms, cause, event))
+            value = encode_event(command.at_ms, cause, event)
+            entries.append(Entry(value, key, getattr(event, "request_id", "")))
+            offset += 1
+    log.write(Commit(entries, store.changes(state)))
+    log.flush()
+    log.close()
+
+
+def now_ms() -> int:
+    """The time of an ask."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,85 @@
+"""Clients that begin at Topicwright, which stands before a real Kafka cluster, and work with the cluster's brokers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.brokers.cluster.served import NODE_ID, create, front_of
+from tests.support import tools
+from tests.support.reference_kafka import CLUSTER_ID, ReferenceKafka
+
+
+def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    with front_of(kafka, tmp_path) as server:
+        start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
+        admin = AdminClient(start)
+        assert create(admin, name)[0] == 0
+        listed = admin.list_topics(timeout=10)
+        assert set(listed.brokers) == {1, 2, 3, NODE_ID}
+        assert listed.cluster_id == CLUSTER_ID
+
+        plain = Producer({**start, "enable.idempotence": True})
+        for number in range(20):
+            plain.produce(name, f"{number}")
+        assert plain.flush(30) == 0
+        exactly = Producer({**start, "transactional.id": name})
+        exactly.init_transactions(60)
+        exactly.begin_transaction()
+        exactly.produce(name, "committed")
+        exactly.commit_transaction(30)
+        exactly.begin_transaction()
+        exactly.produce(name, "aborted")
+        exactly.abort_transaction(30)
+
+        consumer = Consumer({**start, "group.id": name, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        consumer.subscribe([name])
+        values: list[bytes] = []
+        deadline = time.monotonic() + 240
+        while len(values) < 21 and time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                values.append(message.value())
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        assert sorted(values) == sorted([*(f"{n}".encode() for n in range(20)), b"committed"])
+        assert name in {group.group_id for group in admin.list_consumer_groups().result(30).valid}
+
+
+def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
+    tool, classpath = "org.apache.kafka.tools", tools.server_classpath()
+    with front_of(kafka, tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka})
+        assert (create(admin, name, 1)[0], create(admin, f"{name}-copy", 1)[0]) == (0, 0)
+        begin = ["--bootstrap-server", server.kafka, "--topic", name, "--max-messages", "20"]
+        made = tools.run_quietly(tools.java_command(classpath, f"{tool}.VerifiableProducer", *begin))
+        assert '"acked":20' in made.stdout, made.stdout + made.stderr
+        group = ["--group-id", f"{name}-java", "--reset-policy", "earliest"]
+        read = tools.run_quietly(tools.java_command(classpath, f"{tool}.VerifiableConsumer", *begin, *group))
+        assert '"maxOffset":19' in read.stdout, read.stdout + read.stderr
+        copy = ["--input-topic", name, "--input-partition", "0", "--output-topic", f"{name}-copy"]
+        copy += ["--broker-list", server.kafka, "--consumer-group", f"{name}-copier", "--transactional-id", name]
+        copier = tools.java_command(classpath, f"{tool}.TransactionalMessageCopier", *copy, "--max-messages", "20")
+        done = tools.run_quietly(copier)
+        assert '"remaining":0' in done.stdout, done.stdout + done.stderr
+
+
+def test_kafka_python_that_begins_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    with front_of(kafka, tmp_path) as server:
+        assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
+        producer = KafkaProducer(bootstrap_servers=server.kafka)
+        for number in range(20):
+            producer.send(name, f"{number}".encode()).get(30)
+        producer.close()
+        where = {"bootstrap_servers": server.kafka, "group_id": f"{name}-py", "auto_offset_reset": "earliest"}
+        consumer = KafkaConsumer(name, **where, consumer_timeout_ms=60_000)
+        values = [next(consumer).value for _ in range(20)]
+        consumer.commit()
+        consumer.close()
+        assert values == [f"{number}".encode() for number in range(20)]

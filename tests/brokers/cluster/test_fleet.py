@@ -1,0 +1,205 @@
+"""A real Kafka cluster as the fleet: topics made, changed and deleted through Topicwright, and behind its back.
+
+Each test serves from a data folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from controller.machine.commands.commands import Clearance, CreatePartitions, CreateTopic, DeleteTopic
+from events.names import TopicId, TopicName
+from tests.brokers.cluster.served import SETTINGS, create, front_of, now_ms, record, replicas, seen, types, until
+from tests.support.processes import ProcessFailure
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import topicwright
+
+
+def test_what_is_asked_here_is_done_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    with front_of(kafka, tmp_path) as server:
+        here, there = (
+            AdminClient({"bootstrap.servers": server.kafka}),
+            AdminClient({"bootstrap.servers": kafka.bootstrap}),
+        )
+        assert create(here, name, 2, 3, **{"retention.ms": "60000"}) == (0, "")
+        topic = there.list_topics(name, timeout=10).topics[name]
+        assert {index: len(one.replicas) for index, one in topic.partitions.items()} == {0: 3, 1: 3}
+        assert replicas(there, name) == [one["replicas"] for one in seen(server, f"/topics/{name}")["partitions"]]
+
+        here.create_partitions([NewPartitions(name, 4)])[name].result(30)
+        until(lambda: replicas(there, name), lambda found: len(found) == 4)
+        step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
+        here.incremental_alter_configs([resource])[resource].result(30)
+        asked = ConfigResource(ConfigResource.Type.TOPIC, name)
+        assert until(lambda: there.describe_configs([asked])[asked].result(10)["retention.ms"].value == "5000")
+
+        here.delete_topics([name])[name].result(30)
+        until(lambda: name not in there.list_topics(timeout=10).topics)
+        there.create_topics([NewTopic(f"{name}-later", 1, 1)])[f"{name}-later"].result(30)
+        until(lambda: seen(server, f"/topics/{name}-later"))  # so the cluster was looked at since
+        told, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
+        assert observed < set(told), "each as often as a look shows something new"
+        assert [kind for kind in told if kind not in observed] == [
+            "CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered", "PartitionsAdded", "ChangeCarriedOut",
+            "TopicConfigsChanged", "ChangeCarriedOut", "TopicDeleted", "ChangeCarriedOut",
+        ]  # fmt: skip
+
+
+def test_what_the_cluster_refuses_is_rejected(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    with front_of(kafka, tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka})
+        refused = f"refused-{name}"
+        assert create(admin, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
+        events = seen(server, f"/topics/{refused}/events")["events"]
+        rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
+        assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
+
+        there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+        code, _ = create(admin, name)
+        assert code == KafkaError.TOPIC_ALREADY_EXISTS
+        until(lambda: seen(server, f"/topics/{name}"))
+
+
+def test_what_happens_behind_our_back_is_discovered(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
+    with front_of(kafka, tmp_path) as server:
+        found = seen(server, f"/topics/{name}")
+        assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
+        there.create_partitions([NewPartitions(name, 3)])[name].result(30)
+        until(lambda: seen(server, f"/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
+        step = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
+        there.incremental_alter_configs([resource])[resource].result(30)
+        until(lambda: seen(server, f"/topics/{name}"), lambda topic: topic["configs"] == {"retention.ms": "7000"})
+        there.delete_topics([name])[name].result(30)
+        until(lambda: seen(server, f"/topics/{name}") is None)
+        assert types(server, name) == ["TopicDiscovered"] * 3 + ["TopicVanished"]
+
+
+def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """KIP-409 as well: with one of three brokers down a topic of factor 3 is made of two, and filled afterwards."""
+    allowed = {"enable_under_replicated_topic_creation": "true"}
+    with front_of(kafka, tmp_path, **allowed) as server:
+        here, there = (
+            AdminClient({"bootstrap.servers": server.kafka}),
+            AdminClient({"bootstrap.servers": kafka.bootstrap}),
+        )
+        assert create(here, f"{name}-before", 3, 3)[0] == 0
+        kafka.stop_broker(3)
+        try:
+            until(lambda: seen(server, "/brokers")["brokers"][2]["fenced"])
+            led = until(
+                lambda: [one["leader"] for one in seen(server, f"/topics/{name}-before")["partitions"]],
+                lambda leaders: 3 not in leaders,
+            )
+            assert set(led) <= {1, 2}
+            assert create(here, name, 2, 3) == (0, "")
+            assert all(sorted(one["replicas"]) == [-1, 1, 2] for one in seen(server, f"/topics/{name}")["partitions"])
+            assert all(sorted(one) == [1, 2] for one in replicas(there, name))
+        finally:
+            kafka.start_broker(3)
+        until(lambda: all(sorted(one) == [1, 2, 3] for one in replicas(there, name)), within_s=240)
+        whole = until(
+            lambda: [sorted(one["isr"]) for one in seen(server, f"/topics/{name}")["partitions"]],
+            lambda isr: isr == [[1, 2, 3]] * 2,
+        )
+        assert whole, "in sync"
+        assert "PlaceholderFilled" in types(server, name)
+        until(lambda: seen(server, f"/topics/{name}-before")["status"], lambda status: status == "ready")
+
+
+def test_the_cluster_gone_and_back(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    with front_of(kafka, tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka})
+        assert create(admin, f"{name}-before")[0] == 0
+        os.killpg(kafka.process.pid, signal.SIGSTOP)
+        try:
+            future = admin.create_topics([NewTopic(name, 1, 3)], operation_timeout=4, request_timeout=30)[name]
+            with pytest.raises(KafkaException) as refused:
+                future.result(40)
+            assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
+            until(lambda: "the cluster cannot be reached" in server.process.output)
+            with pytest.raises(urllib.error.HTTPError) as not_ready:
+                urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=10)
+            assert not_ready.value.code == 503
+            assert "the cluster cannot be reached" in json.loads(not_ready.value.read())["reason"]
+            not_ready.value.close()
+        finally:
+            os.killpg(kafka.process.pid, signal.SIGCONT)
+        until(lambda: "the cluster can be reached again" in server.process.output)
+        until(lambda: create(admin, f"{name}-after")[0] == 0, within_s=240)
+
+
+def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """Dead between the decision and the doing: the next start does it; what was decided is not lost."""
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    made, grown, gone = f"{name}-made", f"{name}-grown", f"{name}-gone"
+    with front_of(kafka, tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka})
+        assert (create(admin, grown, 1)[0], create(admin, gone, 1)[0]) == (0, 0)
+    asks: list[dict[str, Any]] = [{"request_id": f"dead-{number}", "clearance": Clearance()} for number in range(3)]
+    record(
+        server.data,
+        CreateTopic(**asks[0], at_ms=now_ms(), topic=TopicName(made), topic_id=TopicId(b"m" * 16), num_partitions=2),
+        CreatePartitions(**asks[1], at_ms=now_ms(), topic=TopicName(grown), count=3),
+        DeleteTopic(**asks[2], at_ms=now_ms(), topic=TopicName(gone)),
+    )
+    with front_of(kafka, tmp_path) as again:
+        until(lambda: types(again, gone)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
+        until(lambda: types(again, grown)[-2:] == ["PartitionsAdded", "ChangeCarriedOut"])
+        until(lambda: seen(again, f"/topics/{made}")["status"] == "ready")
+        until(lambda: gone not in there.list_topics(timeout=30).topics)
+        assert (len(replicas(there, made)), len(replicas(there, grown))) == (2, 3)
+
+
+def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """Dead between the doing and its record: nothing differs, and the next start records it all the same."""
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    with front_of(kafka, tmp_path) as server:
+        assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
+    there.delete_topics([name])[name].result(30)
+    until(lambda: name not in there.list_topics(timeout=10).topics)
+    ask: dict[str, Any] = {"request_id": "dead", "clearance": Clearance()}
+    record(server.data, DeleteTopic(**ask, at_ms=now_ms(), topic=TopicName(name)))
+    with front_of(kafka, tmp_path) as again:
+        until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"node.id": "2"}, "node.id=2 is the id of a broker of the cluster (1, 2, 3)"),
+        ({"cluster.id": "another"}, "cluster.id=another is not the id of the cluster that carries decisions out"),
+        ({"cluster.client.properties.file": "nowhere.properties"}, "nowhere.properties cannot be read"),
+    ],
+)
+def test_settings_that_do_not_fit_the_cluster(
+    kafka: ReferenceKafka, tmp_path: Path, settings: dict[str, str], told: str
+) -> None:
+    brokers = f"cluster:{kafka.bootstrap}"
+    with (
+        pytest.raises(ProcessFailure, match="ended with 2") as failure,
+        topicwright(tmp_path, SETTINGS | settings, brokers=brokers),
+    ):
+        pass
+    assert told in str(failure.value)

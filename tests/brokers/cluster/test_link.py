@@ -1,0 +1,34 @@
+"""What is asked of the cluster at once."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
+
+from controller.brokers.cluster.link import within_limit
+
+
+@pytest.mark.parametrize(
+    ("partitions", "together"),
+    [
+        ([], []),
+        ([1, 2, 3], [3]),
+        ([6000, 6000], [1, 1]),
+        ([4999, 4999], [2]),
+        ([5000, 5000], [1, 1]),  # the two topics are records too
+        ([9999, 1], [1, 1]),
+        ([20_000], [1]),
+        ([1, 20_000, 1], [1, 1, 1]),
+        ([3000] * 7, [3, 3, 1]),
+    ],
+)
+def test_topics_are_asked_for_in_requests_that_kafka_takes(partitions: list[int], together: list[int]) -> None:
+    topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
+    requests = within_limit(topics)
+    assert [len(each) for each in requests] == together
+    assert [topic for each in requests for topic in each] == topics, "all of them, in their order"
+
+
+def test_configs_count_too() -> None:
+    topics = [NewTopic(name, replica_assignment=[[1]] * 4999, config={"retention.ms": "1"}) for name in ("a", "b")]
+    assert [len(each) for each in within_limit(topics)] == [1, 1]

@@ -1,0 +1,120 @@
+"""Who Topicwright is at the cluster: librdkafka properties, on its own connections as on librdkafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from controller.brokers.cluster.link import ClusterLink
+from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, security_of
+from controller.serving.reach_cluster import client_properties
+from controller.settings.load import SettingsError
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import stream
+
+PLAIN = {
+    "security.protocol": "sasl_plaintext",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "tw",
+    "sasl.password": "s3cret,=",
+}
+_JAAS = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="b" '
+    'user_broker="b" user_tw="s3cret,=";'
+)
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+BROKER: dict[str, Any] = {
+    "listener_security_protocol_map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "sasl_mechanism_inter_broker_protocol": "PLAIN",
+    "listener_name_broker_plain_sasl_jaas_config": _JAAS,
+    "listener_name_broker_scram-sha-256_sasl_jaas_config": _SCRAM,
+    "listener_name_broker_scram-sha-512_sasl_jaas_config": _SCRAM,
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
+    """A broker that asks who one is; it knows `tw` by all three mechanisms."""
+    with reference_kafka(tmp_path_factory.mktemp("guarded") / "kafka", nodes=1, **BROKER) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **PLAIN})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            info = ScramCredentialInfo(mechanism, 4096)
+            known = UserScramCredentialUpsertion("tw", info, PLAIN["sasl.password"].encode())
+            admin.alter_user_scram_credentials([known])["tw"].result(30)
+        yield kafka
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_both_ways_prove_who_we_are(mechanism: str, guarded: ReferenceKafka) -> None:
+    link = ClusterLink(guarded.bootstrap, security_of({**PLAIN, "sasl.mechanism": mechanism}))
+    try:
+        name = f"by-{mechanism.lower()}"
+        assert await link.create([NewTopic(name, 1, 1)]) == {name: None}
+        assert [broker.broker_id for broker in (await link.look([name])).brokers] == [1]
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize(("driver", "mechanism"), [("plain", "PLAIN"), ("faust", "SCRAM-SHA-256")])
+def test_workers_and_fronts_prove_who_we_are(
+    driver: str, mechanism: str, guarded: ReferenceKafka, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in {**PLAIN, "sasl.mechanism": mechanism}.items()))
+    at: dict[str, Any] = {"brokers": "cluster", "driver": driver, "properties": file}
+    with stream(tmp_path / "s", guarded.bootstrap, f"guarded-{driver}", **at) as running:
+        front = AdminClient({"bootstrap.servers": running.fronts[0].kafka})
+        front.create_topics([NewTopic(f"through-{driver}", 1, 1)], operation_timeout=20)[f"through-{driver}"].result(30)
+        there = AdminClient({"bootstrap.servers": guarded.bootstrap, **PLAIN})
+        assert f"through-{driver}" in there.list_topics(timeout=10).topics
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_a_wrong_password_is_told(mechanism: str, guarded: ReferenceKafka) -> None:
+    properties = {**PLAIN, "sasl.mechanism": mechanism, "sasl.password": "wrong"}
+    link = ClusterLink(guarded.bootstrap, security_of(properties))
+    try:
+        with pytest.raises(NotAuthenticated, match="does not take the credentials: Authentication failed"):
+            await link.look()
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"security.protocol": "kerberos"}, "security.protocol=kerberos is not allowed; allowed: plaintext, ssl"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not spoken; allowed: PLAIN, SCRAM-SHA-256"),
+        ({"sasl.password": ""}, "sasl.password is missing, which PLAIN needs"),
+    ],
+)
+def test_properties_that_nothing_can_be_done_with(changed: dict[str, str], told: str) -> None:
+    with pytest.raises(BadCredentials) as bad:
+        security_of({**PLAIN, **changed})
+    assert told in str(bad.value)
+
+
+def test_a_certificate_that_is_not_there() -> None:
+    security = security_of({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"})
+    with pytest.raises(BadCredentials, match="the TLS files for the cluster cannot be used"):
+        security.context()
+
+
+def test_a_file_of_properties(tmp_path: Any) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol = ssl\n# comment\nssl.ca.location=/ca.pem\n")
+    assert client_properties(str(file)) == {"security.protocol": "ssl", "ssl.ca.location": "/ca.pem"}
+    file.write_text("bootstrap.servers=elsewhere:9092\n")
+    with pytest.raises(SettingsError, match=r"must not have bootstrap\.servers"):
+        client_properties(str(file))

@@ -1,0 +1,204 @@
+"""A controller on a stage: virtual time, a disk and a sync that the test controls, log lines that it can read."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from controller.brokers.simulated import SimulatedFleet
+from controller.engine.group_commit import Controller
+from controller.engine.reports import Reports
+from controller.front.port import Reply
+from controller.machine.commands.commands import (
+    ChangeSettings,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    TopicCommand,
+)
+from controller.machine.decision import Answer
+from controller.policy.runner import PolicyJudge
+from events.catalog import CreateAnswered, Recorded
+from events.codec import decode_event
+from events.names import RequestId, TopicId, TopicName
+from tests.simulation.faulty_log import Disk, FaultyLog
+
+BORN_MS = 1_700_000_000_000
+POLICY = "create.topic.policy.class.name"
+
+E = TypeVar("E")
+
+
+class Heard:
+    """What the controller says about itself: log lines and figures."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.commits: list[tuple[int, int]] = []
+
+    def error(self, event: str, **fields: object) -> None:
+        self.lines.append({"event": event, "level": "error", **fields})
+
+    def info(self, event: str, **fields: object) -> None:
+        self.lines.append({"event": event, "level": "info", **fields})
+
+    warning = info
+
+    def write(self, lines: bytes) -> None:
+        self.lines += map(msgspec.json.decode, lines.splitlines())
+
+    def committed(self, commands: int, events: int, seconds: float) -> None:
+        self.commits.append((commands, events))
+
+    def answered(self, api: str, code: int, waited_ms: int) -> None:
+        return None
+
+    def policy_judged(self, policy: str, outcome: str, seconds: float) -> None:
+        return None
+
+    def request(self, api: str, version: int, outcome: str, seconds: float) -> None:
+        return None
+
+
+class Stage:
+    """One controller and its fleet. A stage on the `disk` of another is the process after it."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk | None = None,
+        brokers: int = 3,
+        settings: dict[str, str] | None = None,
+        policies: PolicyJudge | None = None,
+        boot_id: str = "s1",
+    ) -> None:
+        self.disk = disk or Disk(random.Random(0))
+        self.disk.sync_s = (0.0, 0.0)
+        self.log = FaultyLog(self.disk)
+        self.fleet = SimulatedFleet(brokers)
+        self.heard = Heard()
+        self.skew_ms = 0
+        self.syncs = 0
+        self.held = asyncio.Event()
+        self.held.set()
+        self.controller = Controller(
+            self.log,
+            self.fleet,
+            boot_id=boot_id,
+            clock_ms=self._clock_ms,
+            flush=self._flush,
+            reports=Reports(self.heard, self.heard.write, self.heard),
+            policies=policies,
+        )
+        self.settings = {POLICY: "some.Policy"} if policies is not None else {}
+        self.settings |= settings or {}
+
+    def _clock_ms(self) -> int:
+        return BORN_MS + self.skew_ms + int(asyncio.get_running_loop().time() * 1000)
+
+    async def _flush(self) -> None:
+        await self.held.wait()
+        self.syncs += 1
+        await self.log.flushed()
+
+    async def start(self) -> Stage:
+        """Start, and wait until brokers are live."""
+        await self.controller.start(tuple(sorted(self.settings.items())), "1.0")
+        await self.settle()
+        return self
+
+    async def settle(self, seconds: float = 0.5) -> None:
+        """Let everything happen that is going to happen so soon."""
+        await asyncio.sleep(seconds)
+
+    def hold_syncs(self) -> None:
+        """From now on a sync does not end before `release_syncs`."""
+        self.held.clear()
+
+    def release_syncs(self) -> None:
+        """Let syncs end."""
+        self.held.set()
+
+    # --- asking
+
+    def create(self, *names: str, timeout_ms: int = 60_000, **fields: Any) -> asyncio.Future[Reply]:
+        """One request to create topics of one partition, or as the fields say."""
+        request_id, at_ms = self.controller.new_request_id(), self.controller.now_ms()
+        fields = {"num_partitions": 1, "replication_factor": 1, **fields}
+        commands = [
+            CreateTopic(
+                request_id=request_id,
+                at_ms=at_ms,
+                topic=TopicName(name),
+                topic_id=topic_id(request_id, name),
+                timeout_ms=timeout_ms,
+                **fields,
+            )
+            for name in names
+        ]
+        return self.controller.submit(commands, 0 if fields.get("validate_only") else timeout_ms)
+
+    def delete(self, name: str) -> asyncio.Future[Reply]:
+        """One request to delete a topic."""
+        request_id = self.controller.new_request_id()
+        return self.ask(DeleteTopic(request_id=request_id, at_ms=self._now(), topic=_name(name), api="DeleteTopics"))
+
+    def enlarge(self, name: str, count: int) -> asyncio.Future[Reply]:
+        """One request for more partitions."""
+        request_id = self.controller.new_request_id()
+        stamps: dict[str, Any] = {"request_id": request_id, "at_ms": self._now(), "api": "CreatePartitions"}
+        return self.ask(CreatePartitions(**stamps, topic=_name(name), count=count))
+
+    def ask(self, *commands: TopicCommand) -> asyncio.Future[Reply]:
+        """One request."""
+        return self.controller.submit(commands)
+
+    def change_settings(self, **settings: str) -> None:
+        """Other settings from now on."""
+        self.settings |= {key.replace("_", "."): value for key, value in settings.items()}
+        pairs = tuple(sorted(self.settings.items()))
+        request_id = RequestId("settings")
+        command = ChangeSettings(request_id=request_id, at_ms=self._now(), settings=pairs, release="1.0")
+        self.controller.observe(command)
+
+    def _now(self) -> int:
+        return self.controller.now_ms()
+
+    # --- looking
+
+    def records(self) -> list[Recorded]:
+        """The events on the disk."""
+        return [decode_event(offset, value) for offset, value in self.disk.kept.read()]
+
+    def events(self, kind: type[E]) -> list[E]:
+        """The events of one type."""
+        return [record.event for record in self.records() if isinstance(record.event, kind)]
+
+    def answers_in_log(self, topic: str) -> list[int]:
+        """The codes of the answers that the log has for a topic."""
+        return [event.error_code for event in self.events(CreateAnswered) if event.topic == topic]
+
+    def shows(self, name: str) -> bool:
+        """Whether readers see a topic."""
+        store = self.controller.store
+        listed = name in [topic.name for topic in store.durable_slice(None, 1000)]
+        assert listed == (store.durable_named(name) is not None), "listed and looked up alike"
+        return listed
+
+
+def topic_id(request_id: str, name: str) -> TopicId:
+    """An id of its own for each create."""
+    return TopicId(f"{request_id}/{name}".encode()[-16:].rjust(16, b"."))
+
+
+def codes(answers: Iterable[Answer]) -> list[int]:
+    """The codes of answers."""
+    return [int(answer.code) for answer in answers]
+
+
+def _name(name: str) -> TopicName:
+    return TopicName(name)

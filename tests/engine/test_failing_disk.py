@@ -1,0 +1,271 @@
+"""A disk that fails: who is told what, what is kept, and how it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from controller.machine.state import DictTopics, State
+from events.catalog import BrokerFenced, CreateAnswered, TopicCreated
+from events.logs.log import LogCorrupted, LogError, LogWriteError
+from tests.engine.stage import Stage, codes
+from tests.machine.audit.auditor import audit
+from tests.machine.rig import fold, topics_of
+from tests.simulation.slow_policies import SlowPolicies
+from tests.simulation.virtual_time import on_virtual_time
+
+
+def fill(stage: Stage, full: bool = True) -> None:
+    stage.disk.full = full
+
+
+def check(stage: Stage) -> None:
+    """The log is whole, and the state that goes on deciding is what it says."""
+    records = stage.records()
+    assert audit(records) == []
+    folded = fold(records, State(DictTopics()))
+    store = stage.controller.store
+    assert store.durable_slice(None, 10_000) == topics_of(folded), "readers see the log's state"
+    assert store.durable_cluster == stage.controller.state.cluster == folded.cluster
+    assert list(stage.controller.state.waiting) == list(folded.waiting)
+    assert store.durable_counts.topics == len(topics_of(folded))
+
+
+@on_virtual_time
+async def test_a_full_disk_is_told_to_everybody_and_over_when_there_is_room() -> None:
+    stage = await Stage().start()
+    await stage.create("before")
+    fill(stage)
+    asks = [stage.create("a", "b"), stage.delete("before"), stage.create("dry", validate_only=True)]
+    assert [codes(answers) for answers in await asyncio.gather(*asks)] == [[56, 56], [56], [56]]
+    assert stage.controller.storage_error == "no room left"
+    assert codes(await stage.create("c")) == [56], "at once, for as long as it lasts"
+    assert stage.shows("before"), "readers see what is durable"
+    assert not stage.shows("a")
+    await stage.settle(5)
+    assert stage.controller.storage_error == "still no room left"
+    fill(stage, False)
+    await stage.settle(1.5)
+    assert stage.controller.storage_error is None
+    assert codes(await stage.create("a", "b")) == [0, 0]
+    assert codes(await stage.delete("before")) == [0]
+    check(stage)
+    said = [line["event"] for line in stage.heard.lines if "storage" in line["event"]]
+    assert said == ["storage failed", "storage recovered"]
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_after_a_failed_sync_the_state_is_what_the_disk_has(survives: bool) -> None:
+    @on_virtual_time
+    async def story() -> None:
+        stage = await Stage().start()
+        stage.disk.rng = _Always(survives)  # type: ignore[assignment]
+        stage.disk.failing_syncs = 1.0
+        assert codes(await stage.create("maybe", timeout_ms=0)) == [56], "whether it is created is not known"
+        stage.disk.failing_syncs = 0.0
+        await stage.settle(2)
+        assert stage.shows("maybe") is survives
+        again = codes(await stage.create("maybe"))
+        assert again == [36 if survives else 0], "what is there is there"
+        check(stage)
+        told = [line for line in stage.heard.lines if line.get("topic") == "maybe"]
+        assert len(told) == len(stage.events(CreateAnswered)), "each answer has its log line, late or not"
+        assert len(told) == 1 + survives
+
+    story()
+
+
+class _Always:
+    """Chance that always falls the same way."""
+
+    def __init__(self, survives: bool) -> None:
+        self._kept = int(survives)
+
+    def random(self) -> float:
+        return 0.5
+
+    def uniform(self, low: float, high: float) -> float:
+        return low
+
+    def choice(self, given: tuple[float, ...]) -> float:
+        return self._kept if self._kept in given else given[0]
+
+
+@on_virtual_time
+async def test_what_was_put_during_a_failing_sync_is_not_decided_later() -> None:
+    stage = await Stage().start()
+    stage.hold_syncs()
+    first = stage.create("first")
+    await stage.settle()
+    behind = stage.create("behind")
+    stage.disk.failing_syncs = 1.0
+    stage.release_syncs()
+    assert codes(await first) == codes(await behind) == [56]
+    stage.disk.failing_syncs = 0.0
+    await stage.settle(2)
+    assert not stage.shows("behind"), "its client was told that it failed"
+    assert "behind" not in [event.topic for event in stage.events(TopicCreated)]
+    check(stage)
+
+
+@on_virtual_time
+async def test_creates_that_waited_when_the_disk_failed_end_in_the_log() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 4_000)
+    soon, late = stage.create("soon", timeout_ms=2_000), stage.create("late", timeout_ms=30_000)
+    await stage.settle()
+    fill(stage)
+    assert codes(await stage.create("x")) == [56]
+    assert codes(await soon) == codes(await late) == [56], "all that is in flight"
+    fill(stage, False)
+    await stage.settle(10)
+    assert stage.answers_in_log("soon") == [7], "at its deadline"
+    assert stage.answers_in_log("late") == [0], "when it was complete"
+    check(stage)
+
+
+@on_virtual_time
+async def test_verdicts_that_come_after_a_failure_decide_nothing() -> None:
+    stage = await Stage(policies=SlowPolicies(random.Random(0), (5, 5))).start()
+    judged = stage.create("judged")
+    await stage.settle()
+    fill(stage)
+    assert codes(await stage.delete("none")) == [56]
+    assert codes(await judged) == [56]
+    fill(stage, False)
+    await stage.settle(10)
+    assert not stage.shows("judged"), "its client was told that it failed"
+    check(stage)
+
+
+@on_virtual_time
+async def test_the_fleet_takes_up_what_was_dropped() -> None:
+    stage = await Stage().start()
+    await stage.create("a", num_partitions=6, replication_factor=3)
+    stage.fleet.stop_broker(2)
+    await stage.settle()
+    fill(stage)
+    assert codes(await stage.create("x")) == [56]
+    stage.fleet.stop_broker(3)
+    added = stage.fleet.add()
+    fill(stage, False)
+    await stage.settle(3)
+    live = stage.controller.store.durable_cluster.live
+    assert live == (1, added.broker_id), "2 stays down, 3 went down and 4 came meanwhile"
+    topic = stage.controller.store.durable_named("a")
+    assert topic is not None
+    assert {partition.leader for partition in topic.partitions} == {1}
+    assert codes(await stage.create("b", replication_factor=2)) == [0]
+    stage.fleet.start_broker(2)
+    stage.fleet.start_broker(3)
+    await stage.settle()
+    topic = stage.controller.store.durable_named("a")
+    assert topic is not None
+    assert all(set(partition.isr) == {1, 2, 3} for partition in topic.partitions)
+    check(stage)
+
+
+@on_virtual_time
+async def test_readers_without_a_log_are_told_so_and_go_on_after_it() -> None:
+    stage = await Stage().start()
+    await stage.create("a")
+    stage.disk.dark = True
+    fill(stage)
+    assert codes(await stage.create("x")) == [56]
+    await stage.settle(2)
+    with pytest.raises(LogError):
+        stage.controller.store.durable_slice(None, 10)
+    fill(stage, False)
+    await stage.settle(2)
+    assert stage.shows("a")
+    check(stage)
+
+
+@on_virtual_time
+async def test_it_stops_at_once_while_the_disk_is_full() -> None:
+    stage = await Stage().start()
+    fill(stage)
+    assert codes(await stage.create("x")) == [56]
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await stage.controller.stop()
+    assert loop.time() - begun < 0.1
+    assert stage.controller.failure is None, "a full disk is no failure of ours"
+
+
+@on_virtual_time
+async def test_a_damaged_log_ends_the_controller() -> None:
+    stage = await Stage().start()
+    damaged = LogCorrupted("the log is damaged; restore it")
+
+    def recover() -> int:
+        raise damaged
+
+    stage.log.recover = recover  # type: ignore[method-assign]
+    fill(stage)
+    assert codes(await stage.create("x")) == [56]
+    await asyncio.wait_for(stage.controller.failed.wait(), 5)
+    assert stage.controller.failure is damaged
+    assert codes(await stage.create("y")) == [56]
+    await stage.controller.stop()
+
+
+@on_virtual_time
+async def test_a_disk_that_fails_again_and_again_does_not_keep_the_loop_busy() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 100)
+    await stage.create("a", timeout_ms=0)
+    stage.disk.failing_writes = 1.0
+    stage.create("b", timeout_ms=0)
+    await stage.settle(60)
+    assert stage.disk.failures <= 62, "once a second at most"
+
+
+@on_virtual_time
+async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk() -> None:
+    stage = await Stage().start()
+
+    def write(_: object) -> int:
+        raise TypeError("a bug")
+
+    stage.log.write = write  # type: ignore[method-assign,assignment]
+    assert codes(await stage.create("x")) == [-1]
+    assert stage.controller.storage_error is None
+    assert isinstance(stage.controller.failure, TypeError)
+    assert not isinstance(stage.controller.failure, LogWriteError)
+    await stage.controller.stop()
+
+
+@on_virtual_time
+async def test_a_lost_review_is_made_again() -> None:
+    stage = await Stage().start()
+    await stage.create("a", num_partitions=6, replication_factor=3)
+    stage.disk.rng = _Always(False)  # type: ignore[assignment]
+    stage.hold_syncs()
+    stage.fleet.stop_broker(2)
+    await stage.settle()
+    stage.release_syncs()
+    while not stage.events(BrokerFenced) or stage.log.durable_offset < stage.log.next_offset:
+        await stage.settle(0)
+    stage.disk.failing_syncs = 1.0
+    await stage.settle(0.1)
+    assert stage.controller.storage_error is not None, "the review that follows is lost"
+    stage.disk.failing_syncs = 0.0
+    await stage.settle(2)
+    assert audit(stage.records(), settled=True) == []
+    check(stage)
+
+
+@on_virtual_time
+async def test_a_lost_fence_is_fenced_again() -> None:
+    stage = await Stage().start()
+    stage.disk.rng = _Always(False)  # type: ignore[assignment]
+    stage.disk.failing_syncs = 1.0
+    stage.fleet.stop_broker(1)
+    await stage.settle(0.1)
+    stage.disk.failing_syncs = 0.0
+    await stage.settle(2)
+    assert [event.broker_id for event in stage.events(BrokerFenced)] == [1]
+    assert stage.controller.store.durable_cluster.live == (2, 3)

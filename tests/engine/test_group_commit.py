@@ -1,0 +1,138 @@
+"""Group commit: who shares a commit, who is answered when, and what readers see meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controller.engine.group_commit import COMMANDS_PER_COMMIT_MAX
+from events.catalog import SettingsChanged, TopicCreated
+from tests.engine.stage import Stage, codes
+from tests.simulation.virtual_time import on_virtual_time
+
+
+@on_virtual_time
+async def test_what_arrives_during_a_sync_shares_the_next_commit() -> None:
+    stage = await Stage().start()
+    stage.hold_syncs()
+    first = stage.create("first")
+    await stage.settle()
+    others = [stage.create(f"other-{number}") for number in range(20)]
+    await stage.settle()
+    stage.heard.commits.clear()
+    stage.release_syncs()
+    await asyncio.gather(first, *others)
+    assert stage.heard.commits[:2] == [(1, 2), (21, 43)], "the first alone; then the others, with its confirmation"
+    assert len(stage.heard.commits) == 3, "the confirmations of the others share the third"
+
+
+@on_virtual_time
+async def test_nobody_is_answered_and_nobody_sees_anything_before_the_sync_is_done() -> None:
+    stage = await Stage().start()
+    stage.hold_syncs()
+    create = stage.create("orders", timeout_ms=0)
+    refused = stage.create("no/name")
+    await stage.settle()
+    assert stage.log.next_offset > stage.log.durable_offset, "it is written, and not durable"
+    assert not create.done(), "no answer before it is durable"
+    assert not refused.done(), "no refusal before it is durable"
+    assert not stage.shows("orders"), "readers do not see what could be lost"
+    assert stage.controller.store.durable_counts.topics == 0, "nor is it counted"
+    stage.release_syncs()
+    assert codes(await create) == [7], "created, and not waited for"
+    assert codes(await refused) == [17], "INVALID_TOPIC_EXCEPTION"
+    assert stage.shows("orders")
+    assert stage.controller.store.durable_counts.topics == 1
+
+
+@on_virtual_time
+async def test_readers_see_a_topic_that_is_being_deleted_until_that_is_durable() -> None:
+    stage = await Stage().start()
+    await stage.create("a", "b", "c")
+    stage.hold_syncs()
+    gone = stage.delete("b")
+    await stage.settle()
+    names = [topic.name for topic in stage.controller.store.durable_slice(None, 10)]
+    assert names == ["a", "b", "c"], "the deletion could still be lost"
+    assert [topic.name for topic in stage.controller.store.durable_slice("a", 1)] == ["b"]
+    assert stage.controller.store.durable_slice("c", 10) == []
+    stage.release_syncs()
+    assert codes(await gone) == [0]
+    assert not stage.shows("b")
+
+
+@on_virtual_time
+async def test_readers_see_the_brokers_and_settings_of_the_last_durable_commit() -> None:
+    stage = await Stage().start()
+    stage.hold_syncs()
+    stage.fleet.stop_broker(2)
+    stage.change_settings(num_partitions="7")
+    await stage.settle()
+    assert seen(stage) == ([1, 2, 3], 1)
+    stage.release_syncs()
+    await stage.settle()
+    assert seen(stage) == ([1, 3], 7)
+
+
+def seen(stage: Stage) -> tuple[list[int], int]:
+    """Live brokers and the default partition count as readers see them."""
+    cluster = stage.controller.store.durable_cluster
+    return list(cluster.live), cluster.settings.num_partitions
+
+
+@on_virtual_time
+async def test_one_slice_of_deciding_is_bounded() -> None:
+    stage = await Stage().start()
+    stage.heard.commits.clear()
+    count = 2 * COMMANDS_PER_COMMIT_MAX + 10
+    answers = await stage.create(*(f"t{number}" for number in range(count)))
+    assert codes(answers) == [0] * count
+    assert [answer.topic_name for answer in answers] == [f"t{number}" for number in range(count)], "in their order"
+    assert max(commands for commands, _ in stage.heard.commits) == COMMANDS_PER_COMMIT_MAX
+
+
+@on_virtual_time
+async def test_a_dry_run_needs_no_sync() -> None:
+    stage = await Stage().start()
+    syncs, end = stage.syncs, stage.log.next_offset
+    [answer] = await stage.create("orders", validate_only=True)
+    assert (answer.code, answer.topic is not None) == (0, True)
+    assert (stage.syncs, stage.log.next_offset) == (syncs, end), "nothing is written"
+    assert not stage.shows("orders")
+
+
+@on_virtual_time
+async def test_asks_are_decided_in_the_order_in_which_they_were_put() -> None:
+    stage = await Stage().start()
+    asks = [stage.create("x", timeout_ms=0), stage.delete("x"), stage.create("x", timeout_ms=0), stage.delete("x")]
+    assert [codes(answers) for answers in await asyncio.gather(*asks)] == [[7], [0], [7], [0]]
+    assert len(stage.events(TopicCreated)) == 2
+    assert not stage.shows("x")
+    assert stage.controller.store.durable_counts.topics == 0
+
+
+@on_virtual_time
+async def test_the_settings_are_the_first_event_and_recorded_again_only_when_they_change() -> None:
+    stage = await Stage(settings={"num.partitions": "3"}).start()
+    assert isinstance(stage.records()[0].event, SettingsChanged)
+    await stage.controller.stop()
+    same = await Stage(disk=stage.disk, settings={"num.partitions": "3"}, boot_id="s2").start()
+    assert len(same.events(SettingsChanged)) == 1
+    await same.controller.stop()
+    other = await Stage(disk=stage.disk, settings={"num.partitions": "4"}, boot_id="s3").start()
+    assert [dict(event.settings)["num.partitions"] for event in other.events(SettingsChanged)] == ["3", "4"]
+
+
+@on_virtual_time
+async def test_background_work_can_wait_until_what_it_put_is_durable() -> None:
+    stage = await Stage().start()
+    await stage.controller.decided()  # nothing was put: no wait
+    stage.hold_syncs()
+    stage.create("a", timeout_ms=0)
+    await stage.settle()
+    stage.change_settings(num_partitions="2")
+    waits = asyncio.ensure_future(stage.controller.decided())
+    await stage.settle()
+    assert not waits.done(), "the commit before, and its own, are not durable"
+    stage.release_syncs()
+    await waits
+    assert stage.controller.store.durable_cluster.settings.num_partitions == 2

@@ -1,0 +1,168 @@
+"""Policies beside the group commit: slow, raising, late, and in order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from controller.policy import PolicyViolation, RequestMetadata
+from controller.policy.chain import LoadedPolicy, PolicyChain
+from controller.policy.runner import InlinePolicyRunner, Verdicts
+from events.catalog import CreateRequested, TopicCreated
+from tests.engine.stage import POLICY, Stage, codes
+from tests.simulation.slow_policies import SlowPolicies
+from tests.simulation.virtual_time import on_virtual_time
+
+
+def slow(seconds: float) -> SlowPolicies:
+    return SlowPolicies(random.Random(0), (seconds, seconds))
+
+
+@on_virtual_time
+async def test_a_slow_policy_stops_nobody_who_does_not_need_it() -> None:
+    stage = await Stage(policies=slow(10)).start()
+    waits = stage.create("slow")
+    stage.change_settings(**{POLICY.replace(".", "_"): ""})
+    await stage.settle(0.1)
+    assert codes(await stage.create("other")) == [0], "no policy is set any more"
+    assert codes(await stage.delete("other")) == [0]
+    assert codes(await stage.create("no/name")) == [17], "refused before any policy is asked"
+    assert not waits.done()
+    assert codes(await waits) == [0]
+
+
+@on_virtual_time
+async def test_policies_are_asked_in_the_order_of_the_asks() -> None:
+    policies = slow(0.01)
+    stage = await Stage(policies=policies).start()
+    names = [f"t{number}" for number in range(8)]
+    asks = [stage.create(name) for name in names[:4]]
+    await stage.settle(0.005)
+    asks += [stage.create(*names[4:6]), stage.create(*names[6:])]
+    await asyncio.gather(*asks)
+    assert policies.judged == names
+    assert [event.topic for event in stage.events(TopicCreated)] == names
+
+
+@on_virtual_time
+async def test_a_request_waits_for_its_own_verdicts_only() -> None:
+    stage = await Stage(policies=slow(1)).start()
+    first, second = stage.create("a"), stage.create("b", "c", "d")
+    await stage.settle(1.1)
+    assert first.done(), "though it shared a commit with one that takes longer"
+    assert not second.done()
+    await second
+
+
+@on_virtual_time
+async def test_a_refusal_and_a_failure_cost_their_topics_only() -> None:
+    stage = await Stage(policies=slow(0)).start()
+    answers = (await stage.create("good", "bad", "odd", "fine")).answers
+    assert codes(answers) == [0, 44, -1, 0]
+    assert answers[1].message == "bad is bad"
+    assert stage.answers_in_log("odd") == [-1]
+    assert stage.controller.failure is None, "the controller lives"
+    assert codes(await stage.create("more")) == [0]
+
+
+class Raising:
+    """A policy of somebody's that breaks in every way."""
+
+    def validate(self, request: RequestMetadata) -> object:
+        match request.topic:
+            case "raises":
+                raise ZeroDivisionError("oops")
+            case "exits":
+                raise SystemExit(3)
+            case "refuses":
+                raise PolicyViolation("not this one")
+            case _:
+                return None
+
+
+@on_virtual_time
+async def test_whatever_a_policy_raises_the_controller_lives() -> None:
+    chain = PolicyChain([LoadedPolicy(name="raising.Policy", policy=Raising())])
+    stage = await Stage(policies=InlinePolicyRunner(chain)).start()
+    assert codes(await stage.create("raises", "exits", "refuses", "good")) == [-1, -1, 44, 0]
+    assert stage.controller.failure is None
+
+
+@on_virtual_time
+async def test_policies_judge_dry_runs_too_and_nothing_is_written() -> None:
+    stage = await Stage(policies=slow(0.1)).start()
+    end = stage.log.next_offset
+    assert codes(await stage.create("good", "bad", validate_only=True)) == [0, 44]
+    assert stage.log.next_offset == end
+
+
+@on_virtual_time
+async def test_what_changed_while_policies_judged_is_checked_again() -> None:
+    stage = await Stage(policies=slow(1)).start()
+    one, two = stage.create("same"), stage.create("same")
+    assert codes(await one) == [0]
+    assert codes(await two) == [36], "both were allowed, and the second came second"
+    waits = stage.create("wide", replication_factor=3)
+    await stage.settle(0.5)
+    stage.fleet.stop_broker(1)
+    assert codes(await waits) == [38], "a broker was lost meanwhile"
+
+
+@on_virtual_time
+async def test_a_deadline_passes_while_policies_judge() -> None:
+    stage = await Stage(policies=slow(5)).start()
+    begun = asyncio.get_running_loop().time()
+    [answer] = await stage.create("late", timeout_ms=1_000)
+    assert answer.code == 7
+    assert "not judged" in answer.message
+    assert asyncio.get_running_loop().time() - begun < 1.1, "the client is told in time"
+    assert stage.answers_in_log("late") == [], "nothing is decided yet"
+    await stage.settle(5)
+    assert stage.shows("late"), "it was created later"
+    assert stage.answers_in_log("late") == [7], "and the log has its one answer"
+    [asked] = stage.events(CreateRequested)
+    assert asked.timeout_ms == 0, "its time was used up when it was decided"
+
+
+@on_virtual_time
+async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
+    stage = await Stage(policies=slow(0.4)).start()
+    stage.fleet.set_delay(1, 60_000)
+    ask = stage.create("late", timeout_ms=1_000)
+    await stage.settle(0.5)
+    [asked] = stage.events(CreateRequested)
+    assert asked.timeout_ms == 600
+    begun = [record.at_ms for record in stage.records() if record.event == asked]
+    assert asked.deadline_ms - begun[0] == 600
+    assert codes(await ask) == [7]
+    assert stage.records()[-1].at_ms == asked.deadline_ms
+
+
+@on_virtual_time
+async def test_a_policy_without_end_does_not_hold_up_the_end() -> None:
+    stage = await Stage(policies=slow(10**9)).start()
+    ask = stage.create("never", timeout_ms=10**9)
+    await stage.settle()
+    await asyncio.wait_for(stage.controller.stop(), 5)
+    assert ask.cancelled(), "it gets no answer"
+    assert stage.answers_in_log("never") == []
+
+
+class Breaking:
+    """A judge with a bug of ours in it."""
+
+    async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
+        raise RuntimeError("a bug")
+
+    async def close(self, timeout_s: float) -> tuple[str, ...]:
+        return ("closing raised something",)
+
+
+@on_virtual_time
+async def test_a_bug_in_judging_stops_the_controller() -> None:
+    stage = await Stage(policies=Breaking()).start()
+    assert codes(await stage.create("a")) == [-1]
+    assert repr(stage.controller.failure) == "RuntimeError('a bug')"
+    await stage.controller.stop()
+    assert stage.heard.lines[-1]["why"] == "closing raised something"

@@ -1,0 +1,66 @@
+"""What the controller says about itself."""
+
+from __future__ import annotations
+
+from tests.engine.stage import Heard, Stage
+from tests.simulation.virtual_time import on_virtual_time
+
+
+def decisions(heard: Heard) -> list[dict[str, object]]:
+    return [line for line in heard.lines if line["event"] == "decided"]
+
+
+@on_virtual_time
+async def test_one_line_a_decision() -> None:
+    stage = await Stage().start()
+    stage.heard.lines.clear()
+    stage.fleet.set_delay(1, 250)
+    await stage.create("good", "no/name")
+    await stage.enlarge("good", 4)
+    await stage.enlarge("missing", 4)
+    await stage.delete("good")
+    await stage.create("dry", validate_only=True)
+    lines = [
+        {key: line.get(key) for key in ("ask", "topic", "code", "rule", "waited_ms")} for line in decisions(stage.heard)
+    ]
+    assert lines == [
+        {"ask": "CreateTopics", "topic": "no/name", "code": 17, "rule": "validation:name", "waited_ms": 0},
+        {"ask": "CreateTopics", "topic": "good", "code": 0, "rule": "", "waited_ms": 250},
+        {"ask": "CreatePartitions", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
+        {
+            "ask": "CreatePartitions",
+            "topic": "missing",
+            "code": 3,
+            "rule": "validation:unknown-topic",
+            "waited_ms": None,
+        },
+        {"ask": "DeleteTopics", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
+    ]
+    assert {line["request"] for line in decisions(stage.heard)} == {f"s1-{n}" for n in _numbers(stage.heard)}
+
+
+def _numbers(heard: Heard) -> list[int]:
+    return [int(str(line["request"]).rpartition("-")[2]) for line in decisions(heard)]
+
+
+@on_virtual_time
+async def test_a_line_for_each_broker_that_comes_and_goes() -> None:
+    stage = Stage(brokers=1)
+    await stage.start()
+    stage.fleet.stop_broker(1)
+    await stage.settle()
+    seen = [(line["event"], line["broker"]) for line in stage.heard.lines]
+    assert seen == [("BrokerRegistered", 1), ("BrokerUnfenced", 1), ("BrokerFenced", 1)]
+
+
+@on_virtual_time
+async def test_a_line_comes_only_when_its_decision_is_durable() -> None:
+    stage = await Stage().start()
+    stage.heard.lines.clear()
+    stage.hold_syncs()
+    stage.create("a", timeout_ms=0)
+    await stage.settle()
+    assert stage.heard.lines == []
+    stage.release_syncs()
+    await stage.settle()
+    assert [line["code"] for line in decisions(stage.heard)] == [7]

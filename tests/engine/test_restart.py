@@ -1,0 +1,177 @@
+"""A process after another on the same log."""
+
+from __future__ import annotations
+
+import asyncio
+
+from events.catalog import BrokerFenced, CreateAnswered, CreateRequested, LeaderElected
+from tests.engine.stage import Stage, codes
+from tests.machine.audit.auditor import audit
+from tests.machine.rig import fold, topics_of
+from tests.simulation.virtual_time import on_virtual_time, running_as, virtual_loop
+
+
+async def killed(stage: Stage, process: int) -> None:
+    """SIGKILL."""
+    virtual_loop().kill(process)
+    stage.disk.crash(power=False)
+
+
+@on_virtual_time
+async def test_the_state_is_there() -> None:
+    stage = await Stage().start()
+    await stage.create("a", "b", num_partitions=3, replication_factor=3)
+    await stage.enlarge("a", 5)
+    await stage.delete("b")
+    before = stage.controller.store.durable_slice(None, 10)
+    await stage.controller.stop()
+    end = stage.log.next_offset
+    later = await Stage(disk=stage.disk, boot_id="s2").start()
+    assert later.controller.store.durable_slice(None, 10) == before
+    assert later.controller.store.durable_counts.partitions == 5
+    assert later.log.next_offset == end, "a restart that changes nothing writes nothing"
+    assert codes(await later.create("a")) == [36]
+    assert topics_of(fold(later.records())) == later.controller.store.durable_slice(None, 10)
+
+
+@on_virtual_time
+async def test_creates_that_waited_for_a_dead_process_end_once() -> None:
+    with running_as(1):
+        stage = await Stage().start()
+        stage.fleet.set_delay(3, 60_000)
+        for name, timeout_ms in (("long", 20_000), ("short", 1_000), ("past", 100)):
+            stage.create(name, timeout_ms=timeout_ms)
+        await stage.settle(0.05)
+    await killed(stage, 1)
+    await stage.settle(0.5)
+    assert stage.events(CreateAnswered) == [], "nobody was answered"
+    later = Stage(disk=stage.disk, boot_id="s2")
+    later.fleet.brokers[3].delay_ms = 5_000  # type: ignore[index]
+    await later.start()
+    assert later.answers_in_log("past") == [7], "its deadline passed while nobody served"
+    await later.settle(30)
+    assert later.answers_in_log("short") == [7], "at its deadline"
+    assert later.answers_in_log("long") == [0], "complete in time, though nobody listens"
+    assert audit(later.records(), settled=True) == []
+    for request in later.events(CreateRequested):
+        answers = [event for event in later.events(CreateAnswered) if event.request_id == request.request_id]
+        assert len(answers) == 1, f"{request.topic} was answered {len(answers)} times"
+    await later.controller.stop()
+
+
+@on_virtual_time
+async def test_a_review_that_died_with_its_process_is_made_good() -> None:
+    with running_as(1):
+        stage = await Stage().start()
+        await stage.create("a", num_partitions=6, replication_factor=3)
+        stage.hold_syncs()
+        stage.fleet.stop_broker(2)
+        await stage.settle()
+    await killed(stage, 1)
+    assert len(stage.events(BrokerFenced)) == 1, "the fence is in the log"
+    assert stage.events(LeaderElected) == [], "what follows from it is not"
+    later = Stage(disk=stage.disk, boot_id="s2")
+    later.fleet.brokers[2].running = False  # type: ignore[index]
+    await later.start()
+    topic = later.controller.store.durable_named("a")
+    assert topic is not None
+    assert {partition.leader for partition in topic.partitions} == {1, 3}
+    assert audit(later.records(), settled=True) == []
+    await later.controller.stop()
+
+
+@on_virtual_time
+async def test_followers_that_were_never_reported_come_in_sync() -> None:
+    with running_as(1):
+        stage = await Stage().start()
+        await stage.create("a", num_partitions=6, replication_factor=3)
+        stage.fleet.stop_broker(2)
+        await stage.settle()
+        stage.hold_syncs()
+        stage.fleet.start_broker(2)
+        await stage.settle()
+    await killed(stage, 1)
+    later = await Stage(disk=stage.disk, boot_id="s2").start()
+    topic = later.controller.store.durable_named("a")
+    assert topic is not None
+    assert all(set(partition.isr) == {1, 2, 3} for partition in topic.partitions)
+    await later.controller.stop()
+
+
+@on_virtual_time
+async def test_request_ids_of_processes_never_clash() -> None:
+    seen: set[str] = set()
+    stage = Stage()
+    for boot in ("p1", "p2", "p11"):
+        stage = await Stage(disk=stage.disk, boot_id=boot).start()
+        ids = [stage.controller.new_request_id(origin) for origin in ("", "", "auto", "1")]
+        await stage.create(f"of-{boot}")
+        await stage.controller.stop()
+        assert len(set(ids)) == 4
+        assert not seen & set(ids)
+        seen |= set(ids)
+    assert audit(stage.records()) == []
+
+
+@on_virtual_time
+async def test_brokers_that_are_not_in_the_fleet_any_more_are_fenced() -> None:
+    stage = await Stage(brokers=4).start()
+    await stage.create("a", num_partitions=4, replication_factor=4)
+    await stage.controller.stop()
+    later = await Stage(disk=stage.disk, brokers=2, boot_id="s2").start()
+    assert later.controller.store.durable_cluster.live == (1, 2)
+    topic = later.controller.store.durable_named("a")
+    assert topic is not None
+    assert {partition.leader for partition in topic.partitions} == {1, 2}
+    assert audit(later.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_what_was_taken_is_decided_and_answered_before_the_end() -> None:
+    stage = await Stage().start()
+    stage.hold_syncs()
+    asks = [stage.create(f"t{number}", timeout_ms=0) for number in range(5)]
+    await stage.settle()
+    asks += [stage.create(f"u{number}", timeout_ms=0) for number in range(5)]
+    stopping = asyncio.ensure_future(stage.controller.stop())
+    await stage.settle()
+    late = stage.create("late")
+    assert codes(await late) == [41], "NOT_CONTROLLER sends the client to look for another"
+    stage.release_syncs()
+    await stopping
+    assert [codes(ask.result()) for ask in asks] == [[7]] * 10
+    assert stage.log.durable_offset == stage.log.next_offset
+
+
+@on_virtual_time
+async def test_creates_that_wait_at_the_end_stay_in_the_log() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 60_000)
+    ask = stage.create("slow", timeout_ms=30_000)
+    await stage.settle()
+    await stage.controller.stop()
+    assert ask.cancelled()
+    again = Stage(disk=stage.disk, boot_id="s2")
+    again.fleet.brokers[3].delay_ms = 60_000  # type: ignore[index]
+    await again.start()
+    await again.controller.stop()
+    assert virtual_loop().timers() == [], "the end leaves no deadline behind either"
+    later = await Stage(disk=stage.disk, boot_id="s3").start()
+    assert later.answers_in_log("slow") == [0]
+
+
+@on_virtual_time
+async def test_deadlines_of_a_dead_process_pass_though_the_wall_clock_goes_back() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 60_000)
+    stage.create("slow", timeout_ms=30_000)
+    await stage.settle()
+    await stage.controller.stop()
+    later = Stage(disk=stage.disk, boot_id="s2")
+    later.fleet.brokers[3].delay_ms = 60_000  # type: ignore[index]
+    await later.start()
+    later.skew_ms = -3_600_000
+    await later.settle(30)
+    assert later.answers_in_log("slow") == [7]
+    times = [record.at_ms for record in later.records()]
+    assert times == sorted(times)

@@ -1,0 +1,121 @@
+"""Sweeps over the topics after brokers came or went."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from controller.engine import reviews
+from controller.machine.partitions.leadership import is_settled
+from events.catalog import LeaderElected
+from tests.engine.stage import Stage, codes
+from tests.machine.audit.auditor import audit
+from tests.simulation.virtual_time import on_virtual_time
+
+
+async def with_topics(count: int, **fields: Any) -> Stage:
+    stage = await Stage().start()
+    fields = {"num_partitions": 3, "replication_factor": 2, **fields}
+    for first in range(0, count, 300):
+        names = [f"t{number:05}" for number in range(first, min(count, first + 300))]
+        assert set(codes(await stage.create(*names, **fields))) == {0}
+    return stage
+
+
+def unsettled(stage: Stage) -> list[str]:
+    store = stage.controller.store
+    return [t.name for t in store.durable_slice(None, 1 << 30) if not is_settled(t, store.durable_cluster)]
+
+
+@on_virtual_time
+async def test_a_sweep_reaches_every_topic_in_slices() -> None:
+    stage = await with_topics(1_000)
+    stage.heard.commits.clear()
+    stage.fleet.stop_broker(1)
+    await stage.settle(5)
+    assert unsettled(stage) == []
+    assert len({event.topic for event in stage.events(LeaderElected)}) == 1_000
+    partitions = [events for _, events in stage.heard.commits]
+    assert max(partitions) <= 2 * reviews.PARTITIONS_PER_SLICE + 100, "no commit holds much more than a slice"
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_others_get_in_between_the_slices() -> None:
+    stage = await with_topics(2_000)
+    stage.disk.sync_s = (0.01, 0.01)
+    stage.fleet.stop_broker(1)
+    await stage.settle(0.03)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    assert codes(await stage.create("impatient")) == [0]
+    waited = loop.time() - begun
+    assert unsettled(stage), "the sweep is under way"
+    assert waited < 0.08, f"a create waited {waited} s, for more than the commit before it and its own two"
+    await stage.settle(10)
+    assert unsettled(stage) == []
+
+
+@on_virtual_time
+async def test_brokers_that_change_in_the_middle_of_a_sweep_are_seen() -> None:
+    stage = await with_topics(1_500)
+    stage.disk.sync_s = (0.01, 0.01)
+    stage.fleet.stop_broker(1)
+    await stage.settle(0.04)
+    stage.fleet.stop_broker(2)
+    await stage.settle(0.03)
+    stage.fleet.start_broker(1)
+    await stage.settle(20)
+    topics = stage.controller.store.durable_slice(None, 1 << 30)
+    assert all(set(p.replicas) & {1, 3} == set(p.isr) for t in topics for p in t.partitions if set(p.isr) != {2})
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_placeholders_of_many_topics_are_filled_when_brokers_join() -> None:
+    stage = Stage(brokers=1, settings={"enable.under.replicated.topic.creation": "true"})
+    await stage.start()
+    names = [f"t{number}" for number in range(450)]
+    assert set(codes(await stage.create(*names, num_partitions=2, replication_factor=3))) == {0}
+    stage.fleet.add()
+    stage.fleet.add()
+    await stage.settle(10)
+    for topic in stage.controller.store.durable_slice(None, 1000):
+        for partition in topic.partitions:
+            assert set(partition.replicas) == set(partition.isr) == {1, 2, 3}, f"{topic.name}: {partition}"
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_dies() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 60_000)
+    ask = stage.create("waits", num_partitions=2, replication_factor=2, timeout_ms=30_000)
+    await stage.settle()
+    assert not ask.done()
+    stage.fleet.stop_broker(3)
+    assert codes(await ask) == [0]
+
+
+@on_virtual_time
+async def test_a_big_topic_is_a_slice_of_its_own() -> None:
+    stage = await with_topics(10, num_partitions=1_500, replication_factor=1)
+    slices = []
+    after = None
+    while topics := stage.controller.store.durable_slice(after, 200, 2_000):
+        after = topics[-1].name
+        slices.append(len(topics))
+    assert slices == [2] * 5
+
+
+@on_virtual_time
+async def test_a_sweep_ends_with_the_controller() -> None:
+    stage = await with_topics(600)
+    stage.disk.sync_s = (0.1, 0.1)
+    stage.fleet.stop_broker(1)
+    await stage.settle(0.3)
+    await asyncio.wait_for(stage.controller.stop(), 2)
+    assert unsettled(stage), "it was not done"
+    later = await Stage(disk=stage.disk, boot_id="s2").start()
+    await later.settle(10)
+    assert unsettled(later) == [], "the next start makes it good"

@@ -1,0 +1,68 @@
+"""Log folders as crashes and bad disks leave them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from events.logs.log import Commit, Entry
+from events.logs.rocksdb_log import RocksDbLog
+
+
+def open_log(path: Path, cluster_id: str | None = None, event_version: int = 1) -> RocksDbLog:
+    """The log in `path`; a new one is of cluster `made-here`."""
+    return RocksDbLog.open(
+        path,
+        cluster_id=cluster_id,
+        event_version=event_version,
+        new_cluster_id=lambda: "made-here",
+        cache_bytes=1 << 20,
+    )
+
+
+def counted(number: int, events: int = 5) -> Commit:
+    """The commit of a given number: its events say it, and so does the state key `count`."""
+    entries = [
+        Entry(b"%d:%d" % (number, each) * 10, f"topic-{number % 7}", f"request-{number}") for each in range(events)
+    ]
+    return Commit(entries, {b"count": b"%d" % number, b"commit:%d" % number: b"there"})
+
+
+def write_counted(log: RocksDbLog, numbers: range) -> None:
+    """Write and flush the commits of these numbers."""
+    for number in numbers:
+        log.write(counted(number))
+    log.flush()
+
+
+def copied(log_path: Path, to: Path) -> Path:
+    """What a kill -9 at this moment would leave: the files as they are, without the lock."""
+    shutil.copytree(log_path, to, ignore=shutil.ignore_patterns("LOCK"))
+    return to
+
+
+def largest(folder: Path, suffix: str) -> Path:
+    """The largest file with a suffix: `.log` is a write-ahead log, `.sst` a table file."""
+    return max(folder.glob(f"*{suffix}"), key=lambda each: each.stat().st_size)
+
+
+def flip(file: Path, at: int, bits: int = 0xFF) -> None:
+    """Change the bits of one byte, as a bad disk does."""
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        byte = opened.read(1)[0]
+        opened.seek(at)
+        opened.write(bytes((byte ^ bits,)))
+
+
+def blank(file: Path, at: int, size: int) -> None:
+    """Zero some bytes, as pages are that never reached the disk."""
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(bytes(size))
+
+
+def cut(file: Path, size: int) -> None:
+    """Take bytes off the end."""
+    os.truncate(file, file.stat().st_size - size)

@@ -1,0 +1,152 @@
+"""The rule by which everybody reads the events topic: whoever writes what in which order, each command counts once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.catalog import EVENT_VERSION
+from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.kafka_record import Decided, Fence, Record, RecordError, encode_record
+from events.logs.log import LogCorrupted
+
+
+def fence(epoch: int, writer: str = "a", *events: bytes) -> Fence:
+    return Fence(epoch, writer, "1.0", EVENT_VERSION, events)
+
+
+def fold(*records: Record) -> tuple[PartitionFold, list[tuple[int | None, int, tuple[bytes, ...]]]]:
+    """What counts of a whole topic: source, number of the first event, events."""
+    reader = PartitionFold(0)
+    counted = []
+    for offset, record in enumerate(records):
+        taken = reader.take(offset, encode_record(record))
+        if taken is not None:
+            counted.append((taken.source_offset, taken.first_event, taken.events))
+    return reader, counted
+
+
+def test_events_are_numbered_within_the_partition() -> None:
+    reader, counted = fold(fence(1, "a", b"s"), Decided(1, 0, (b"x", b"y")), Decided(1, 1, ()), Decided(1, 2, (b"z",)))
+    assert counted == [(None, 0, (b"s",)), (0, 1, (b"x", b"y")), (1, 3, ()), (2, 3, (b"z",))]
+    assert reader.position == Position(4, 1, "a", 3, 4)
+
+
+def test_nothing_counts_before_the_first_fence() -> None:
+    assert fold(Decided(0, 0, (b"x",)), Decided(1, 0, (b"x",)), Decided(-1, 0, ()))[1] == []
+
+
+def test_of_two_fences_with_one_epoch_the_first_wins() -> None:
+    reader, counted = fold(fence(1, "a"), fence(2, "b", b"b"), fence(2, "c", b"c"), Decided(2, 0, (b"x",)))
+    assert reader.writer == "b"
+    assert [events for _, _, events in counted] == [(), (b"b",), (b"x",)]
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3, 99])
+def test_a_fence_that_is_not_the_next_does_not_count(epoch: int) -> None:
+    reader, _ = fold(fence(1, "a"), fence(epoch, "b"))
+    assert (reader.writer, reader.ignored) == ("a", 1)
+
+
+def test_who_was_fenced_off_writes_in_vain() -> None:
+    _, counted = fold(
+        fence(1, "a"), Decided(1, 0, (b"x",)), fence(2, "b"), Decided(1, 1, (b"!",)), Decided(2, 1, (b"y",))
+    )
+    assert [events for _, _, events in counted] == [(), (b"x",), (), (b"y",)]
+
+
+def test_a_command_counts_once() -> None:
+    _, counted = fold(fence(1), Decided(1, 0, (b"x",)), Decided(1, 0, (b"again",)), Decided(1, 1, ()))
+    assert [source for source, _, _ in counted] == [None, 0, 1]
+
+
+def test_a_missing_command_stops_the_reader() -> None:
+    with pytest.raises(LogCorrupted, match=r"decides command 2, and the next one is 1"):
+        fold(fence(1), Decided(1, 0, ()), Decided(1, 2, ()))
+
+
+def test_a_missing_record_stops_the_reader_where_it_was() -> None:
+    reader = PartitionFold(3)
+    with pytest.raises(LogCorrupted, match=r"partition 3: records 0 to 4 are missing.*cleanup.policy=delete"):
+        reader.take(5, encode_record(fence(1)))
+    with pytest.raises(RecordError, match=r"partition 3, record 0: not a record"):
+        reader.take(0, b"?")
+    assert reader.position == START
+
+
+def test_a_reader_goes_on_where_another_stopped() -> None:
+    records: list[Record] = [
+        fence(1, "a"),
+        Decided(1, 0, (b"x",)),
+        fence(2, "b", b"s"),
+        Decided(2, 1, (b"y",)),
+        Decided(2, 2, ()),
+    ]
+    whole = fold(*records)[0].position
+    for cut in range(len(records) + 1):
+        first = fold(*records[:cut])[0]
+        second = PartitionFold(0, first.position)
+        for offset, record in enumerate(records[cut:], cut):
+            second.take(offset, encode_record(record))
+        assert second.position == whole, f"cut at {cut}"
+
+
+class Writer:
+    """Somebody who believes to own the partition: claims on what it has read, writes until it finds out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epoch = 0
+        self.next_source = 0
+
+    def claim(self, topic: list[bytes]) -> None:
+        seen = read(topic)
+        self.epoch = seen.epoch + 1
+        topic.append(encode_record(fence(self.epoch, self.name)))
+
+    def resume(self, topic: list[bytes]) -> None:
+        self.next_source = read(topic).next_source
+
+    def write(self, topic: list[bytes]) -> None:
+        if self.epoch:
+            topic.append(encode_record(Decided(self.epoch, self.next_source, (self.name.encode(),))))
+            self.next_source += 1
+
+
+def read(topic: list[bytes]) -> PartitionFold:
+    reader = PartitionFold(0)
+    for offset, value in enumerate(topic):
+        reader.take(offset, value)
+    return reader
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["claim", "write", "write", "write", "stale claim"]), st.integers(0, 2)))
+
+
+@given(STEPS)
+def test_however_writers_interleave_each_command_counts_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+    """Writers that were replaced go on writing; some claim on an old view. No reader ever stops, or counts twice."""
+    topic: list[bytes] = []
+    writers = [Writer(name) for name in "abc"]
+    for step, number in steps:
+        writer = writers[number]
+        if step == "write":
+            writer.write(topic)
+        elif step == "claim":
+            writer.claim(topic)
+            writer.resume(topic)
+        else:
+            behind = topic[: len(topic) // 2]
+            writer.claim(behind)
+            topic.append(behind[-1])
+            writer.resume(topic) if read(topic).writer == writer.name else setattr(writer, "epoch", 0)
+    reader, sources = PartitionFold(0), list[int]()
+    numbers: list[int] = []
+    for offset, value in enumerate(topic):
+        taken = reader.take(offset, value)
+        if taken is not None and taken.source_offset is not None:
+            sources.append(taken.source_offset)
+            numbers += range(taken.first_event, taken.first_event + len(taken.events))
+    assert sources == list(range(len(sources))), steps
+    assert numbers == list(range(len(numbers))), steps

@@ -1,0 +1,261 @@
+"""Torn tails are cut off; damage to what was synced is an error, wherever the byte. Never is anything skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rocksdict import Options, Rdict
+
+from events.logs.log import LogCorrupted
+from events.logs.rocksdb_log import RocksDbLog
+from tests.events.logs.rocksdb_folders import (
+    blank,
+    copied,
+    counted,
+    cut,
+    flip,
+    largest,
+    open_log,
+    write_counted,
+)
+
+SYNCED = 200
+"""Commits of five events that were synced; as many again were written after them."""
+
+_slow = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A folder as kill -9 leaves it, half of its write-ahead log synced, and the size of that half."""
+    folder = tmp_path_factory.mktemp("killed")
+    log = open_log(folder / "live")
+    write_counted(log, range(SYNCED))
+    synced_bytes = largest(folder / "live", ".log").stat().st_size
+    for number in range(SYNCED, 2 * SYNCED):
+        log.write(counted(number))
+    left = copied(folder / "live", folder / "left")
+    log.close()
+    return left, synced_bytes
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a log that was closed: all of it in table files."""
+    folder = tmp_path_factory.mktemp("closed") / "log"
+    log = open_log(folder)
+    write_counted(log, range(2 * SYNCED))
+    log.close()
+    return folder
+
+
+def assert_whole(log: RocksDbLog, at_least: int) -> None:
+    """The log holds whole commits, at least so many, and its state and indexes are those of exactly these."""
+    commits, torn = divmod(log.next_offset, 5)
+    assert torn == 0, "no commit is there in part"
+    assert commits >= at_least, f"{at_least} commits were synced"
+    expected = [entry.value for number in range(commits) for entry in counted(number).entries]
+    assert list(log.read()) == list(enumerate(expected)), "the events are those written"
+    assert log.get(b"count") == (b"%d" % (commits - 1) if commits else None), "the state is that of the last event"
+    assert sum(1 for _ in log.scan(b"commit:")) == commits, "no state is missing, none is left over"
+    of_shard = [offset for offset in range(log.next_offset) if offset // 5 % 7 == 3]
+    assert list(log.shard_offsets("topic-3")) == of_shard, "the index is that of the events"
+    if commits:
+        assert list(log.request_offsets(f"request-{commits - 1}")) == list(range(5 * commits - 5, 5 * commits)), (
+            "so here"
+        )
+
+
+def test_a_killed_process_loses_nothing(killed: tuple[Path, int], tmp_path: Path) -> None:
+    log = open_log(copied(killed[0], tmp_path / "log"))
+    assert (log.next_offset, log.durable_offset, log.cut) == (10 * SYNCED, 10 * SYNCED, None)
+    assert_whole(log, SYNCED)
+    log.close()
+
+
+TEARS: dict[str, Callable[[Path, int], None]] = {
+    "the last record half written": lambda wal, synced: cut(wal, 10),
+    "half of the unsynced part never written": lambda wal, synced: cut(wal, (wal.stat().st_size - synced) // 2),
+    "all of it never written": lambda wal, synced: cut(wal, wal.stat().st_size - synced),
+    "its last page zero": lambda wal, synced: blank(wal, wal.stat().st_size - 4096, 4096),
+    "a page in its middle zero": lambda wal, synced: blank(wal, synced + 20_000, 4096),
+    "a block in its middle zero": lambda wal, synced: blank(wal, (synced // 32_768 + 1) * 32_768, 32_768),
+    "a byte in it garbled": lambda wal, synced: flip(wal, synced + 30_000),
+}
+
+
+@pytest.mark.parametrize("tear", TEARS)
+def test_a_torn_unsynced_tail_is_cut_off(killed: tuple[Path, int], tmp_path: Path, tear: str) -> None:
+    folder = copied(killed[0], tmp_path / "log")
+    TEARS[tear](largest(folder, ".log"), killed[1])
+    log = open_log(folder)
+    assert_whole(log, SYNCED)
+    assert log.next_offset < 10 * SYNCED, "the tear did take something"
+    assert log.cut in (None, log.next_offset), "a clean cut at a record's end cannot be seen"
+    end = log.next_offset
+    assert log.write(counted(end // 5)) == end, "and it can be written on"
+    log.close()
+    log = open_log(folder)
+    assert (log.next_offset, log.cut) == (end + 5, None)
+    assert_whole(log, SYNCED)
+    log.close()
+
+
+DAMAGES: dict[str, Callable[[Path, int], None]] = {
+    "a byte garbled": lambda wal, synced: flip(wal, synced // 2),
+    "a length garbled": lambda wal, synced: flip(wal, 32_768 + 4),
+    "its first byte garbled": lambda wal, synced: flip(wal, 0),
+    "a page zero": lambda wal, synced: blank(wal, 32_768 + 4096, 4096),
+    "a block zero": lambda wal, synced: blank(wal, 32_768, 32_768),
+    "cut short": lambda wal, synced: cut(wal, wal.stat().st_size - synced + 1),
+    "cut at a record's end": lambda wal, synced: cut(wal, wal.stat().st_size),
+    "missing": lambda wal, synced: wal.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_to_what_was_synced_is_an_error(killed: tuple[Path, int], tmp_path: Path, damage: str) -> None:
+    folder = copied(killed[0], tmp_path / "log")
+    wal = largest(folder, ".log")
+    DAMAGES[damage](wal, killed[1])
+    with pytest.raises(LogCorrupted, match=r"everything up to 1000 was synced.*[Rr]estore") as refused:
+        open_log(folder)
+    assert str(folder) in str(refused.value)
+    if damage not in ("missing", "cut at a record's end"):
+        before = wal.read_bytes()
+        with pytest.raises(LogCorrupted):
+            open_log(folder)
+        assert wal.read_bytes() == before, "a refused opening changes nothing: what can be saved still can"
+
+
+def test_the_loss_can_be_accepted(killed: tuple[Path, int], tmp_path: Path) -> None:
+    folder = copied(killed[0], tmp_path / "log")
+    flip(largest(folder, ".log"), killed[1] // 2)
+    with pytest.raises(LogCorrupted, match=r"to accept the loss of offsets .* to 999, delete .*DURABLE"):
+        open_log(folder)
+    (folder / "DURABLE").unlink()
+    log = open_log(folder)
+    assert_whole(log, 0)
+    assert log.cut == log.next_offset > 0
+    log.close()
+
+
+@_slow
+@given(data=st.data())
+def test_any_garbled_byte_of_the_write_ahead_log(
+    killed: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = copied(killed[0], tmp_path_factory.mktemp("wal") / "log")
+    wal = largest(folder, ".log")
+    at = data.draw(st.integers(0, wal.stat().st_size - 1), "at")
+    flip(wal, at, data.draw(st.integers(1, 255), "bits"))
+    try:
+        log = open_log(folder)
+    except LogCorrupted:
+        assert at < killed[1], "only damage to what was synced stops a start"
+        return
+    try:
+        assert_whole(log, SYNCED)
+    finally:
+        log.close()
+
+
+@_slow
+@given(data=st.data())
+def test_any_garbled_byte_of_a_table_file(
+    closed: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = copied(closed, tmp_path_factory.mktemp("table") / "log")
+    table = data.draw(st.sampled_from(sorted(folder.glob("*.sst"))), "table")
+    flip(table, data.draw(st.integers(0, table.stat().st_size - 1), "at"), data.draw(st.integers(1, 255), "bits"))
+    refused = ""
+    try:
+        log = open_log(folder)
+    except LogCorrupted as error:
+        refused = str(error)
+    else:
+        try:
+            assert_whole(log, 2 * SYNCED)
+        except LogCorrupted as error:
+            refused = str(error)
+        finally:
+            log.close()
+    assert not refused or table.name in refused, "the error names the file"
+
+
+def test_reading_stops_with_an_error_at_a_damaged_block(closed: Path, tmp_path: Path) -> None:
+    folder = copied(closed, tmp_path / "log")
+    table = largest(folder, ".sst")
+    flip(table, 10)
+    log = open_log(folder)
+    errors = []
+    for read in (lambda: list(log.read()), lambda: log.read_one(0)):
+        with pytest.raises(LogCorrupted, match=rf"{table.name} offset 0 size \d+") as error:
+            read()
+        errors.append(error)
+    assert log.read_one(log.next_offset - 1) == counted(2 * SYNCED - 1).entries[-1].value, "what is sound can be read"
+    log.close()
+    with pytest.raises(LogCorrupted):
+        list(open_and_read(folder))
+
+
+def open_and_read(folder: Path) -> list[tuple[int, bytes]]:
+    """Opens once more while the errors of the first are still held: they must hold no lock."""
+    log = open_log(folder)
+    try:
+        return list(log.read())
+    finally:
+        log.close()
+
+
+@pytest.mark.parametrize("suffix", [".sst", "CURRENT", "MANIFEST"])
+def test_a_missing_file_is_an_error(closed: Path, tmp_path: Path, suffix: str) -> None:
+    folder = copied(closed, tmp_path / "log")
+    gone = next(each for each in sorted(folder.iterdir()) if suffix in each.name)
+    gone.unlink()
+    with pytest.raises(LogCorrupted, match=gone.name):
+        open_log(folder)
+
+
+def edit(folder: Path, change: Callable[[Rdict, Rdict], None]) -> None:
+    """Change a closed log behind its back, as no RocksDB error would show."""
+    database = Rdict(str(folder), Options(raw_mode=True))
+    views = database.get_column_family("views")
+    change(database, views)
+    views.close()
+    database.close()
+
+
+EDITS: dict[str, tuple[Callable[[Rdict, Rdict], None], str]] = {
+    "an event removed": (lambda events, views: events.delete((77).to_bytes(8, "big")), "events are missing"),
+    "the last event removed": (lambda events, views: events.delete((1999).to_bytes(8, "big")), "everything up to 2000"),
+    "an event added": (lambda events, views: events.put((2000).to_bytes(8, "big"), b"?"), "its state at 2000"),
+    "an event far off": (lambda events, views: events.put((9000).to_bytes(8, "big"), b"?"), "its state at 2000"),
+    "the state behind": (lambda events, views: views.put(b"mnext", (1).to_bytes(8, "big")), "its state at 1"),
+    "no identity": (lambda events, views: views.delete(b"mcluster"), "no cluster id"),
+}
+
+
+@pytest.mark.parametrize("edited", EDITS)
+def test_a_log_that_contradicts_itself_is_an_error(closed: Path, tmp_path: Path, edited: str) -> None:
+    folder = copied(closed, tmp_path / "log")
+    change, message = EDITS[edited]
+    edit(folder, change)
+    with pytest.raises(LogCorrupted, match=message):
+        open_log(folder)
+    with pytest.raises(LogCorrupted, match=message):
+        open_log(folder)
+
+
+def test_a_damaged_durable_mark_promises_nothing(killed: tuple[Path, int], tmp_path: Path) -> None:
+    folder = copied(killed[0], tmp_path / "log")
+    (folder / "DURABLE").write_bytes(b"\xff" * 8)
+    log = open_log(folder)
+    assert log.next_offset == 10 * SYNCED
+    log.close()
+    (folder / "DURABLE").write_bytes(b"")
+    open_log(folder).close()

@@ -1,0 +1,227 @@
+"""A write or a sync that fails: nothing half written, nothing flushed lost, and writing again once there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rocksdict import WriteBatch
+
+from events.logs.log import LogClosed, LogDiskFull, LogError, LogWriteError
+from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_log import RocksDbLog
+from tests.events.logs.rocksdb_folders import counted, open_log, write_counted
+
+
+class FaultyLog(RocksDbLog):
+    """A log whose disk fails when it is told to, with RocksDB's words."""
+
+    write_fault = ""
+    sync_fault = ""
+
+    def _apply(self, database: Database, batch: WriteBatch) -> None:
+        if self.write_fault:
+            raise Exception(self.write_fault)
+        super()._apply(database, batch)
+
+    def _sync(self, database: Database) -> None:
+        if self.sync_fault:
+            raise Exception(self.sync_fault)
+        super()._sync(database)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[FaultyLog]:
+    log = FaultyLog.open(tmp_path / "log", cluster_id="c", event_version=1, new_cluster_id=str)
+    write_counted(log, range(3))
+    yield log
+    log.close()
+
+
+FULL = "IO error: No space left on device: While appending to file: 000004.log: No space left on device"
+BROKEN = "IO error: While fdatasync: 000004.log: Input/output error"
+
+
+def test_a_failed_write_leaves_nothing_and_stops_writing(log: FaultyLog) -> None:
+    log.write_fault = FULL
+    with pytest.raises(LogDiskFull, match="make room, nothing that was answered is lost"):
+        log.write(counted(3))
+    log.write_fault = ""
+    assert (log.next_offset, log.durable_offset) == (15, 15)
+    until = r"takes no writes until it has recovered from: IO error: No space"
+    with pytest.raises(LogWriteError, match=until):
+        log.write(counted(3))
+    with pytest.raises(LogWriteError, match=until):
+        log.flush()
+    assert log.get(b"count") == b"2", "reading goes on"
+    assert log.recover() == 15
+    assert log.write(counted(3)) == 15
+    assert log.flush() == 20
+
+
+def test_after_a_failed_sync_the_disk_has_the_truth(log: FaultyLog) -> None:
+    log.write(counted(3))
+    log.sync_fault = BROKEN
+    with pytest.raises(LogWriteError, match="Input/output error") as failed:
+        log.flush()
+    assert not isinstance(failed.value, LogDiskFull)
+    assert log.durable_offset == 15, "what was not synced is not durable"
+    with pytest.raises(LogWriteError):
+        log.write(counted(4))
+    log.sync_fault = ""
+    end = log.recover()
+    assert end in (15, 20), "the commit is there whole, or not at all"
+    assert log.durable_offset == end, "and what is there is durable"
+    assert log.get(b"count") == b"%d" % (end // 5 - 1)
+    assert log.write(counted(end // 5)) == end
+
+
+def test_a_log_that_could_not_recover_is_closed_and_may_try_again(log: FaultyLog) -> None:
+    log.write_fault = BROKEN
+    with pytest.raises(LogWriteError):
+        log.write(counted(3))
+    log.write_fault = ""
+    current = log.path / "CURRENT"
+    current.rename(log.path / "HIDDEN")
+    (log.path / "CURRENT").mkdir()
+    with pytest.raises(LogError):
+        log.recover()
+    with pytest.raises(LogClosed, match="is closed until it has recovered from: IO error: While fdatasync"):
+        log.get(b"count")
+    (log.path / "CURRENT").rmdir()
+    (log.path / "HIDDEN").rename(current)
+    assert log.recover() == 15
+    assert log.get(b"count") == b"2"
+
+
+def test_closing_a_failed_log_lets_go_of_the_folder(log: FaultyLog) -> None:
+    log.write(counted(3))
+    log.sync_fault = BROKEN
+    with pytest.raises(LogWriteError):
+        log.close()
+    again = open_log(log.path)
+    assert again.next_offset in (15, 20)
+    again.close()
+
+
+def test_closing_and_recovering_wait_for_readers_in_other_threads(log: FaultyLog) -> None:
+    ended: list[LogError] = []
+    started = threading.Barrier(5)
+
+    def read(first: bool = True) -> None:
+        try:
+            while True:
+                assert dict(log.scan())[b"count"] == b"2"
+                assert len(list(log.read())) == 15
+                assert log.get_many([b"count"]) == [b"2"]
+                if first:
+                    started.wait()
+                first = False
+        except LogClosed as error:
+            ended.append(error)
+
+    for stop in (log.recover, log.close):
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        stop()
+        if stop == log.close:
+            for thread in threads:
+                thread.join()
+    assert len(ended) == 8, "each reader met LogClosed, and nothing else"
+    open_log(log.path).close()
+
+
+WRITE_UNTIL_FULL = """
+import resource, sys
+from pathlib import Path
+from events.logs.log import Commit, Entry, LogDiskFull
+from tests.events.logs.rocksdb_folders import open_log
+
+log = open_log(Path(sys.argv[1]))
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, hard))
+flushed = 0
+try:
+    while True:
+        log.write(Commit([Entry(b"%d" % log.next_offset * 20, "t")], {b"last": b"%d" % log.next_offset}))
+        flushed = log.flush()
+except LogDiskFull as error:
+    print(error)
+assert flushed > 100, flushed
+try:
+    log.recover()
+except LogDiskFull:
+    assert log.get(b"last") is not None, "reading goes on while the disk is full"
+else:
+    raise AssertionError("there is no room to recover in")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+end = log.recover()
+assert end >= flushed, (end, flushed)
+assert log.get(b"last") == b"%d" % (end - 1)
+assert [value for _, value in log.read()] == [b"%d" % number * 20 for number in range(end)]
+assert log.write(Commit([Entry(b"again", "t")])) == end
+log.close()
+"""
+
+
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", WRITE_UNTIL_FULL, str(tmp_path / "log")], check=True, timeout=60)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of 24 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "topicwright-test", str(disk)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def write_until_full(log: RocksDbLog, number: int) -> int:
+    """Write and flush commits one by one until one fails; returns its number."""
+    try:
+        while True:
+            write_counted(log, range(number, number + 1))
+            number += 1
+    except LogDiskFull:
+        return number
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="mounting a small file system needs root on Linux"
+)
+def test_a_full_disk(small_disk: Path) -> None:
+    log = open_log(small_disk / "log")
+    write_counted(log, range(10))
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes((24 << 20) - (2 << 20)))
+    number = write_until_full(log, 10)
+    assert number > 10, "there was some room"
+    with pytest.raises(LogDiskFull, match="No space left"):
+        log.recover()
+    assert int(log.get(b"count") or b"") >= number - 1, "reading goes on while the disk is full"
+    ballast.unlink()
+    end = log.recover()
+    assert end in (5 * number, 5 * number + 5), "all that was flushed is there, and the last commit whole or not at all"
+    assert log.get(b"count") == b"%d" % (end // 5 - 1)
+    write_counted(log, range(end // 5, end // 5 + 10))
+    log.close()
+    log = open_log(small_disk / "log")
+    assert log.next_offset == end + 50
+    assert [value for _, value in log.read()] == [e.value for n in range(end // 5 + 10) for e in counted(n).entries]
+    log.close()

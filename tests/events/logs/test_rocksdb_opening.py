@@ -1,0 +1,236 @@
+"""Opening a log folder: whose it is, who else has it, and what happens when it cannot be had."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rocksdict import AccessType, Options, Rdict
+
+from events.logs.log import (
+    LogAccessDenied,
+    LogClosed,
+    LogCorrupted,
+    LogDiskFull,
+    LogError,
+    LogFromNewerVersion,
+    LogLocked,
+    LogNotAFolder,
+    LogOfAnotherCluster,
+    LogWriteError,
+)
+from events.logs.rocksdb_errors import classify
+from events.logs.rocksdb_log import RocksDbLog
+from tests.events.logs.rocksdb_folders import copied, counted, open_log, write_counted
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[RocksDbLog]:
+    log = open_log(folder)
+    yield log
+    log.close()
+
+
+def test_a_missing_folder_is_made_with_its_parents(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "deep" / "er" / "log")
+    assert log.cluster_id == "made-here"
+    log.close()
+
+
+def test_a_new_folder_takes_the_cluster_id_it_is_given(folder: Path) -> None:
+    open_log(folder, cluster_id="mine").close()
+    log = open_log(folder)
+    assert log.cluster_id == "mine", "and without one, the folder's own"
+    log.close()
+
+
+def test_another_clusters_log_is_refused(folder: Path) -> None:
+    open_log(folder, cluster_id="theirs").close()
+    with pytest.raises(
+        LogOfAnotherCluster, match=r"log holds the log of cluster theirs, not of mine: set cluster\.id=t"
+    ) as e:
+        open_log(folder, cluster_id="mine")
+    assert (e.value.expected, e.value.found) == ("mine", "theirs")
+    log = open_log(folder, cluster_id="theirs")
+    assert log.cluster_id == "theirs", "a refused opening leaves nothing locked"
+    log.close()
+
+
+def test_a_newer_event_version_is_refused(folder: Path) -> None:
+    open_log(folder, event_version=1).close()
+    open_log(folder, event_version=3).close()
+    with pytest.raises(LogFromNewerVersion, match=r"event version 3; this one reads up to format 1, event version 2"):
+        open_log(folder, event_version=2)
+    open_log(folder, event_version=3).close()
+
+
+def test_a_newer_format_is_refused(folder: Path) -> None:
+    open_log(folder).close()
+    database = Rdict(str(folder), Options(raw_mode=True))
+    views = database.get_column_family("views")
+    views[b"mformat"] = b"2"
+    views.close()
+    database.close()
+    with pytest.raises(LogFromNewerVersion, match="log format 2"):
+        open_log(folder)
+
+
+def test_a_log_open_in_this_process_is_locked(folder: Path, log: RocksDbLog) -> None:
+    with pytest.raises(LogLocked, match="one process writes a log"):
+        open_log(folder)
+    assert log.write(counted(0)) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux tells who holds a lock")
+def test_a_log_open_in_another_process_is_locked_and_names_it(folder: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from tests.events.logs.rocksdb_folders import open_log;"
+        "log = open_log(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read(); log.close()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(LogLocked, match=rf"open in process {other.pid}, and one process writes") as locked:
+            open_log(folder)
+        assert locked.value.pid == other.pid
+        other.communicate()
+    open_log(folder).close()
+
+
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a log")
+    for path in (file, file / "log"):
+        with pytest.raises(LogNotAFolder, match="is not a folder"):
+            open_log(path)
+    assert file.read_text() == "not a log"
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that every user can reach, which those of `tmp_path` are not."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+def test_a_folder_of_another_user_is_refused(open_to_all: Path) -> None:
+    closed = open_to_all / "closed"
+    closed.mkdir(mode=0o500)
+    as_nobody = (
+        "import os, sys; from pathlib import Path; from tests.events.logs.rocksdb_folders import open_log\n"
+        "from events.logs.log import LogAccessDenied\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "for path in (sys.argv[1], sys.argv[1] + '/log'):\n"
+        "    try: open_log(Path(path))\n"
+        "    except LogAccessDenied as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", as_nobody, str(closed)], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, done.stdout
+    assert all("this user may not read or write there" in line and str(closed) in line for line in lines)
+
+
+def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    (folder / "lost+found").mkdir()
+    open_log(folder).close()
+    open_log(folder).close()
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_events_and_state_are_there_after_closing(folder: Path) -> None:
+    log = open_log(folder)
+    write_counted(log, range(50))
+    before = (list(log.read()), list(log.scan()), list(log.shard_offsets("topic-3")))
+    log.close()
+    log = open_log(folder)
+    assert (log.next_offset, log.durable_offset, log.cut) == (250, 250, None)
+    assert (list(log.read()), list(log.scan()), list(log.shard_offsets("topic-3"))) == before
+    assert log.write(counted(50)) == 250
+    log.close()
+
+
+def test_a_checkpoint_is_a_log_of_its_own(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
+    write_counted(log, range(10))
+    log.checkpoint(tmp_path / "copy")
+    write_counted(log, range(10, 20))
+    copy = open_log(tmp_path / "copy", cluster_id=log.cluster_id)
+    assert (copy.next_offset, copy.get(b"count")) == (50, b"9")
+    assert list(copy.read()) == list(log.read(0, 50))
+    copy.close()
+    with pytest.raises(FileExistsError, match="a checkpoint makes its own folder"):
+        log.checkpoint(tmp_path / "copy")
+    with pytest.raises(LogError, match="no-such"):
+        log.checkpoint(tmp_path / "no-such" / "copy")
+    assert log.write(counted(20)) == 100, "a checkpoint that failed does not stop the log"
+
+
+def test_others_may_read_while_it_is_written(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
+    write_counted(log, range(10))
+    secondary = Rdict(
+        str(folder), Options(raw_mode=True), access_type=AccessType.secondary(str(tmp_path / "secondary"))
+    )
+    write_counted(log, range(10, 20))
+    secondary.try_catch_up_with_primary()
+    read = list(secondary.items(from_key=(5).to_bytes(8, "big")))
+    secondary.close()
+    expected = [(offset.to_bytes(8, "big"), value) for offset, value in log.read(5)]
+    assert read == expected, "the events are the default column family, keyed by offset alone"
+
+
+def test_an_error_that_is_kept_keeps_no_lock(folder: Path) -> None:
+    log = open_log(folder)
+    log.close()
+    with pytest.raises(LogClosed) as kept:
+        log.get(b"k")
+    open_log(folder).close()
+    assert kept.value
+
+
+def test_a_folder_left_half_made_is_made_again(folder: Path, tmp_path: Path) -> None:
+    Rdict(str(folder), Options(raw_mode=True)).close()
+    log = open_log(folder)
+    assert log.cluster_id == "made-here"
+    left = copied(folder, tmp_path / "left")
+    log.close()
+    log = open_log(left)
+    assert (log.cluster_id, log.next_offset) == ("made-here", 0), "killed right after its first opening"
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            "IO error: No space left on device: While appending to file: /d/000004.log: No space left on device",
+            LogDiskFull,
+        ),
+        ("IO error: File too large: While appending to file: /d/000004.log: File too large", LogDiskFull),
+        ("IO error: While lock file: /d/LOCK: Resource temporarily unavailable", LogLocked),
+        ("IO error: lock hold by current process, acquire time 1 acquiring thread 2: /d/LOCK: No locks", LogLocked),
+        ("IO error: While open a file for appending: /d/000004.log: Permission denied", LogAccessDenied),
+        ("IO error: While mkdir if missing: /d: Read-only file system", LogAccessDenied),
+        (
+            "Corruption: block checksum mismatch: stored = 1, computed = 2 in /d/000009.sst offset 3 size 4",
+            LogCorrupted,
+        ),
+        ("IO error: While fdatasync: /d/000004.log: Input/output error", LogWriteError),
+    ],
+)
+def test_what_rocksdb_says_is_told_by_its_text(text: str, kind: type[LogError]) -> None:
+    error = classify(Exception(text), Path("/d"), LogWriteError)
+    assert type(error) is kind
+    assert "/d" in str(error)

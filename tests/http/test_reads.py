@@ -1,0 +1,348 @@
+"""Questions over HTTP: now, at any offset or time, and what makes them wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.http.query_threads import Reading, TooBusy
+from events.catalog import EVENT_VERSION
+from events.logs.rocksdb_log import RocksDbLog
+from projections.words.names import topic_id_text
+from tests.http.service import Service, service
+
+
+def _check_times(shape: Any) -> None:
+    """Every `…_ms` stands beside the same time as text."""
+    if isinstance(shape, dict):
+        for name, value in shape.items():
+            text = str(shape.get(name.removesuffix("_ms")))
+            if name.endswith("at_ms") and value is not None:
+                assert round(datetime.fromisoformat(text).timestamp() * 1000) == value, f"{name}: {shape}"
+                assert text.endswith("Z"), "UTC"
+            _check_times(value)
+    elif isinstance(shape, list):
+        for one in shape:
+            _check_times(one)
+
+
+async def test_a_topic_is_shown_with_all_that_made_it() -> None:
+    async with service() as one:
+        await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
+        shown = await one.get("/topics/t")
+        topic = one.front.store.durable_named("t")
+        assert topic is not None
+        assert shown == {
+            "name": "t",
+            "topic_id": topic_id_text(topic.topic_id),
+            "status": "ready",
+            "num_partitions": 1,
+            "replication_factor": 3,
+            "under_replicated_partitions": 0,
+            "offline_partitions": 0,
+            "placeholders": 0,
+            "configs": {"retention.ms": "5"},
+            "created_at": shown["created_at"],
+            "created_at_ms": topic.created_at_ms,
+            "created_offset": topic.created_offset,
+            "created_by": {
+                "request_id": shown["created_by"]["request_id"],
+                "principal": "User:ANONYMOUS",
+                "client_id": shown["created_by"]["client_id"],
+                "api": "HTTP",
+                "api_version": 7,
+            },
+            "ready_at": shown["ready_at"],
+            "ready_at_ms": topic.ready_at_ms,
+            "partitions": [
+                {
+                    "partition": 0,
+                    "leader": 3,
+                    "replicas": [3, 1, 2],
+                    "isr": [3, 1, 2],
+                    "offline": [],
+                    "leader_epoch": 0,
+                    "partition_epoch": 0,
+                }
+            ],
+            "policy": None,
+            "placed_on": [1, 2, 3],
+            "as_of": shown["as_of"],
+        }
+        assert shown["created_by"]["client_id"].startswith("python-httpx")
+        assert shown["as_of"]["offset"] == one.log.durable_offset - 1
+        _check_times(shown)
+
+
+async def test_a_stopped_broker_shows_in_its_topics_and_a_returned_one_too() -> None:
+    async with service() as one:
+        await one.create("t", num_partitions=1)
+        await one.create("alone", assignments=[[3]])
+        await one.ask("POST", "/simulated/brokers/3/stop")
+        await one.live(1, 2)
+        await one.until(lambda: len(_partition(one, "t").isr) == 2 and _partition(one, "alone").leader == -1)
+        shown = await one.get("/topics/t")
+        assert shown["status"] == "under-replicated"
+        assert (shown["under_replicated_partitions"], shown["partitions"][0]["offline"]) == (1, [3])
+        alone = await one.get("/topics/alone")
+        assert (alone["status"], alone["offline_partitions"], alone["partitions"][0]["leader"]) == ("offline", 1, -1)
+        at = shown["as_of"]["offset"]
+        await one.ask("POST", "/simulated/brokers/3/start")
+        await one.until(lambda: len(_partition(one, "t").isr) == 3)
+        assert (await one.get("/topics/t"))["status"] == "ready"
+        assert (await one.get("/topics/t", at=at))["status"] == "under-replicated", "the past stays as it was"
+
+
+def _partition(one: Service, name: str) -> Any:
+    topic = one.front.store.durable_named(name)
+    assert topic is not None
+    return topic.partitions[0]
+
+
+@pytest.mark.parametrize("kind", ["memory", "rocksdb"])
+async def test_every_moment_of_a_life_can_be_seen_by_offset_and_by_time(kind: str, tmp_path: Path) -> None:
+    log = None
+    if kind == "rocksdb":
+        log = RocksDbLog.open(
+            tmp_path / "data",
+            cluster_id="AAAAAAAAAAAAAAAAAAAAAA",
+            event_version=EVENT_VERSION,
+            new_cluster_id=lambda: "AAAAAAAAAAAAAAAAAAAAAA",
+        )
+    async with service(log=log) as one:
+        await one.create("a.t", num_partitions=1)
+        await one.create("b", num_partitions=2)
+        await one.ask("DELETE", "/topics/b")
+        await one.create("c")
+        end = one.log.durable_offset
+        for offset in range(end):
+            await _check_moment(one, offset)
+        now = await one.get("/topics")
+        assert now == await one.get("/topics", at=end - 1), "the present is the last moment"
+        assert await one.get("/topics/a.t") == await one.get("/topics/a.t", at=end - 1)
+        assert await one.get("/brokers") == await one.get("/brokers", at=end - 1)
+        assert (await one.get("/topics", at="2001-01-01"))["topics"] == []
+        assert (await one.get("/topics", at="2001-01-01"))["as_of"] == {"offset": -1, "at": None, "at_ms": None}
+    if log is not None:
+        log.close()
+
+
+async def _check_moment(one: Service, offset: int) -> None:
+    listed = await one.get("/topics", at=offset)
+    assert listed["as_of"]["offset"] == offset
+    names = [topic["name"] for topic in listed["topics"]]
+    assert names == _alive(one, offset), f"at offset {offset}"
+    for name in ("a.t", "b", "c"):
+        answer = await one.client.get(f"/topics/{name}", params={"at": offset})
+        assert (answer.status_code == 200) == (name in names), f"{name} at offset {offset}"
+    at = listed["as_of"]["at"]
+    by_time = await one.get("/topics", at=at)
+    assert by_time["as_of"]["at"] == at, "the last event of that millisecond"
+    assert await one.get("/topics", at=f"{listed['as_of']['at_ms']}ms") == by_time
+
+
+def _alive(one: Service, offset: int) -> list[str]:
+    alive: set[str] = set()
+    for record in one.query.parts[0].events(0, offset + 1, offset + 1).records:
+        kind, name = type(record.event).__name__, getattr(record.event, "topic", "")
+        if kind == "TopicCreated":
+            alive.add(name)
+        elif kind == "TopicDeleted":
+            alive.discard(name)
+    return sorted(alive)
+
+
+async def test_topics_come_in_pages() -> None:
+    async with service() as one:
+        names = [f"t{number:02}" for number in range(13)]
+        for name in names:
+            await one.create(name, num_partitions=1, timeout_ms=0, expect=202)
+        for at in ({}, {"at": one.log.durable_offset - 1}):
+            seen: list[str] = []
+            after: dict[str, Any] = {}
+            while True:
+                page = await one.get("/topics", limit=5, **after, **at)
+                seen += [topic["name"] for topic in page["topics"]]
+                assert len(page["topics"]) <= 5
+                if page["next_after"] is None:
+                    break
+                after = {"after": page["next_after"]}
+            assert seen == names
+        exactly = await one.get("/topics", limit=13)
+        assert (len(exactly["topics"]), exactly["next_after"]) == (13, None)
+
+
+async def test_many_topics_are_listed_a_slice_at_a_time() -> None:
+    async with service() as one:
+        made = [one.create(f"t{number:03}", num_partitions=30, timeout_ms=0, expect=202) for number in range(130)]
+        await asyncio.gather(*made)
+        page = await one.get("/topics", limit=1000)
+        assert [topic["name"] for topic in page["topics"]] == [f"t{number:03}" for number in range(130)]
+
+
+async def test_a_request_tells_how_it_fared() -> None:
+    async with service() as one:
+        made = await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
+        shown = await one.get(f"/requests/{made['request_id']}")
+        _check_times(shown)
+        topic = shown["topics"][0]
+        assert (shown["api"], shown["timeout_ms"], shown["principal"]) == ("HTTP", 30_000, "User:ANONYMOUS")
+        assert shown["deadline_at_ms"] == shown["asked_at_ms"] + 30_000
+        assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
+        assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
+        assert topic["asked"]["configs"] == {"retention.ms": "5"}
+        gone = await one.ask("DELETE", "/topics/t")
+        topic = (await one.get(f"/requests/{gone['request_id']}"))["topics"][0]
+        assert (topic["status"], topic["wanted"], topic["asked"]) == ("deleted", "to be deleted", None)
+        told = await one.get("/requests/nonesuch", 404)
+        assert (told["error"], told["code"]) == ("RESOURCE_NOT_FOUND", 91)
+
+
+async def test_brokers_tell_since_when_and_why_they_are_as_they_are() -> None:
+    async with service() as one:
+        await one.ask("POST", "/simulated/brokers/2/stop")
+        await one.live(1, 3)
+        shown = await one.get("/brokers")
+        _check_times(shown)
+        assert [(broker["broker_id"], broker["fenced"]) for broker in shown["brokers"]] == [
+            (1, False),
+            (2, True),
+            (3, False),
+        ]
+        assert shown["live"] == [1, 3]
+        second = shown["brokers"][1]
+        assert (second["reason"], second["rack"], second["endpoints"][0]["port"]) == ("stopped", "rack-b", 9092)
+        assert shown["settings"] == dict(one.settings)
+        assert shown["release"] == "9.9"
+
+
+async def test_events_come_in_pages_and_by_topic_and_by_request() -> None:
+    async with service() as one:
+        made = await one.create("t", num_partitions=1)
+        await one.create("u", num_partitions=1)
+        end = one.log.durable_offset
+        seen: list[int] = []
+        start: int | None = 0
+        while start is not None:
+            page = await one.get("/events", **{"from": start, "limit": 3})
+            _check_times(page)
+            assert page["end"] == end
+            seen += [event["offset"] for event in page["events"]]
+            start = page["next"]
+        assert seen == list(range(end))
+        of_topic = await one.get("/events", topic="t")
+        assert {event["fields"]["topic"] for event in of_topic["events"]} == {"t"}
+        assert of_topic == await one.get("/topics/t/events")
+        of_request = await one.get("/events", request=made["request_id"])
+        types = [event["type"] for event in of_request["events"]]
+        assert types == ["CreateRequested", "TopicCreated", "CreateAnswered"]
+        assert (await one.get("/events", request=made["request_id"], topic="u"))["events"] == []
+        assert (await one.get("/topics/t/events", **{"from": end}))["events"] == []
+        created = of_request["events"][1]
+        assert created["text"].startswith("t is created, 1 partition with factor 3, placed on live brokers 1, 2, 3")
+        assert created["cause"] == {"command": "CreateTopic", "request_id": made["request_id"]}
+        assert created["fields"]["topic_id"] == made["topic_id"]
+        assert created["fields"]["partitions"][0]["replicas"] == [3, 1, 2]
+        assert (await one.get("/topics/none/events", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def test_a_topic_and_a_request_are_explained() -> None:
+    async with service() as one:
+        made = await one.create("t", num_partitions=1)
+        for subject, kind in (("t", "topic"), (made["request_id"], "request")):
+            told = await one.get(f"/explain/{subject}")
+            _check_times(told)
+            assert (told["subject"], told["kind"], told["omitted"]) == (subject, kind, 0)
+            assert [step["event"] for step in told["steps"]][:2] == ["CreateRequested", "TopicCreated"]
+            assert told["steps"][-1]["event"] == "CreateAnswered"
+        assert (await one.get("/explain/nonesuch", 404))["error"] == "RESOURCE_NOT_FOUND"
+
+
+# path | status, and how the message begins
+WRONG = """
+/topics?limit=0                 | 400 limit: Expected `int` >= 1
+/topics?limit=1001              | 400 limit: Expected `int` <= 1000
+/topics?limit=x                 | 400 limit: Expected `int`, got `str`
+/topics?limit=                  | 400 limit: Expected `int`, got `str`
+/topics?limit=1&limit=2         | 400 limit: given more than once
+/topics?at=yesterday            | 400 at: 'yesterday' is not a valid point in time: say an offset (1234), an
+/topics?at=99999                | 400 at: offset 99999 is not reached yet: the newest event is at offset 6
+/topics?att=5                   | 400 att: unknown query parameter; allowed are after, at, limit
+/topics/t?at=3                  | 404 no topic 't' was ever created
+/topics/t?limit=3               | 400 limit: unknown query parameter; allowed are at
+/topics/t?name=u                | 400 name: unknown query parameter; allowed are at
+/requests/r?at=3                | 400 at: unknown query parameter; none is allowed here
+/brokers?at=3&x=1               | 400 x: unknown query parameter; allowed are at
+/events?from=-1                 | 400 from: Expected `int` >= 0
+/events?from=x                  | 400 from: Expected `int`, got `str`
+/events?start=1                 | 400 start: unknown query parameter; allowed are cursor, from, limit, partition
+/events/follow?limit=1          | 400 limit: unknown query parameter; allowed are cursor, from, partition
+/explain/x?y=z                  | 400 y: unknown query parameter; none is allowed here
+/health/ready?verbose=1         | 400 verbose: unknown query parameter; none is allowed here
+/metrics?x=1                    | 400 x: unknown query parameter; none is allowed here
+/nothing/here                   | 404 there is nothing at this path; /openapi.json lists what there is
+/simulated/brokers              | 405 GET is not possible here; allowed: POST
+/simulated/brokers/1/stop       | 405 GET is not possible here; allowed: POST
+"""
+
+
+async def test_a_wrong_question_is_refused_with_what_is_wrong_and_what_is_allowed() -> None:
+    async with service() as one:
+        for line in WRONG.strip().splitlines():
+            path, expected = (column.strip() for column in line.split("|", 1))
+            answer = await one.client.get(path)
+            told = answer.json()
+            assert f"{answer.status_code} {told['message']}".startswith(expected), f"{path}: {told}"
+            assert told["code"] in {3, 42, 91}, f"{path}: {told}"
+
+
+async def test_the_document_names_every_path_and_every_body() -> None:
+    async with service() as one:
+        document = await one.get("/openapi.json")
+        assert document["info"]["title"] == "Topicwright"
+        assert (await one.get("/"))["paths"] == sorted(document["paths"])
+        assert set(document["paths"]) == {
+            "/",
+            "/topics",
+            "/topics/{name}",
+            "/topics/{name}/events",
+            "/requests/{request_id}",
+            "/brokers",
+            "/events",
+            "/events/follow",
+            "/explain/{subject}",
+            "/health/live",
+            "/health/ready",
+            "/metrics",
+            "/simulated/brokers",
+            "/simulated/brokers/{broker_id}/stop",
+            "/simulated/brokers/{broker_id}/start",
+            "/simulated/brokers/{broker_id}/delay",
+        }
+        create = document["paths"]["/topics"]["post"]
+        body = create["requestBody"]["content"]["application/json"]["schema"]
+        assert (body["required"], body["additionalProperties"]) == (["name"], False)
+        assert "validate_only" in {parameter["name"] for parameter in create["parameters"]}
+        parameters = {one["name"] for one in document["paths"]["/events"]["get"]["parameters"]}
+        assert parameters == {"from", "limit", "topic", "request", "partition", "cursor"}
+
+
+# --- reading
+
+
+async def test_past_a_bound_queries_are_refused_at_once() -> None:
+    reading = Reading(waiting_max=1)
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    first = asyncio.create_task(reading.run(lambda: asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()))
+    await asyncio.sleep(0)
+    with pytest.raises(TooBusy, match="1 queries are waiting already"):
+        await reading.run(lambda: None)
+    gate.set()
+    assert await first
+    assert await reading.run(lambda number: number + 1, 1) == 2
+    reading.close()

@@ -1,0 +1,293 @@
+"""Creating and deleting topics over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.access.authorizer import Operation, Requester, ResourceType
+from controller.http.errors import STATUS_OF
+from controller.machine.errors import ErrorCode
+from tests.http.service import POLICY, Judge, owned, service
+from tests.simulation.faulty_log import Disk, FaultyLog
+
+
+async def test_a_topic_is_created_and_complete_when_the_answer_comes() -> None:
+    async with service() as one:
+        made = await one.create("t", num_partitions=3, replication_factor=2, configs={"retention.ms": 5})
+        assert (made["error"], made["code"], made["status"], made["validate_only"]) == ("NONE", 0, "ready", False)
+        assert (made["num_partitions"], made["replication_factor"], made["configs"]) == (3, 2, {"retention.ms": "5"})
+        shown = await one.get("/topics/t")
+        assert shown["topic_id"] == made["topic_id"]
+        assert shown["partitions"] == made["partitions"]
+        assert shown["created_by"]["request_id"] == made["request_id"]
+
+
+async def test_the_body_may_be_short_and_without_a_content_type() -> None:
+    async with service() as one:
+        made = await one.ask("POST", "/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"})
+        assert (made["num_partitions"], made["replication_factor"]) == (2, 3), "the cluster's defaults"
+
+
+@pytest.mark.parametrize("assignments", [[[2, 1], [3, 2]], {"1": [3, 2], "0": [2, 1]}])
+async def test_replicas_can_be_chosen_by_hand(assignments: Any) -> None:
+    async with service() as one:
+        made = await one.create("t", assignments=assignments)
+        assert [part["replicas"] for part in made["partitions"]] == [[2, 1], [3, 2]]
+        assert [part["leader"] for part in made["partitions"]] == [2, 3]
+
+
+async def test_config_values_may_be_of_any_plain_type() -> None:
+    configs = {"cleanup.policy": "compact", "preallocate": True, "min.cleanable.dirty.ratio": 0.5, "retention.ms": "1"}
+    async with service() as one:
+        made = await one.create("t", configs=configs)
+        assert made["configs"] == {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.5",
+            "preallocate": "true",
+            "retention.ms": "1",
+        }
+
+
+async def test_a_dry_run_shows_the_replicas_of_the_create_that_follows_and_leaves_no_trace() -> None:
+    async with service() as one:
+        end = one.log.durable_offset
+        dry = await one.ask("POST", "/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
+        assert (dry["status"], dry["topic_id"], dry["validate_only"]) == ("validated", None, True)
+        assert one.log.durable_offset == end
+        await one.get("/topics/t", 404)
+        made = await one.create("t", num_partitions=4)
+        assert made["partitions"] == dry["partitions"]
+
+
+async def test_a_create_that_is_not_waited_for_is_accepted_and_so_is_one_that_takes_too_long() -> None:
+    async with service() as one:
+        at_once = await one.create("t", 202, timeout_ms=0)
+        assert (at_once["error"], at_once["code"], at_once["status"]) == ("REQUEST_TIMED_OUT", 7, "pending")
+        await one.ask("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        late = await one.create("u", 202, timeout_ms=50)
+        assert late["status"] == "pending"
+        assert "2 of 3 live brokers know it" in late["message"]
+        assert late["waited_ms"] >= 50
+        assert (await one.get("/topics/u"))["status"] == "pending"
+        assert (await one.get(f"/requests/{late['request_id']}"))["topics"][0]["status"] == "timed-out"
+
+
+# body without the name | status, error, rule
+REFUSED = """
+{"num_partitions": 0}                           | 400 INVALID_PARTITIONS validation:partitions
+{"replication_factor": 4}                       | 400 INVALID_REPLICATION_FACTOR validation:live-brokers
+{"assignments": [[9]]}                          | 400 INVALID_REPLICA_ASSIGNMENT validation:assignment
+{"assignments": [[1]], "num_partitions": 1}     | 400 INVALID_REQUEST validation:counts-and-assignment
+{"configs": {"retention.ms": "soon"}}           | 400 INVALID_CONFIG validation:configs
+{"configs": {"nonsense": "1"}}                  | 400 INVALID_CONFIG validation:configs
+{"name": "a b"}                                 | 400 INVALID_TOPIC_EXCEPTION validation:name
+{"name": "there"}                               | 409 TOPIC_ALREADY_EXISTS validation:exists
+{"name": "the_re"}                              | 201 NONE -
+{"name": "the.re"}                              | 400 INVALID_TOPIC_EXCEPTION validation:collision
+"""
+
+
+async def test_what_the_machine_refuses_comes_back_with_its_code_its_rule_and_the_request_to_look_up() -> None:
+    async with service() as one:
+        await one.create("there")
+        for line in REFUSED.strip().splitlines():
+            body, expected = (column.strip() for column in line.split("|"))
+            answer = await one.client.post("/topics", json={"name": "t", **json.loads(body)})
+            told = answer.json()
+            shown = f"{answer.status_code} {told['error']} {told.get('rule', '').split('/')[0] or '-'}"
+            assert shown == expected, f"{body}: {told}"
+            if answer.status_code != 201:
+                row = (await one.get(f"/requests/{told['request_id']}"))["topics"][0]
+                assert (row["code"], row["message"], row["rule"]) == (told["code"], told["message"], told["rule"])
+
+
+# body | what the message says
+BAD = """
+                                            | body: missing; it has to be JSON
+{                                           | body: Input data was truncated
+[]                                          | body: Expected `object`, got `array`
+"t"                                         | body: Expected `object`, got `str`
+{}                                          | body: Object missing required field `name`
+{"name": 5}                                 | name: Expected `str`, got `int`
+{"name": "t", "partitions": 5}              | partitions: unknown field; allowed are name, num_partitions, \
+replication_factor, assignments, configs, timeout_ms
+{"name": "t", "num_partitions": "3"}        | num_partitions: Expected `int`, got `str`
+{"name": "t", "num_partitions": -2}         | num_partitions: Expected `int` >= -1
+{"name": "t", "num_partitions": 2147483648} | num_partitions: Expected `int` <= 2147483647
+{"name": "t", "replication_factor": 32768}  | replication_factor: Expected `int` <= 32767
+{"name": "t", "configs": {"a": []}}         | configs[...]: Expected `bool | int | float | str | null`, got `array`
+{"name": "t", "timeout_ms": 1.5}            | timeout_ms: Expected `int`, got `float`
+{"name": "t", "assignments": [["1"]]}       | assignments[0][0]: Expected `int`, got `str`
+{"name": "t", "assignments": {"x": [1]}}    | key of assignments: Expected `int`, got `str`
+"""
+
+
+async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be() -> None:
+    async with service() as one:
+        end = one.log.durable_offset
+        for line in BAD.strip("\n").splitlines():
+            body, expected = (column.strip() for column in line.split("|", 1))
+            told = await one.ask("POST", "/topics", 400, content=body.encode())
+            assert (told["error"], told["code"]) == ("INVALID_REQUEST", 42), body
+            assert told["message"].startswith(expected), f"{body}: {told['message']}"
+        assert one.log.durable_offset == end, "nothing of it reached the log"
+
+
+async def test_a_body_that_is_too_large_is_refused() -> None:
+    async with service() as one:
+        told = await one.ask("POST", "/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
+        assert told["error"] == "INVALID_REQUEST"
+
+
+async def test_a_policy_refuses_with_its_own_rule_and_notes_what_it_does_not_enforce() -> None:
+    async with service(settings=POLICY, judge=Judge(owned)) as one:
+        refused = await one.create("t", 403)
+        assert (refused["error"], refused["code"]) == ("POLICY_VIOLATION", 44)
+        assert (refused["message"], refused["rule"]) == ("t has no owner", "policy:tests.Owned/owner")
+        await one.ask("POST", "/topics?validate_only=true", 403, json={"name": "t"})
+        await one.create("pay.t", num_partitions=1)
+        noted = (await one.get("/topics/pay.t"))["policy"]
+        assert noted["outcome"] == "allowed"
+        assert noted["observed"] == [{"rule": "policy:tests.Owned/size", "message": "one partition is few"}]
+        row = (await one.get(f"/requests/{refused['request_id']}"))["topics"][0]
+        assert row["policy"]["outcome"] == "refused"
+
+
+async def test_a_policy_that_does_not_answer_in_time_is_a_timeout_without_a_topic() -> None:
+    judge = Judge(owned)
+    async with service(settings=POLICY, judge=judge) as one:
+        judge.may_answer.clear()
+        told = await one.create("pay.t", 504, timeout_ms=50)
+        assert told["error"] == "REQUEST_TIMED_OUT"
+        await one.get("/topics/pay.t", 404)
+        judge.may_answer.set()
+
+
+class Nobody:
+    """Allows nothing."""
+
+    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        assert requester.principal == "User:ANONYMOUS"
+        return False
+
+
+async def test_who_may_not_is_refused_and_recorded() -> None:
+    async with service(authorizer=Nobody()) as one:
+        told = await one.create("t", 403)
+        assert told["error"] == "TOPIC_AUTHORIZATION_FAILED"
+        assert (await one.get(f"/requests/{told['request_id']}"))["topics"][0]["rule"] == told["rule"] == "authorizer"
+        told = await one.ask("DELETE", "/topics/t", 403)
+        assert told["error"] == "TOPIC_AUTHORIZATION_FAILED"
+
+
+async def test_a_topic_is_deleted_and_its_history_stays() -> None:
+    async with service() as one:
+        made = await one.create("t")
+        gone = await one.ask("DELETE", "/topics/t")
+        assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
+        told = await one.get("/topics/t", 404)
+        assert "it was deleted at offset" in told["message"]
+        events = (await one.get("/topics/t/events"))["events"]
+        assert [event["type"] for event in events][-1] == "TopicDeleted"
+        assert events[-1]["fields"]["asked"] == {
+            "api": "HTTP",
+            "api_version": events[-1]["fields"]["asked"]["api_version"],
+            "wanted": {"kind": "deletion", "topic_id": None},
+            "duplicate": False,
+            "denied": 0,
+        }
+        await one.ask("DELETE", "/topics/t", 404)
+
+
+async def test_a_topic_that_must_not_be_deleted_stays() -> None:
+    async with service(settings={"delete.topic.enable": "false"}) as one:
+        await one.create("t")
+        assert (await one.ask("DELETE", "/topics/t", 403))["error"] == "TOPIC_DELETION_DISABLED"
+        await one.get("/topics/t")
+
+
+async def test_while_the_log_cannot_be_written_asks_are_refused_questions_answered_and_ready_is_not() -> None:
+    disk = Disk(random.Random(1))
+    disk.sync_s = (0.0, 0.0)
+    async with service(log=FaultyLog(disk)) as one:
+        await one.create("before")
+        disk.full = True
+        told = await one.create("t", 503)
+        assert told["error"] == "KAFKA_STORAGE_ERROR"
+        assert (await one.create("u", 503))["error"] == "KAFKA_STORAGE_ERROR"
+        unready = await one.get("/health/ready", 503)
+        assert unready["status"] == "not ready"
+        assert "no room" in unready["reason"]
+        await one.get("/health/live")
+        assert (await one.get("/topics/before"))["status"] == "ready"
+        await one.get("/topics/t", 404)
+        disk.full = False
+        await one.until(lambda: one.controller.storage_error is None)
+        await one.get("/health/ready")
+        await one.live(1, 2, 3)
+        await one.create("t")
+
+
+async def test_while_the_log_cannot_be_read_either_questions_are_refused() -> None:
+    disk = Disk(random.Random(1))
+    disk.sync_s = (0.0, 0.0)
+    disk.dark = True
+    async with service(log=FaultyLog(disk)) as one:
+        await one.create("before")
+        disk.full = True
+        await one.create("t", 503)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(one.log, "_dark", True)
+            told = await one.get("/events", 503)
+        assert told["error"] == "KAFKA_STORAGE_ERROR"
+        disk.full = False
+        await one.until(lambda: one.controller.storage_error is None)
+
+
+async def test_a_bug_in_deciding_makes_the_service_not_ready() -> None:
+    async with service() as one:
+        one.controller.background(_raise())
+        await one.controller.failed.wait()
+        told = await one.get("/health/ready", 503)
+        assert told["reason"] == "deciding has ended: a bug"
+        assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
+
+
+async def _raise() -> None:
+    raise AssertionError("a bug")
+
+
+async def test_who_waits_when_the_service_stops_is_told_where_to_look() -> None:
+    async with service() as one:
+        await one.ask("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        waiting = asyncio.create_task(one.create("t", 503, timeout_ms=60_000))
+        await one.until(lambda: one.front.store.durable_counts.topics == 1)
+        await one.http.stop()
+        told = await waiting
+        assert told["error"] == "REQUEST_TIMED_OUT"
+        assert "the service is stopping; request boot-" in told["message"]
+
+
+async def test_a_page_of_another_site_may_change_nothing() -> None:
+    async with service() as one:
+        for method, path in (("POST", "/topics"), ("DELETE", "/topics/t"), ("POST", "/simulated/brokers/1/stop")):
+            told = await one.ask(method, path, 403, headers={"Origin": "http://elsewhere.example"})
+            assert told["message"] == "pages of http://elsewhere.example may not change anything here"
+        own = {"Origin": f"http://127.0.0.1:{one.port}"}
+        await one.ask("POST", "/topics", 201, json={"name": "t"}, headers=own)
+        assert tuple(one.front.cluster.live) == (1, 2, 3)
+
+
+def test_the_users_page_shows_the_status_of_every_error() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
+    rows = {line.split("|")[1].strip(): line for line in page.splitlines() if re.match(r"\| \d{3} \|", line)}
+    for code, status in STATUS_OF.items():
+        if code != ErrorCode.NONE:
+            assert code.name in rows[str(status)], f"{code.name} is answered {status}"

@@ -1,0 +1,86 @@
+"""Our messages beside kio's classes: nothing that a version of Kafka has is missing, and nothing is made up."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controller.kafka.codec.schema import Direction, Field, Layout, load_entity, load_schema
+from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, Encoded
+from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS
+
+WANTED_DEFAULTS = {
+    # Kafka's schema says an empty array, which asks for no partition to be assigned and for no key to be described.
+    ("CreatePartitionsTopic", "assignments"): None,
+    ("DescribeConfigsResource", "configuration_keys"): None,
+}
+
+
+@pytest.mark.parametrize(("api_key", "version", "direction"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
+def test_each_field_of_each_version_is_here_with_its_default(api_key: int, version: int, direction: Direction) -> None:
+    layout = load_schema(api_key, version, direction).layout
+    _compare(load_entity(api_key, version, direction), layout)
+
+
+def _compare(entity: Any, layout: Layout) -> None:
+    ours = {field.name: field for field in layout.fields + layout.tagged}
+    theirs = dataclasses.fields(entity)
+    assert len(ours) == len(theirs), f"fields of {entity}"
+    if entity.__module__.startswith("kio."):
+        assert layout.message.__name__.endswith(entity.__name__)
+    for field in theirs:
+        kind = str(field.metadata.get("kafka_type", ""))
+        own = ours[field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name]
+        _compare_defaults(layout, field, own)
+        if own.entity is not None:
+            _compare(next(arg for arg in _leaves(field.type) if dataclasses.is_dataclass(arg)), own.entity)
+
+
+def _compare_defaults(layout: Layout, field: dataclasses.Field[Any], own: Field) -> None:
+    where = f"default of {layout.message.__name__}.{own.name}"
+    if (layout.message.__name__, own.name) in WANTED_DEFAULTS:
+        assert own.default is WANTED_DEFAULTS[layout.message.__name__, own.name], where
+    elif field.default is dataclasses.MISSING:
+        nothing = (None, 0, False, "", b"", (), ZERO_UUID)
+        assert own.entity is not None or own.default in nothing, where
+    elif own.kind == "uuid" and not own.is_array:
+        assert (field.default, own.default) == (None, ZERO_UUID), where
+    elif isinstance(field.default, timedelta):
+        assert own.default == field.default / timedelta(milliseconds=1), where
+    elif own.entity is None and own.name != "log_append_time_ms":
+        assert own.default == field.default, where
+
+
+def _leaves(type_: Any) -> list[Any]:
+    arguments = getattr(type_, "__args__", None)
+    return [type_] if arguments is None else [leaf for arg in arguments for leaf in _leaves(arg)]
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
+def test_no_field_is_made_up(api: Any) -> None:
+    for direction in ("request", "response"):
+        known: dict[Any, set[str]] = {}
+        for version in range(api.min_version, api.max_version + 1):
+            _collect(load_schema(api.key, version, direction).layout, known)
+        for message, fields in known.items():
+            assert set(message.__struct_fields__) == fields, f"{message.__name__} has fields that no version has"
+
+
+def _collect(layout: Layout, known: dict[Any, set[str]]) -> None:
+    for field in layout.fields + layout.tagged:
+        known.setdefault(layout.message, set()).add(field.name)
+        if field.entity is not None:
+            _collect(field.entity, known)
+    known.setdefault(layout.message, set())
+
+
+def test_encoded_counts_its_parts_unless_told() -> None:
+    assert Encoded([b"a", b"b"]).element_count == 2
+    assert Encoded([b"ab"], 5).element_count == 5
+
+
+def test_omitted_operations_are_the_lowest_int32() -> None:
+    assert OPERATIONS_OMITTED == -(2**31)

@@ -1,0 +1,102 @@
+"""The codec against two others: the bytes of random messages are kio's and kafka-python's, and are read back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.kafka.codec import codec
+from controller.kafka.codec.schema import Direction, load_entity, load_schema
+from controller.kafka.messages import APIS, Encoded, Message
+from controller.kafka.messages.message import ZERO_UUID
+from tests.kafka.codec.samples import (
+    EVERY_VERSION,
+    EVERY_VERSION_IDS,
+    KAFKA_PYTHON_LACKS,
+    kafka_python_bytes,
+    kio_bytes,
+    messages,
+)
+
+every_version = pytest.mark.parametrize(("api_key", "version", "direction"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
+few = settings(max_examples=15, deadline=None)
+
+
+def body(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
+    """Our bytes of a message without its header."""
+    tags = 1 if load_schema(api_key, version, direction).flexible_header else 0
+    if direction == "request":
+        return codec.encode_request(api_key, version, 7, None, message)[14 + tags :]
+    return codec.encode_response(api_key, version, 7, message)[8 + tags :]
+
+
+@every_version
+@few
+@given(data=st.data())
+def test_our_bytes_are_those_of_kio_and_kafka_python(
+    api_key: int, version: int, direction: Direction, data: st.DataObject
+) -> None:
+    message = data.draw(messages(api_key, version, direction))
+    ours = body(api_key, version, direction, message)
+    if load_entity(api_key, version, direction).__module__.startswith("kio."):
+        assert ours == kio_bytes(api_key, version, direction, message), f"other bytes than kio's for {message}"
+    if api_key in KAFKA_PYTHON_LACKS:
+        return
+    theirs = kafka_python_bytes(api_key, version, direction, message)
+    assert ours == theirs, f"other bytes than kafka-python's for {message}"
+
+
+@every_version
+@few
+@given(data=st.data(), client_id=st.none() | st.text(st.characters(codec="utf-8"), max_size=20))
+def test_what_is_written_is_read_back(
+    api_key: int, version: int, direction: Direction, data: st.DataObject, client_id: str | None
+) -> None:
+    message = data.draw(messages(api_key, version, direction))
+    if direction == "response":
+        frame = codec.encode_response(api_key, version, -5, message)
+        assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not tell its size"
+        assert codec.decode_response(api_key, version, frame[4:]) == (-5, message), "read back as another message"
+        return
+    frame = codec.encode_request(api_key, version, 2**31 - 1, client_id, message)
+    assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not tell its size"
+    header = codec.parse_header(frame[4:])
+    read = (header.api_key, header.api_version, header.correlation_id, header.client_id)
+    assert read == (api_key, version, 2**31 - 1, client_id), "the header is read back as another"
+    again = codec.decode_request(api_key, version, frame[4:], header.body_offset)
+    assert again == message, "read back as another message"
+
+
+@every_version
+@few
+@given(data=st.data())
+def test_encoded_arrays_are_spliced_in(api_key: int, version: int, direction: Direction, data: st.DataObject) -> None:
+    message = data.draw(messages(api_key, version, direction))
+    arrays = {
+        field.name: getattr(message, field.name)
+        for field in load_schema(api_key, version, direction).layout.fields
+        if field.is_array and field.entity is not None and getattr(message, field.name) is not None
+    }
+    whole = {name: codec.encode_array(api_key, version, items) for name, items in arrays.items()}
+    parts = {
+        name: Encoded(codec.encode_element(api_key, version, item) for item in items) for name, items in arrays.items()
+    }
+    plain = body(api_key, version, direction, message)
+    for spliced in (whole, parts):
+        kept = {name: getattr(message, name) for name in message.__struct_fields__}
+        same = type(message)(**(kept | spliced))
+        assert body(api_key, version, direction, same) == plain, "spliced bytes differ from plain ones"
+
+
+def test_an_element_of_another_api_is_refused() -> None:
+    from controller.kafka.messages.metadata import MetadataResponseTopic
+
+    with pytest.raises(LookupError, match="CreateTopics v7 has no MetadataResponseTopic"):
+        codec.encode_element(19, 7, MetadataResponseTopic(topic_id=ZERO_UUID))
+
+
+def test_every_api_of_the_table_is_named_as_kafka_names_it() -> None:
+    for api in APIS.values():
+        for message, suffix in ((api.request, "Request"), (api.response, "Response")):
+            assert message.__name__ == api.name + suffix, f"{message.__name__} in the row of {api.name}"

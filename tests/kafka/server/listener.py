@@ -1,0 +1,146 @@
+"""A listener with handlers of the test's own, and clients that speak to it frame by frame."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from controller.apis.api_versions import with_api_versions
+from controller.apis.sasl import not_expected
+from controller.kafka.codec import codec
+from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.sasl.gate import SaslRules
+from controller.kafka.server.connection import Limits, OnRequest
+from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.tls import Tls
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a scenario on each kind of event loop; every scenario has to end within a minute, on a busy machine too."""
+
+    def run_scenario(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+            runner.run(asyncio.wait_for(scenario(), 60))
+
+    return run_scenario
+
+
+def table(handlers: Mapping[ApiKey, Handler], *more: Mapping[int, Handler]) -> dict[int, ApiHandler]:
+    """A listener's table with every version of these APIs, and ApiVersions."""
+    all_handlers = [*handlers.items(), *(item for each in more for item in each.items())]
+    return with_api_versions(
+        {key: ApiHandler(APIS[key].min_version, APIS[key].max_version, handle) for key, handle in all_handlers}
+    )
+
+
+@asynccontextmanager
+async def serving(
+    handlers: Mapping[ApiKey, Handler],
+    *,
+    limits: Limits | None = None,
+    on_request: OnRequest | None = None,
+    clock: Callable[[], float] | None = None,
+    sasl: SaslRules | None = None,
+    tls: Tls | None = None,
+) -> AsyncIterator[KafkaServer]:
+    """A listener on a free port, stopped at the end."""
+    rows = table(handlers, *([not_expected] if sasl is not None else []))
+    server = KafkaServer("127.0.0.1", 0, rows, limits=limits, clock=clock, sasl=sasl, tls=tls)
+    if on_request is not None:
+        server.on_request = on_request
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(0.1)
+
+
+class Client:
+    """One connection to a listener."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *frames: bytes) -> None:
+        """Hand frames to the connection in one piece."""
+        self.writer.write(b"".join(frames))
+
+    async def receive(self) -> bytes:
+        """The next frame without its size."""
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return await self.reader.readexactly(size)
+
+    async def answer_to(self, api_key: int, version: int) -> tuple[int, Any]:
+        """The next answer, decoded."""
+        return codec.decode_response(api_key, version, await self.receive())
+
+    async def correlation_ids(self, count: int) -> list[int]:
+        """Those of the next answers."""
+        return [int.from_bytes((await self.receive())[:4], "big", signed=True) for _ in range(count)]
+
+    async def closed(self) -> bytes:
+        """What the server still sends until it closes."""
+        try:
+            return await self.reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+@asynccontextmanager
+async def connected(server: KafkaServer) -> AsyncIterator[Client]:
+    """A client of this listener."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait until something is so in the server, which is in this loop."""
+    while not reached():  # noqa: ASYNC110 - what is waited for is in the server's state
+        await asyncio.sleep(0.002)
+
+
+async def settled() -> None:
+    """Wait until this loop has done whatever it could do by now: a client that comes later, to another listener, has
+    been answered twice."""
+    async with serving({}) as elsewhere, connected(elsewhere) as late:
+        for number in (1, 2):
+            late.send(frame(header(ApiKey.API_VERSIONS, 0, number)))
+            assert await late.correlation_ids(1) == [number]
+
+
+def request(correlation_id: int, message: Message, version: int = 0, client_id: str | None = "test") -> bytes:
+    """A frame with this request."""
+    key = next(api.key for api in APIS.values() if api.request is type(message))
+    return codec.encode_request(key, version, correlation_id, client_id, message)
+
+
+def ask(correlation_id: int, name: str = "") -> bytes:
+    """A Metadata request that tells handlers apart by a topic's name."""
+    return request(correlation_id, MetadataRequest(topics=(MetadataRequestTopic(name=name),)), version=1)
+
+
+def frame(payload: bytes) -> bytes:
+    """Any bytes as a frame."""
+    return struct.pack(">i", len(payload)) + payload
+
+
+def header(api_key: int, version: int, correlation_id: int = 1) -> bytes:
+    """A request header of version 1."""
+    return struct.pack(">hhih", api_key, version, correlation_id, 1) + b"x"

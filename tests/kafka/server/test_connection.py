@@ -1,0 +1,285 @@
+"""Connections over real sockets, on asyncio's loop and on uvloop: order, limits, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.kafka.handling import Answer, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+)
+from controller.kafka.server.server import KafkaServer
+from tests.kafka.server.gates import Gates, at_once
+from tests.kafka.server.listener import Run, ask, connected, frame, header, run, serving, settled, until
+
+__all__ = ["run"]
+
+
+def test_requests_are_begun_together_and_answered_in_order(run: Run) -> None:
+    async def scenario() -> None:
+        gates = Gates()
+        async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
+            client.send(ask(1, "gate1"), ask(2, "free"), ask(3, "gate3"), ask(4, "free"))
+            await gates.until(begun=4)
+            assert gates.begun == ["gate1", "free", "gate3", "free"]
+            gates.open("gate3")
+            await settled()
+            assert not client.reader._buffer, "an answer overtook the first"  # type: ignore[attr-defined]
+            gates.open("gate1")
+            assert await client.correlation_ids(4) == [1, 2, 3, 4]
+
+    run(scenario)
+
+
+def test_handlers_may_answer_at_once_or_by_a_future(run: Run) -> None:
+    async def scenario() -> None:
+        waiting: list[asyncio.Future[Answer]] = []
+
+        def handle(context: RequestContext, request: MetadataRequest) -> Any:
+            if context.correlation_id == 2:
+                waiting.append(asyncio.get_running_loop().create_future())
+                return waiting[0]
+            return MetadataResponse(controller_id=context.correlation_id)
+
+        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+            client.send(ask(1), ask(2), ask(3))
+            assert await client.correlation_ids(1) == [1]
+            waiting[0].set_result(MetadataResponse())
+            assert await client.correlation_ids(2) == [2, 3]
+
+    run(scenario)
+
+
+def test_what_is_not_to_be_answered_is_passed_over(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as client:
+            client.send(ask(1), ask(2, "nothing"), ask(3))
+            assert await client.correlation_ids(2) == [1, 3]
+
+    run(scenario)
+
+
+def test_a_handler_knows_who_asks(run: Run) -> None:
+    async def scenario() -> None:
+        seen: list[RequestContext] = []
+
+        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+            seen.append(context)
+            return MetadataResponse()
+
+        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+            introduction = b"\x00" + b"\x05me.1" + b"\x041.0" + b"\0"
+            client.send(frame(header(18, 3) + introduction), ask(2))
+            await client.correlation_ids(2)
+            (context,) = seen
+            host, port = client.writer.get_extra_info("sockname")
+            assert context.peer == f"{host}:{port}"
+            assert (context.listener, context.principal) == ("PLAINTEXT", "User:ANONYMOUS")
+            assert (context.api_key, context.api_version, context.client_id) == (3, 1, "test")
+            assert context.software == "me.1 1.0"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("sent", "log"),
+    [
+        (frame(header(3, 99)), {"reason": "unsupported version", "api": "Metadata", "version": 99, "client_id": "x"}),
+        (frame(header(999, 1)), {"reason": "unsupported API", "api": 999, "version": 1, "client_id": "x"}),
+        (b"GET / HTTP/1.1\r\n", {"reason": "frame: 1195725856 bytes announced, 0 to 104857600 allowed"}),
+        (
+            frame(header(3, 1) + b"\x7f\xff\xff\xff"),
+            {
+                "reason": "Metadata v1 request: topics: 2147483647 elements announced, 0 bytes left",
+                "api": "Metadata",
+                "version": 1,
+                "client_id": "x",
+            },
+        ),
+        (ask(2, "disconnect"), {"reason": "because I say so", "api": "Metadata", "version": 1, "client_id": "test"}),
+    ],
+    ids=["version", "key", "size", "array", "disconnect"],
+)
+@pytest.mark.parametrize("handler", [at_once, Gates], ids=["plain", "async"])
+def test_an_end_comes_after_the_answers_before_it_with_one_log_line(
+    run: Run, handler: Any, sent: bytes, log: dict[str, Any]
+) -> None:
+    async def scenario() -> None:
+        handle = handler() if handler is Gates else handler
+        with capture_logs() as logs:
+            async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+                client.send(ask(1), sent, ask(3))
+                assert await client.correlation_ids(1) == [1]
+                assert await client.closed() == b""
+                host, port = client.writer.get_extra_info("sockname")
+        common = {"event": "connection_closed", "log_level": "warning", "listener": "PLAINTEXT"}
+        assert logs == [common | {"peer": f"{host}:{port}"} | log]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("raise", "the handler failed"),
+        ("nonsense", "the handler failed"),
+        ("unencodable", "the answer cannot be encoded"),
+    ],
+)
+def test_a_bug_in_a_handler_costs_its_connection_only(run: Run, name: str, reason: str) -> None:
+    async def scenario() -> None:
+        with capture_logs() as logs:
+            async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as other:
+                async with connected(server) as client:
+                    client.send(ask(1), ask(2, name), ask(3))
+                    assert await client.correlation_ids(1) == [1]
+                    assert await client.closed() == b""
+                other.send(ask(4))
+                assert await other.correlation_ids(1) == [4]
+        (log,) = logs
+        assert (log["event"], log["log_level"], log["reason"]) == ("connection_closed", "error", reason)
+        assert isinstance(log["exc_info"], Exception)
+
+    run(scenario)
+
+
+def test_a_cancelled_wait_ends_the_connection_too(run: Run) -> None:
+    async def scenario() -> None:
+        def handle(context: RequestContext, request: MetadataRequest) -> Any:
+            given: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            given.cancel()
+            if context.correlation_id == 1:
+                return given
+            return wait_for(given)
+
+        async def wait_for(given: asyncio.Future[Answer]) -> Answer:
+            return await given
+
+        for number in (1, 2):
+            with capture_logs() as logs:
+                async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+                    client.send(ask(number))
+                    assert await client.closed() == b""
+            assert [log["reason"] for log in logs] == ["the handler failed"]
+
+    run(scenario)
+
+
+def test_when_the_client_has_gone_its_handlers_are_cancelled(run: Run) -> None:
+    async def scenario() -> None:
+        gates = Gates()
+        outcomes: list[str] = []
+        with capture_logs() as logs:
+            async with serving({ApiKey.METADATA: gates}, on_request=lambda *told: outcomes.append(told[2])) as server:
+                async with connected(server) as client:
+                    client.send(ask(1, "gate1"), ask(2, "gate2"))
+                    await gates.until(begun=2)
+                await gates.until(cancelled=2)
+                await until(lambda: server.connections == 0)
+        assert sorted(gates.cancelled) == ["gate1", "gate2"]
+        assert outcomes == ["cancelled", "cancelled"]
+        assert logs == []
+
+    run(scenario)
+
+
+def test_each_request_is_reported_with_its_outcome(run: Run) -> None:
+    async def scenario() -> None:
+        told: list[tuple[Any, ...]] = []
+        ticks = iter(range(1000))
+        async with serving(
+            {ApiKey.METADATA: at_once},
+            on_request=lambda *one: told.append(one[:3]) if one[3] >= 0 else None,
+            clock=lambda: float(next(ticks)) / 1000,
+        ) as server:
+            for last in (frame(header(999, 1)), frame(header(3, 1)), ask(3, "raise"), ask(3, "disconnect")):
+                async with connected(server) as client:
+                    client.send(ask(1), ask(2, "nothing"), frame(header(18, 9)), last)
+                    await client.closed()
+        common = [(3, 1, "answered"), (3, 1, "unanswered"), (18, 9, "unsupported")]
+        lasts = [(999, 1, "unsupported"), (3, 1, "malformed"), (3, 1, "failed"), (3, 1, "disconnected")]
+        assert told == [one for last in lasts for one in (*common, last)]
+
+    run(scenario)
+
+
+def test_a_stop_answers_what_is_in_flight_and_takes_nothing_new(run: Run) -> None:
+    async def scenario() -> None:
+        gates = Gates()
+        service = serving({ApiKey.METADATA: gates})
+        async with service as server, connected(server) as client, connected(server) as resting:
+            client.send(ask(1, "gate1"), ask(2, "free"))
+            await gates.until(begun=2)
+            stopping = asyncio.create_task(server.stop(5))
+            assert await resting.closed() == b""
+            client.send(ask(3, "free"))
+            await settled()
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", server.port)
+            assert not stopping.done()
+            gates.open("gate1")
+            assert await client.correlation_ids(2) == [1, 2]
+            assert await client.closed() == b""
+            await stopping
+            assert gates.begun == ["gate1", "free"]
+
+    run(scenario)
+
+
+def test_a_stop_cuts_off_what_lasts_beyond_its_deadline(run: Run) -> None:
+    async def scenario() -> None:
+        gates = Gates()
+        async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
+            client.send(ask(1, "gate1"))
+            await gates.until(begun=1)
+            with capture_logs() as logs:
+                await server.stop(0.01)
+            assert await client.closed() == b""
+            assert gates.cancelled == ["gate1"]
+            assert [log["event"] for log in logs] == ["connections_cut_off"]
+
+    run(scenario)
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_handler(run: Run) -> None:
+    async def scenario() -> None:
+        begun, release = asyncio.Event(), asyncio.Event()
+
+        async def stubborn(context: RequestContext, request: MetadataRequest) -> Answer:
+            begun.set()
+            while not release.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await release.wait()
+            return MetadataResponse()
+
+        async with serving({ApiKey.METADATA: stubborn}) as server, connected(server) as client:
+            client.send(ask(1))
+            await begun.wait()
+            with capture_logs() as logs:
+                await server.stop(0.01)
+            assert [log["event"] for log in logs] == ["connections_cut_off", "handlers_not_cancelled"]
+            release.set()
+
+    run(scenario)
+
+
+def test_listeners_in_one_process_speak_what_each_was_given(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving({ApiKey.METADATA: at_once}) as full, serving({}) as bare:
+            assert await advertised(full) == [3, 18]
+            assert await advertised(bare) == [18]
+
+    async def advertised(server: KafkaServer) -> list[int]:
+        async with connected(server) as client:
+            client.send(frame(header(18, 0)))
+            _, response = await client.answer_to(18, 0)
+            return [api.api_key for api in response.api_keys]
+
+    run(scenario)

@@ -1,0 +1,168 @@
+"""What a connection puts up with: requests and bytes in flight, slow readers, idleness, too many clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from controller.kafka.handling import Answer, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from controller.kafka.server.connection import Limits
+from tests.kafka.server.gates import Gates, at_once
+from tests.kafka.server.listener import Run, ask, connected, run, serving, settled, until
+from tests.kafka.server.listener import request as request_frame
+
+__all__ = ["run"]
+
+
+def test_no_more_are_begun_than_may_be_in_flight(run: Run) -> None:
+    async def scenario() -> None:
+        gates = Gates()
+        limits = Limits(requests_in_flight_max=2)
+        async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
+            client.send(*(ask(number, f"gate{number}") for number in range(5)))
+            await gates.until(begun=2)
+            await settled()
+            assert gates.begun == ["gate0", "gate1"]
+            gates.open("gate1")
+            await settled()
+            assert gates.begun == ["gate0", "gate1"], "an answer that waits its turn is still in flight"
+            for number in (0, 2, 3, 4):
+                await gates.until(begun=number + 1)
+                gates.open(f"gate{number}")
+            assert await client.correlation_ids(5) == [0, 1, 2, 3, 4]
+
+    run(scenario)
+
+
+def test_the_bytes_in_flight_are_limited_too(run: Run) -> None:
+    async def scenario() -> None:
+        gates = Gates()
+        limits = Limits(request_bytes_max=1000)
+        async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
+            client.send(*(ask(number, f"gate{number}" + "x" * 400) for number in range(9)))
+            await gates.until(begun=3)
+            await settled()
+            assert len(gates.begun) == 3
+            for number in range(9):
+                await gates.until(begun=number + 1)
+                gates.open(gates.begun[number])
+            assert await client.correlation_ids(9) == list(range(9))
+
+    run(scenario)
+
+
+def test_many_small_requests_in_one_piece_are_all_answered(run: Run) -> None:
+    async def scenario() -> None:
+        count = 3000
+        limits = Limits(requests_in_flight_max=10)
+        async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
+            client.send(*map(ask, range(count)))
+            assert await client.correlation_ids(count) == list(range(count))
+
+    run(scenario)
+
+
+def test_a_large_request_arrives_in_pieces(run: Run) -> None:
+    async def scenario() -> None:
+        sizes: list[int] = []
+
+        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+            assert request.topics is not None
+            sizes.append(sum(len(topic.name or "") for topic in request.topics))
+            return MetadataResponse()
+
+        topics = tuple(MetadataRequestTopic(name="x" * 30_000) for _ in range(100))
+        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+            for byte in ask(1, "short"):
+                client.send(bytes((byte,)))
+                await asyncio.sleep(0)
+            client.send(request_frame(2, MetadataRequest(topics=topics), version=9), ask(3, "shorter"))
+            assert await client.correlation_ids(3) == [1, 2, 3]
+            assert sizes == [5, 3_000_000, 7]
+
+    run(scenario)
+
+
+def test_a_slow_reader_is_not_read_from_and_loses_nothing(run: Run) -> None:
+    async def scenario() -> None:
+        begun = 0
+
+        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+            nonlocal begun
+            begun += 1
+            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 30_000),))
+
+        count = 3000
+        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.send(*map(ask, range(count)))
+            reached = -1
+            while begun != reached:
+                reached = begun
+                await settled()
+            assert 0 < begun < count, "requests are begun though nobody takes the answers"
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            assert await client.correlation_ids(count) == list(range(count))
+
+    run(scenario)
+
+
+def test_connections_beyond_the_limit_are_refused_with_one_log_line(run: Run) -> None:
+    async def scenario() -> None:
+        with capture_logs() as logs:
+            async with serving({ApiKey.METADATA: at_once}, limits=Limits(connections_max=1)) as server:
+                async with connected(server) as first:
+                    first.send(ask(1))
+                    assert await first.correlation_ids(1) == [1]
+                    async with connected(server) as second:
+                        assert await second.closed() == b""
+                    assert server.connections == 1
+                await until(lambda: server.connections == 0)
+                async with connected(server) as third:
+                    third.send(ask(3))
+                    assert await third.correlation_ids(1) == [3]
+        assert [(log["event"], log["reason"]) for log in logs] == [("connection_refused", "too many connections")]
+
+    run(scenario)
+
+
+def test_idle_connections_are_closed_but_not_those_that_wait_for_an_answer(run: Run) -> None:
+    async def scenario() -> None:
+        now = 0.0
+        gates = Gates()
+        service = serving({ApiKey.METADATA: gates}, limits=Limits(idle_ms_max=10_000), clock=lambda: now)
+        async with service as server, connected(server) as idle, connected(server) as waiting:
+            waiting.send(ask(1, "gate1"))
+            await gates.until(begun=1)
+            now = 9.0
+            idle.send(ask(2))
+            assert await idle.correlation_ids(1) == [2]
+            now = 18.9
+            server.close_idle()
+            assert server.connections == 2
+            now = 19.0
+            with capture_logs() as logs:
+                server.close_idle()
+                assert await idle.closed() == b""
+            assert [log["reason"] for log in logs] == ["idle"]
+            gates.open("gate1")
+            assert await waiting.correlation_ids(1) == [1]
+
+    run(scenario)
+
+
+def test_the_server_looks_for_idle_connections_by_itself(run: Run) -> None:
+    async def scenario() -> None:
+        limits = Limits(idle_ms_max=20)
+        async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
+            assert await client.closed() == b""
+
+    run(scenario)

@@ -1,0 +1,140 @@
+"""Coroutines that begin at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+
+import pytest
+
+from controller.kafka.server import eager
+from tests.kafka.server.listener import Run, run
+
+__all__ = ["run"]
+
+NUMBER: contextvars.ContextVar[int] = contextvars.ContextVar("NUMBER", default=0)
+
+
+async def at_once(value: int) -> int:
+    return value
+
+
+def test_without_a_wait_the_result_is_there_at_once(run: Run) -> None:
+    async def scenario() -> None:
+        assert eager.start(at_once(3), asyncio.get_running_loop()) == 3
+
+    run(scenario)
+
+
+def test_what_it_raises_before_its_first_wait_is_raised_at_once(run: Run) -> None:
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async def scenario() -> None:
+        with pytest.raises(ValueError, match="no"):
+            eager.start(fails(), asyncio.get_running_loop())
+
+    run(scenario)
+
+
+def test_after_its_first_wait_it_goes_on_as_a_task(run: Run) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        gate: asyncio.Future[int] = loop.create_future()
+        steps = []
+
+        async def waits() -> int:
+            steps.append("begun")
+            first = await gate
+            steps.append("resumed")
+            await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                return first + await at_once(1)
+
+        started = eager.start(waits(), loop)
+        assert isinstance(started, asyncio.Task)
+        assert steps == ["begun"]
+        gate.set_result(41)
+        assert await started == 42
+        assert steps == ["begun", "resumed"]
+
+    run(scenario)
+
+
+def test_an_exception_of_what_it_waits_for_reaches_it(run: Run) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        gate: asyncio.Future[int] = loop.create_future()
+
+        async def waits() -> str:
+            try:
+                await gate
+            except LookupError as error:
+                return f"caught {error}"
+            return "missed"
+
+        started = eager.start(waits(), loop)
+        assert isinstance(started, asyncio.Task)
+        gate.set_exception(LookupError("it"))
+        assert await started == "caught it"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_it_is_cancelled_where_it_waits(run: Run, rounds: int) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        seen = []
+
+        async def waits() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                seen.append("cleaned up")
+
+        started = eager.start(waits(), loop)
+        assert isinstance(started, asyncio.Task)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        started.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await started
+        assert seen == ["cleaned up"]
+
+    run(scenario)
+
+
+def test_it_may_go_on_after_being_cancelled(run: Run) -> None:
+    async def scenario() -> None:
+        async def stays() -> str:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.001)
+                return "stayed"
+            return "was not cancelled"
+
+        started = eager.start(stays(), asyncio.get_running_loop())
+        assert isinstance(started, asyncio.Task)
+        started.cancel()
+        assert await started == "stayed"
+
+    run(scenario)
+
+
+def test_it_has_a_context_of_its_own(run: Run) -> None:
+    async def sets() -> tuple[int, int]:
+        before = NUMBER.get()
+        NUMBER.set(7)
+        await asyncio.sleep(0)
+        return before, NUMBER.get()
+
+    async def scenario() -> None:
+        NUMBER.set(5)
+        started = eager.start(sets(), asyncio.get_running_loop())
+        assert NUMBER.get() == 5
+        assert isinstance(started, asyncio.Task)
+        assert await started == (5, 7)
+
+    run(scenario)

@@ -1,0 +1,167 @@
+"""The conversation without I/O: frames, unspoken versions, ends, and the order of answers."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.kafka.codec import codec
+from controller.kafka.handling import NO_RESPONSE, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.server.protocol import Exchange, ServerProtocol
+from tests.kafka.server.listener import ask, frame, header, table
+
+BYTES_MAX = 1000
+
+
+def never(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    raise AssertionError("the protocol calls no handler")
+
+
+def protocol() -> ServerProtocol:
+    return ServerProtocol(table({ApiKey.METADATA: never}), BYTES_MAX)
+
+
+def exchanges(conversation: ServerProtocol) -> list[Exchange]:
+    found = []
+    while (exchange := conversation.next_exchange()) is not None:
+        found.append(exchange)
+    return found
+
+
+def correlation_ids(conversation: ServerProtocol) -> list[int]:
+    return [exchange.header.correlation_id for exchange in exchanges(conversation)]
+
+
+def answered(conversation: ServerProtocol) -> list[int]:
+    found = []
+    while (exchange := conversation.next_answered()) is not None:
+        found.append(exchange.header.correlation_id)
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(cuts=st.lists(st.integers(0, 400), max_size=30), names=st.lists(st.text("ab", max_size=60), max_size=6))
+def test_frames_arrive_whole_however_they_are_cut(cuts: list[int], names: list[str]) -> None:
+    conversation = protocol()
+    stream = b"".join(ask(number, name) for number, name in enumerate(names))
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    seen: list[Exchange] = []
+    for start, end in itertools.pairwise(edges):
+        conversation.receive(stream[start:end])
+        seen += exchanges(conversation)
+    got = [(exchange.header.correlation_id, exchange.request.topics[0].name) for exchange in seen]  # type: ignore[union-attr]
+    assert got == list(enumerate(names)), "requests lost, changed or out of order"
+
+
+def test_what_is_read_is_not_kept() -> None:
+    conversation = protocol()
+    stream = b"".join(map(ask, range(1000)))
+    for start in range(0, len(stream), 50):
+        conversation.receive(stream[start : start + 50])
+        exchanges(conversation)
+        assert len(conversation._buffer) < 150
+
+
+def test_requests_wait_in_the_buffer_until_they_are_asked_for() -> None:
+    conversation = protocol()
+    conversation.receive(ask(1) + ask(2))
+    first = conversation.next_exchange()
+    conversation.receive(ask(3)[:10])
+    conversation.receive(ask(3)[10:])
+    assert first is not None
+    assert conversation.has_frame()
+    assert correlation_ids(conversation) == [2, 3]
+    assert not conversation.has_frame()
+
+
+@settings(max_examples=100, deadline=None)
+@given(order=st.permutations(range(6)))
+def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
+    conversation = protocol()
+    conversation.receive(b"".join(ask(number) for number in range(6)))
+    asked = exchanges(conversation)
+    left: list[int] = []
+    for position, number in enumerate(order):
+        asked[number].answer(MetadataResponse())
+        left += answered(conversation)
+        done = set(order[: position + 1])
+        assert left == list(range(len(left))), "an answer overtook another"
+        assert len(left) == next((n for n in range(6) if n not in done), 6), "an answer that could leave stayed"
+    assert conversation.in_flight == conversation.bytes_in_flight == 0
+
+
+def test_what_is_in_flight_is_counted_in_requests_and_bytes() -> None:
+    conversation = protocol()
+    conversation.receive(ask(1, "x") + ask(2, "xy"))
+    exchanges(conversation)
+    assert conversation.in_flight == 2
+    assert conversation.bytes_in_flight == len(ask(1, "x")) + len(ask(2, "xy")) - 8
+
+
+def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
+    conversation = protocol()
+    conversation.receive(frame(header(18, 99, 5) + b"whatever it has") + ask(6))
+    fallback, request = exchanges(conversation)
+    assert (fallback.outcome, fallback.ends, request.outcome) == ("unsupported", None, None)
+    correlation_id, response = codec.decode_response(18, 0, fallback.encode()[4:])
+    spoken = ApiVersion(api_key=18, min_version=0, max_version=4)
+    assert (correlation_id, response) == (5, ApiVersionsResponse(error_code=35, api_keys=(spoken,)))
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome", "reason"),
+    [
+        (frame(header(3, 99)), "unsupported", "unsupported version"),
+        (frame(header(3, -1)), "unsupported", "unsupported version"),
+        (frame(header(999, 0)), "unsupported", "unsupported API"),
+        (frame(header(19, 2)), "unsupported", "unsupported API"),
+        (frame(b""), "malformed", "request header: the bytes end early"),
+        (frame(header(3, 1)), "malformed", "Metadata v1 request: topics: the bytes end early"),
+        (struct.pack(">i", -1), "malformed", "frame: -1 bytes announced, 0 to 1000 allowed"),
+        (struct.pack(">i", 1001), "malformed", "frame: 1001 bytes announced, 0 to 1000 allowed"),
+        (b"GET / HTTP/1.1\r\n", "malformed", "frame: 1195725856 bytes announced, 0 to 1000 allowed"),
+    ],
+)
+def test_what_is_not_spoken_ends_the_conversation(sent: bytes, outcome: str, reason: str) -> None:
+    conversation = protocol()
+    conversation.receive(ask(1) + sent + ask(2))
+    request, end = exchanges(conversation)
+    assert (end.outcome, end.ends) == (outcome, reason)
+    assert conversation.ended
+    assert conversation.next_answered() is None, "the end waits for the answers before it"
+    request.answer(MetadataResponse())
+    assert conversation.next_answered() is request
+    assert conversation.next_answered() is end
+    conversation.receive(ask(3))
+    assert conversation.next_exchange() is None, "nothing is read after the end"
+
+
+def test_a_frame_of_the_largest_size_is_taken() -> None:
+    conversation = protocol()
+    name = "x" * (BYTES_MAX - len(ask(1)) + 4)
+    conversation.receive(ask(1, name))
+    assert correlation_ids(conversation) == [1]
+
+
+def test_a_request_without_an_answer_leaves_no_bytes() -> None:
+    conversation = protocol()
+    conversation.receive(ask(1))
+    (exchange,) = exchanges(conversation)
+    exchange.answer(NO_RESPONSE)
+    assert (exchange.outcome, exchange.encode()) == ("unanswered", b"")
+
+
+def test_a_request_is_answered_once() -> None:
+    conversation = protocol()
+    conversation.receive(ask(1))
+    (exchange,) = exchanges(conversation)
+    exchange.answer(MetadataResponse())
+    with pytest.raises(AssertionError, match="answered once"):
+        exchange.answer(MetadataResponse())

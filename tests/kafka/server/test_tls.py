@@ -1,0 +1,288 @@
+"""TLS: who a certificate stands for, files that change, and handshakes that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from structlog.testing import capture_logs
+
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.server.connection import Limits
+from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.tls import (
+    NoRuleApplies,
+    PrincipalRules,
+    Tls,
+    TlsError,
+    TlsSettings,
+    distinguished_name,
+)
+from tests.kafka.server.listener import Client, Run, ask, run, serving
+from tests.security.certificates import Authority, Files, common_name, name
+
+__all__ = ["run"]
+
+NAMES = [
+    (common_name("alice"), "CN=alice,O=Example"),
+    (name((NameOID.COUNTRY_NAME, "DE"), (NameOID.ORGANIZATIONAL_UNIT_NAME, "a,b+c")), r"OU=a\,b\+c,C=DE"),
+    (name((NameOID.COMMON_NAME, "#1 "), (NameOID.USER_ID, "u")), r"UID=u,CN=\#1\ "),
+    (name((NameOID.COMMON_NAME, 'q"\\<>;')), 'CN=q\\"\\\\\\<\\>\\;'),
+    (name((NameOID.EMAIL_ADDRESS, "a@b")), "1.2.840.113549.1.9.1=#1603614062"),
+]
+
+
+@pytest.mark.parametrize(("subject", "expected"), NAMES, ids=[expected for _, expected in NAMES])
+def test_a_name_is_written_as_java_writes_it(subject: x509.Name, expected: str) -> None:
+    assert distinguished_name(subject) == expected
+
+
+RULES = """
+DEFAULT                                              | CN=a,O=b       | CN=a,O=b
+RULE:^CN=(.*?),O=.*$/$1/                             | CN=Alice,O=b   | Alice
+RULE:^CN=(.*?),O=.*$/$1/L                            | CN=Alice,O=b   | alice
+RULE:^CN=(.*?),O=(.*)$/$1@$2/U                       | CN=Alice,O=b   | ALICE@B
+RULE:^OU=(.*?)$/$1/,RULE:^CN=(.*?),O=b$/$1-x/        | CN=a,O=b       | a-x
+RULE:^OU=(.*?)$/$1/,DEFAULT                          | CN=a,O=b       | CN=a,O=b
+RULE:^CN=(.*?),O=b$/$1$4/                            | CN=a,O=b       | a$4
+RULE:^CN=([^,]*),.*$/$12/                            | CN=a,O=b       | a2
+"""
+
+
+@pytest.mark.parametrize("line", RULES.strip().splitlines())
+def test_the_mapping_rules(line: str) -> None:
+    rules, distinguished, expected = (cell.strip() for cell in line.split("|"))
+    assert PrincipalRules(rules).name_of(distinguished) == expected
+
+
+def test_a_name_that_no_rule_applies_to() -> None:
+    with pytest.raises(NoRuleApplies, match=r"no rule of ssl\.principal\.mapping\.rules applies to CN=a"):
+        PrincipalRules("RULE:^OU=(.*)$/$1/").name_of("CN=a")
+
+
+@pytest.mark.parametrize("text", ["RULE:a", "nonsense", "RULE:(/x/", "DEFAULT DEFAULT"])
+def test_what_is_no_rule(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no rule at|not a regular expression"):
+        PrincipalRules(text)
+
+
+# Files.
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def settings(files: Files, **more: object) -> TlsSettings:
+    """The TLS of these files."""
+    return TlsSettings(keystore=files.keystore, **more)  # type: ignore[arg-type]
+
+
+def test_files_that_tls_cannot_be_had_from(authority: Authority, tmp_path: Path) -> None:
+    server, locked = authority.issue("server"), authority.issue("locked", password="right-PLANTED")
+    mixed = tmp_path / "mixed.pem"
+    mixed.write_bytes(locked.certificate.read_bytes() + server.key.read_bytes())
+    wrong = [
+        (TlsSettings(keystore=tmp_path / "none.pem"), "ssl.keystore.location=.*none.pem: cannot be read: No such file"),
+        (TlsSettings(keystore=authority.file), "must hold a private key and its certificate"),
+        (TlsSettings(keystore=mixed), "the private key is not that of the certificate"),
+        (settings(locked), "encrypted, and ssl.key.password does not open it"),
+        (settings(locked, key_password="wrong-PLANTED"), "encrypted, and ssl.key.password does not open it"),
+        (settings(server, client_auth="required"), "ssl.client.auth=required needs ssl.truststore.location"),
+        (settings(server, client_auth="required", truststore=server.key), "must hold certificates in PEM"),
+    ]
+    for asked, message in wrong:
+        with pytest.raises(TlsError, match=message) as raised:
+            Tls(asked)
+        assert "PLANTED" not in str(raised.value)
+    assert Tls(settings(locked, key_password="right-PLANTED")).context is not None
+
+
+# Connections.
+
+
+class Principals:
+    """A Metadata handler that notes who asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, context: RequestContext, message: MetadataRequest) -> MetadataResponse:
+        self.seen.append(context.principal)
+        return MetadataResponse()
+
+
+HANDLERS = {ApiKey.METADATA: Principals()}
+ASKED = ask(1)
+"""Made before any scenario, because a schema that is loaded on a busy machine takes seconds."""
+
+
+def context_of(authority: Authority, identity: Files | None = None) -> ssl.SSLContext:
+    """A client that trusts an authority."""
+    context = ssl.create_default_context(cafile=authority.file)
+    if identity is not None:
+        context.load_cert_chain(identity.keystore)
+    return context
+
+
+async def who(server: KafkaServer, context: ssl.SSLContext) -> str:
+    """Whom a client is taken for."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    try:
+        client = Client(reader, writer)
+        client.send(ASKED)
+        _, answer = await client.answer_to(ApiKey.METADATA, 1)
+    finally:
+        writer.close()
+    return "" if answer is None else "spoken"
+
+
+def test_a_client_is_who_its_certificate_says(run: Run, authority: Authority) -> None:
+    tls = Tls(settings(authority.issue("server"), client_auth="requested", truststore=authority.file))
+    client = authority.issue("client")
+
+    async def scenario() -> None:
+        principals = Principals()
+        async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
+            assert server.protocol == "SSL"
+            await who(server, context_of(authority, client))
+            await who(server, context_of(authority))
+        assert principals.seen == ["User:CN=client,O=Example", "User:ANONYMOUS"]
+
+    run(scenario)
+
+
+def test_many_requests_at_once_and_large_ones(run: Run, authority: Authority) -> None:
+    tls = Tls(settings(authority.issue("server")))
+
+    async def scenario() -> None:
+        async with serving(HANDLERS, tls=tls) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context_of(authority))
+            client = Client(reader, writer)
+            client.send(*(ask(number, "x" * 20_000) for number in range(200)))
+            assert await client.correlation_ids(200) == list(range(200))
+            writer.close()
+
+    run(scenario)
+
+
+async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
+    """A client that is not let in: under TLS 1.3 it may learn that only when it reads."""
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        await _spoken(server, context)
+
+
+async def _spoken(server: KafkaServer, context: ssl.SSLContext | None) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    try:
+        writer.write(ASKED)
+        await reader.readexactly(4)
+    finally:
+        writer.close()
+
+
+async def logged(lines: Sequence[object], count: int) -> None:
+    """Wait for log lines."""
+    while len(lines) < count:  # noqa: ASYNC110 - what is waited for comes from the server
+        await asyncio.sleep(0.005)
+
+
+def test_handshakes_that_fail_are_logged(run: Run, authority: Authority, tmp_path: Path) -> None:
+    tls = Tls(settings(authority.issue("server"), client_auth="required", truststore=authority.file))
+    other = tmp_path / "other"
+    other.mkdir()
+    stranger = Authority(other).issue("stranger")
+
+    async def scenario() -> None:
+        principals = Principals()
+        async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
+            with capture_logs() as lines:
+                await refused(server, context_of(authority))
+                await refused(server, context_of(authority, stranger))
+                await refused(server, None)
+                await logged(lines, 3)
+            reasons = [line["reason"] for line in lines]
+            assert reasons[0] == "peer did not return a certificate"
+            assert reasons[1].startswith("the client's certificate is not accepted: ")
+            assert {line["event"] for line in lines} == {"tls_handshake_failed"}
+            assert server.connections == 0
+            assert not server.handshakes
+        assert principals.seen == []
+
+    run(scenario)
+
+
+def test_who_does_not_shake_hands_in_time_is_cut_off(run: Run, authority: Authority) -> None:
+    tls = Tls(settings(authority.issue("server")))
+
+    async def scenario() -> None:
+        async with serving(HANDLERS, tls=tls, limits=Limits(authentication_ms_max=100)) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            assert await reader.read() == b""
+            writer.close()
+
+    run(scenario)
+
+
+def test_handshakes_count_as_connections(run: Run, authority: Authority) -> None:
+    tls = Tls(settings(authority.issue("server")))
+
+    async def scenario() -> None:
+        async with serving(HANDLERS, tls=tls, limits=Limits(connections_max=1)) as server:
+            _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
+            while not server.handshakes:  # noqa: ASYNC110 - what is waited for is in the server's state
+                await asyncio.sleep(0.005)
+            await refused(server, context_of(authority))
+            waiting.close()
+
+    run(scenario)
+
+
+def test_new_files_are_for_new_connections(run: Run, tmp_path: Path) -> None:
+    folders = [tmp_path / "old", tmp_path / "new"]
+    for folder in folders:
+        folder.mkdir()
+    old, new = (Authority(folder) for folder in folders)
+    old_server, old_client = old.issue("server"), old.issue("client")
+    truststore = tmp_path / "trust.pem"
+    truststore.write_bytes(old.file.read_bytes())
+    tls = Tls(settings(old_server, client_auth="required", truststore=truststore))
+
+    async def scenario() -> None:
+        async with serving(HANDLERS, tls=tls) as server:
+            context = context_of(old, old_client)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+            living = Client(reader, writer)
+            living.send(ask(1))
+            await living.receive()
+            old_server.keystore.write_bytes(new.issue("server").keystore.read_bytes())
+            truststore.write_bytes(new.file.read_bytes())
+            tls.reload()
+            living.send(ask(2))
+            assert await living.correlation_ids(1) == [2], "who is connected stays"
+            writer.close()
+            await refused(server, context)
+            both = context_of(new, new.issue("client"))
+            assert await who(server, both) == "spoken"
+            both.load_cert_chain(old_client.keystore)
+            await refused(server, both)
+
+    run(scenario)
+
+
+def test_files_that_cannot_be_read_again_change_nothing(authority: Authority) -> None:
+    files = authority.issue("server")
+    tls = Tls(settings(files))
+    before = tls.context
+    files.keystore.write_text("nonsense")
+    with pytest.raises(TlsError, match="must hold a private key"):
+        tls.reload()
+    assert tls.context is before

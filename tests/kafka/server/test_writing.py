@@ -1,0 +1,179 @@
+"""How a connection writes: what is ready together in one piece, and nothing while the client does not read; and how it
+reads nothing for a while from a client that has used up a quota (KIP-219)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from controller.kafka.handling import Answer, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from controller.kafka.server.connection import Connection
+from controller.kafka.server.server import KafkaServer
+from tests.kafka.server.listener import ask, table
+from tests.simulation.virtual_time import on_virtual_time, virtual_loop
+
+MUTED_S = 0.3
+
+
+class Recorder:
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.reading = True
+        self.closed = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("192.0.2.1", 5) if name == "peername" else None
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Bench:
+    """A connection on a recorder, whose handler gives futures that the test answers."""
+
+    def __init__(self) -> None:
+        self.futures: list[asyncio.Future[Answer]] = []
+        self.contexts: list[RequestContext] = []
+        self.server = server = KafkaServer("", 0, table({ApiKey.METADATA: self._handle}))
+        server.loop = asyncio.get_running_loop()
+        server.clock = self._clock
+        self.now = 0.0
+        self.tick = 0.0
+        self.transport = Recorder()
+        self.connection = Connection(server)
+        self.connection.connection_made(cast(asyncio.Transport, self.transport))
+
+    def _clock(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def _handle(self, context: RequestContext, request: MetadataRequest) -> asyncio.Future[Answer]:
+        self.contexts.append(context)
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+    async def answer(self, *numbers: int, size: int = 1) -> None:
+        """Answer these requests, and let the connection take its turn."""
+        for number in numbers:
+            self.futures[number].set_result(MetadataResponse(brokers=(MetadataResponseBroker(host="x" * size),)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
+    bench = Bench()
+    bench.connection.data_received(ask(1) + ask(2) + ask(3) + ask(4))
+    await bench.answer(0, 1, 2)
+    assert len(bench.transport.writes) == 1
+    await bench.answer(3)
+    assert len(bench.transport.writes) == 2
+
+
+async def test_large_answers_are_not_gathered_without_limit() -> None:
+    bench = Bench()
+    bench.connection.data_received(b"".join(map(ask, range(40))))
+    await bench.answer(*range(40), size=20_000)
+    assert len(bench.transport.writes) > 1
+    assert max(map(len, bench.transport.writes)) < 300_000
+
+
+async def test_while_the_client_does_not_read_nothing_is_written_begun_or_read() -> None:
+    bench = Bench()
+    bench.connection.data_received(ask(1))
+    bench.connection.pause_writing()
+    bench.connection.data_received(ask(2))
+    await bench.answer(0)
+    assert (bench.transport.writes, len(bench.futures), bench.transport.reading) == ([], 1, False)
+    bench.connection.resume_writing()
+    await asyncio.sleep(0)
+    assert (len(bench.transport.writes), len(bench.futures), bench.transport.reading) == (1, 2, True)
+    await bench.answer(1)
+    assert len(bench.transport.writes) == 2
+
+
+async def test_a_client_that_reads_again_is_not_idle() -> None:
+    bench = Bench()
+    bench.connection.pause_writing()
+    bench.now = 50.0
+    assert bench.connection.idle_s() == 50.0
+    bench.connection.resume_writing()
+    assert bench.connection.idle_s() == 0.0
+
+
+async def test_one_connection_does_not_keep_the_loop_for_itself() -> None:
+    bench = Bench()
+    bench.tick = 0.002
+    bench.connection.data_received(b"".join(map(ask, range(8))))
+    assert 1 <= len(bench.futures) < 8, "every request was begun in one turn, however long they took"
+    assert not bench.transport.reading
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert len(bench.futures) == 8
+    assert bench.transport.reading
+
+
+async def test_nothing_is_written_to_a_closing_transport() -> None:
+    bench = Bench()
+    bench.connection.data_received(ask(1))
+    bench.transport.closed = True
+    await bench.answer(0)
+    assert bench.transport.writes == []
+
+
+@on_virtual_time
+async def test_a_muted_connection_is_answered_and_begins_nothing_until_the_time_is_over() -> None:
+    bench = Bench()
+    bench.connection.data_received(ask(1))
+    bench.contexts[0].connection.mute(MUTED_S)
+    bench.connection.data_received(ask(2) + ask(3))
+    await bench.answer(0)
+    assert len(bench.transport.writes) == 1, "the answer itself does not wait"
+    await asyncio.sleep(MUTED_S * 0.99)
+    assert (len(bench.futures), bench.transport.reading) == (1, False)
+    other = Connection(bench.server)
+    other.connection_made(cast(asyncio.Transport, Recorder()))
+    other.data_received(ask(9))
+    assert [context.correlation_id for context in bench.contexts] == [1, 9], "nobody else is muted"
+    await asyncio.sleep(MUTED_S * 0.02)
+    assert [context.correlation_id for context in bench.contexts] == [1, 9, 2, 3]
+    assert bench.transport.reading
+
+
+@on_virtual_time
+async def test_a_connection_that_is_muted_twice_waits_for_the_longer() -> None:
+    bench = Bench()
+    bench.connection.data_received(ask(1))
+    bench.contexts[0].connection.mute(MUTED_S)
+    bench.contexts[0].connection.mute(2 * MUTED_S)
+    bench.connection.data_received(ask(2))
+    await asyncio.sleep(1.5 * MUTED_S)
+    assert len(bench.futures) == 1
+    await asyncio.sleep(MUTED_S)
+    assert len(bench.futures) == 2
+
+
+@on_virtual_time
+async def test_a_client_that_leaves_while_muted_leaves_nothing_behind() -> None:
+    bench = Bench()
+    bench.connection.data_received(ask(1))
+    bench.contexts[0].connection.mute(MUTED_S)
+    bench.connection.connection_lost(None)
+    await asyncio.sleep(2 * MUTED_S)
+    assert bench.futures[0].cancelled()
+    assert (bench.server.connections, bench.transport.writes, virtual_loop().timers()) == (0, [], [])

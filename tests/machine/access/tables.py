@@ -1,0 +1,93 @@
+"""Words of the tables for who may do what: access control entries, quotas, credentials, counted refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.machine.commands import access
+from controller.machine.commands.commands import AnyCommand
+from events.access import Acl, AsksRefused
+
+_TYPES = {"any": 1, "topic": 2, "group": 3, "cluster": 4, "unknown": 9}
+_OPERATIONS = {"any": 1, "all": 2, "read": 3, "write": 4, "create": 5, "describe": 8, "unknown": 99}
+_PERMISSIONS = {"any": 1, "deny": 2, "allow": 3}
+_NAMES = {"''": "", "*": "*"}
+
+
+def create_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+    """`acls PRINCIPAL/allow|deny/OPERATION/TYPE/NAME[/HOST] …`: a name that ends in `…` is a prefix."""
+    return access.CreateAcls(**stamps, principal="User:admin", client_id="table", acls=tuple(map(acl, words)))
+
+
+def acl(word: str) -> Acl:
+    """One entry."""
+    principal, permission, operation, kind, name, *host = word.split("/")
+    pattern = 4 if name.endswith("…") else 2 if name.startswith("~") else 3
+    return Acl(
+        _TYPES[kind],
+        pattern,
+        _NAMES.get(name, name.strip("…~")),
+        principal if ":" in principal else f"User:{principal}" if principal else "",
+        host[0] if host else "*",
+        _OPERATIONS[operation],
+        _PERMISSIONS[permission],
+    )
+
+
+def delete_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+    """`unacls TYPE/literal|prefixed|match|any/NAME/PRINCIPAL/OPERATION …`: `-` is any."""
+    return access.DeleteAcls(**stamps, principal="User:admin", client_id="table", filters=tuple(map(acl_filter, words)))
+
+
+def acl_filter(word: str) -> access.AclFilter:
+    """One filter."""
+    kind, pattern, name, principal, operation = word.split("/")
+    return access.AclFilter(
+        _TYPES[kind],
+        {"any": 1, "match": 2, "literal": 3, "prefixed": 4}[pattern],
+        None if name == "-" else name,
+        None if principal == "-" else f"User:{principal}",
+        None,
+        _OPERATIONS[operation],
+        1,
+    )
+
+
+def quotas(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+    """`quotas TYPE:NAME[+TYPE:NAME]/KEY=VALUE|KEY=-[;…] … [dry]`: `<default>` is the default of a type."""
+    alterations = tuple(_alteration(word) for word in words if word != "dry")
+    return access.AlterClientQuotas(
+        **stamps, principal="User:admin", alterations=alterations, validate_only="dry" in words
+    )
+
+
+def _alteration(word: str) -> access.QuotaAlteration:
+    entity, _, ops = word.partition("/")
+    parts = [part.split(":", 1) for part in entity.split("+") if part]
+    pairs = [op.split("=") for op in ops.split(";") if op]
+    return access.QuotaAlteration(
+        tuple((kind, None if name == "<default>" else name) for kind, name in parts),
+        tuple((key, None if value == "-" else float(value)) for key, value in pairs),
+    )
+
+
+def credential(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+    """`credential set|remove USER`."""
+    verb, user = words
+    if verb == "remove":
+        return access.AlterUserScramCredentials(
+            **stamps, principal="User:admin", removals=(access.ScramRemoval(user, 2),)
+        )
+    secret = bytes(range(64))
+    upsert = access.ScramUpsert(user, 2, 4096, secret[:16], secret, secret)
+    return access.AlterUserScramCredentials(**stamps, principal="User:admin", upserts=(upsert,))
+
+
+def refusals(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+    """`refusals COUNT`."""
+    (count,) = words
+    since_ms = stamps["at_ms"]
+    one = AsksRefused(
+        *("User:bob", "table", "10.0.0.7", "Metadata", "Describe", "Topic:t", 29, "authorizer", int(count), since_ms)
+    )
+    return access.RecordRefusals(**stamps, refusals=(one,))

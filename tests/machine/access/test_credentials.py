@@ -1,0 +1,98 @@
+"""SCRAM credentials: Kafka's rules, one case a row, and what events make of the state."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.machine.apply import CannotApply, apply
+from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
+from controller.machine.decide import decide
+from controller.machine.decision import Decision
+from controller.machine.state import Cluster, DictTopics, ScramCredential, State
+from events.access import ScramCredentialRemoved
+from events.catalog import Cause, Recorded
+from events.names import Offset, RequestId
+
+KNOWN = {("alice", "SCRAM-SHA-256"): ScramCredential(4096, b"salt", b"stored", b"server")}
+
+TABLE = """
+set bob 1 4096                  | 0  bob
+set bob 2 16384                 | 0  bob
+set bob 1 4095                  | 93 Too few iterations
+set bob 1 16385                 | 93 Too many iterations
+set bob 0 4096                  | 33 Unknown SCRAM mechanism
+set bob 3 4096                  | 33 Unknown SCRAM mechanism
+set - 1 4096                    | 93 Username must not be empty
+remove alice 1                  | 0  alice
+remove alice 2                  | 91 Attempt to delete a user credential that does not exist
+remove bob 1                    | 91 Attempt to delete a user credential that does not exist
+remove bob 9                    | 33 Unknown SCRAM mechanism
+remove - 1                      | 93 Username must not be empty
+remove alice 1 ; remove alice 1 | 92 A user credential cannot be altered twice in the same request
+remove alice 1 ; set alice 2 4096 | 92 A user credential cannot be altered twice in the same request
+set bob 1 4096 ; set bob 2 4096 | 92 A user credential cannot be altered twice in the same request
+remove bob 1 ; set bob 1 4096   | 91 Attempt to delete a user credential that does not exist
+"""
+
+
+def decided(text: str) -> Decision:
+    """What changes lead to where alice has a credential."""
+    removals, upserts = [], []
+    for change in text.split(";"):
+        kind, user, mechanism, *iterations = change.split()
+        name = "" if user == "-" else user
+        if kind == "remove":
+            removals.append(ScramRemoval(name, int(mechanism)))
+        else:
+            upserts.append(ScramUpsert(name, int(mechanism), int(iterations[0]), b"salt", b"stored", b"server"))
+    command = AlterUserScramCredentials(
+        request_id=RequestId("r1"), at_ms=5, removals=tuple(removals), upserts=tuple(upserts), principal="User:admin"
+    )
+    return decide(State(DictTopics(), Cluster(scram=KNOWN)), command)
+
+
+@pytest.mark.parametrize("line", TABLE.strip().splitlines())
+def test_one_user(line: str) -> None:
+    asked, expected = (cell.strip() for cell in line.split("|"))
+    code, _, message = expected.partition(" ")
+    decision = decided(asked)
+    (answer,) = decision.answers
+    assert {(detail.code, detail.message) for detail in answer.details} == {
+        (int(code), "" if code == "0" else message.strip())
+    }
+    assert len(answer.details) == asked.count(";") + 1, "one for each change, in their order"
+    assert len(decision.events) == (1 if code == "0" else 0)
+
+
+def test_users_do_not_hinder_each_other() -> None:
+    decision = decided("remove alice 1 ; set bob 1 4096 ; set bob 2 4096 ; set carol 2 5000")
+    assert [detail.code for detail in decision.answers[0].details] == [0, 92, 92, 0]
+    assert [(type(event).__name__, event.user) for event in decision.events] == [  # type: ignore[union-attr]
+        ("ScramCredentialRemoved", "alice"),
+        ("ScramCredentialSet", "carol"),
+    ]
+
+
+def test_events_make_the_state() -> None:
+    state = State(DictTopics(), Cluster(scram=KNOWN))
+    cause = Cause("AlterUserScramCredentials", RequestId("r1"))
+    for offset, event in enumerate(decided("remove alice 1 ; set carol 2 5000").events):
+        assert apply(state, Recorded(Offset(offset), 5, cause, event)) == "", "of every shard"
+    assert dict(state.cluster.scram) == {
+        ("carol", "SCRAM-SHA-512"): ScramCredential(5000, b"salt", b"stored", b"server")
+    }
+    assert KNOWN, "what was before is not changed"
+
+
+def test_the_removal_of_what_is_not_there_is_a_bug() -> None:
+    event = ScramCredentialRemoved(RequestId("r1"), "nobody", "SCRAM-SHA-256", "User:admin", None)
+    with pytest.raises(CannotApply, match="user 'nobody' has no credential for SCRAM-SHA-256"):
+        apply(State(DictTopics()), Recorded(Offset(0), 5, Cause("x", RequestId("r1")), event))
+
+
+def test_secrets_are_not_in_a_representation() -> None:
+    (event,) = decided("set bob 1 4096").events
+    upsert = ScramUpsert("bob", 1, 4096, b"PLANTED", b"PLANTED", b"PLANTED")
+    credential = ScramCredential(4096, b"PLANTED", b"PLANTED", b"PLANTED")
+    assert "PLANTED" not in repr(upsert) + repr(credential)
+    assert "stored" not in repr(event)

@@ -1,0 +1,176 @@
+"""Deciding on entries, quotas and counted refusals: a table, one case a row, what follows last."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.machine.access.quotas import mutations
+from controller.machine.apply import CannotApply
+from controller.machine.commands.commands import DeleteTopic
+from controller.machine.decide import decide
+from controller.machine.decision import Decision
+from controller.machine.errors import ErrorCode
+from controller.machine.recall import recall
+from events.access import Acl, AclsCreated, AclsDeleted
+from events.catalog import Cause, Recorded
+from events.names import Offset, RequestId, TopicName
+from tests.machine.audit.auditor import audit
+from tests.machine.in_short import event_text
+from tests.machine.rig import Rig, fold, restored, stored
+from tests.machine.tables import command, given
+
+ACLS = """
+acls bob/allow/read/topic/a | acls-created(User:bob may Read Topic:a) => ok
+acls bob/deny/all/topic/a…/10.0.0.7 | acls-created(User:bob may not All Topic:a (prefixed) from 10.0.0.7) => ok
+acls bob/allow/read/topic/a bob/allow/read/topic/a | acls-created(User:bob may Read Topic:a) => ok ok
+acls held/allow/read/topic/t | => ok
+acls held/allow/read/topic/t bob/allow/read/topic/t | acls-created(User:bob may Read Topic:t) => ok ok
+acls bob/allow/read/topic/a bob/allow/read/topic/'' | acls-created(User:bob may Read Topic:a) => ok INVALID_REQUEST
+acls bob/allow/any/topic/a | => INVALID_REQUEST
+acls bob/any/read/topic/a | => INVALID_REQUEST
+acls bob/allow/read/any/a | => INVALID_REQUEST
+acls bob/allow/read/unknown/a | => INVALID_REQUEST
+acls bob/allow/unknown/topic/a | => INVALID_REQUEST
+acls bob/allow/read/topic/~a | => INVALID_REQUEST
+acls bob/allow/create/cluster/mine | => INVALID_REQUEST
+acls bob/allow/create/cluster/kafka-cluster | acls-created(User:bob may Create Cluster:kafka-cluster) => ok
+acls /allow/read/topic/a | => INVALID_REQUEST
+acls User:/allow/read/topic/a | => INVALID_REQUEST
+acls :bob/allow/read/topic/a | => INVALID_REQUEST
+unacls topic/literal/t/-/any | acls-deleted(User:held may Read Topic:t) => 1
+unacls topic/literal/t/held/any topic/any/-/-/any | acls-deleted(User:held may Read Topic:t) => 1 1
+unacls topic/literal/t/bob/any | => 0
+unacls topic/literal/t/-/write | => 0
+unacls group/any/-/-/any | => 0
+unacls topic/prefixed/t/-/any | => 0
+unacls topic/match/t/-/any | acls-deleted(User:held may Read Topic:t) => 1
+"""
+
+QUOTAS = """
+quotas user:bob/controller_mutation_rate=2 | quotas(quotas of user bob: controller_mutation_rate=2) => ok
+quotas client-id:c+user:bob/request_percentage=.5 | quotas(quotas of client-id c, user bob: request_percentage=0.5) => ok
+quotas user:held/controller_mutation_rate=1 | => ok
+quotas user:held/controller_mutation_rate=- | quotas(quotas of user held: no controller_mutation_rate) => ok
+quotas user:held/producer_byte_rate=- | => ok
+quotas user:held/producer_byte_rate=7;controller_mutation_rate=- dry | => ok
+quotas user:<default>/producer_byte_rate=7 | quotas(quotas of user <default>: producer_byte_rate=7) => ok
+quotas user:bob/producer_byte_rate=7.5 | => INVALID_REQUEST
+quotas user:bob/producer_byte_rate=1e30 | => INVALID_REQUEST
+quotas user:bob/producer_byte_rate=0 | => INVALID_REQUEST
+quotas user:bob/controller_mutation_rate=nan | => INVALID_REQUEST
+quotas user:bob/controller_mutation_rate=inf | => INVALID_REQUEST
+quotas user:bob/no_such_key=1 | => INVALID_REQUEST
+quotas user:bob/connection_creation_rate=1 | => INVALID_REQUEST
+quotas ip:10.0.0.7/connection_creation_rate=1 | quotas(quotas of ip 10.0.0.7: connection_creation_rate=1) => ok
+quotas ip:::1/connection_creation_rate=1 | quotas(quotas of ip ::1: connection_creation_rate=1) => ok
+quotas ip:localhost/connection_creation_rate=1 | => INVALID_REQUEST
+quotas ip:10.0.0.7+user:bob/connection_creation_rate=1 | => INVALID_REQUEST
+quotas group:g/controller_mutation_rate=1 | => INVALID_REQUEST
+quotas user:/controller_mutation_rate=1 | => INVALID_REQUEST
+quotas user:a+user:b/controller_mutation_rate=1 | => INVALID_REQUEST
+quotas /controller_mutation_rate=1 | => INVALID_REQUEST
+quotas user:bob/request_percentage=1;request_percentage=2 | => INVALID_REQUEST
+quotas user:x/request_percentage=1 user:x/request_percentage=2 | quotas(quotas of user x: request_percentage=1) => ok INVALID_REQUEST
+"""  # noqa: E501
+
+
+def rows(table: str) -> list[tuple[str, str]]:
+    pairs = [line.split("|") for line in table.splitlines() if line]
+    return [(asked.strip(), expected.strip()) for asked, expected in pairs]
+
+
+def rig_with_access() -> Rig:
+    rig = given("1")
+    for line in ("acls held/allow/read/topic/t", "quotas user:held/controller_mutation_rate=1"):
+        rig.put(command(rig, line))
+    return rig
+
+
+def in_short(decision: Decision) -> str:
+    (answer,) = decision.answers
+    is_deletion = any(detail.acls for detail in answer.details) or not any(
+        isinstance(event, AclsCreated) for event in decision.events
+    )
+    parts = [
+        ErrorCode(each.code).name if each.code else str(len(each.acls)) if is_deletion and each.acls else "ok"
+        for each in answer.details
+    ]
+    return " ".join([*map(event_text, decision.events), "=>", *parts])
+
+
+@pytest.mark.parametrize(("asked", "expected"), rows(ACLS + QUOTAS))
+def test_what_follows(asked: str, expected: str) -> None:
+    rig = rig_with_access()
+    decision = decide(rig.state, command(rig, asked))
+    assert in_short(decision) == expected.replace("=> 0", "=> ok")
+    rig.put(command(rig, asked))
+    assert audit(rig.log) == []
+
+
+def test_a_detail_says_what_is_wrong_and_what_is_allowed() -> None:
+    rig = rig_with_access()
+    (answer,) = decide(rig.state, command(rig, "acls nobody:/allow/read/topic/a")).answers
+    assert "must be TYPE:NAME" in answer.details[0].message
+    (answer,) = decide(rig.state, command(rig, "quotas user:bob/speed=1")).answers
+    assert "known are consumer_byte_rate, controller_mutation_rate" in answer.details[0].message
+
+
+def test_too_many_entries_in_one_request_are_refused_as_a_whole() -> None:
+    rig = given("1")
+    words = [f"u{number}/allow/read/topic/t" for number in range(10_001)]
+    decision = decide(rig.state, command(rig, "acls " + " ".join(words)))
+    assert (decision.events, decision.answers[0].code) == ((), ErrorCode.POLICY_VIOLATION)
+
+
+def test_every_split_of_the_log_comes_to_the_same_state() -> None:
+    rig = rig_with_access()
+    for line in (
+        "acls bob/allow/read/topic/a… bob/deny/read/topic/a eve/allow/all/topic/*",
+        "unacls topic/match/abc/bob/any",
+        "quotas user:held/controller_mutation_rate=- client-id:<default>/request_percentage=3",
+        "credential set alice",
+        "refusals 3",
+    ):
+        rig.put(command(rig, line))
+    whole = stored(rig.state)
+    for end in range(len(rig.log) + 1):
+        assert stored(fold(rig.log[end:], restored(stored(fold(rig.log[:end]))))) == whole, f"split at {end}"
+
+
+@pytest.mark.parametrize("kind", [AclsCreated, AclsDeleted])
+def test_an_event_that_does_not_fit_is_never_skipped(kind: type[AclsCreated | AclsDeleted]) -> None:
+    rig = rig_with_access()
+    name = "t" if kind is AclsCreated else "other"
+    event = kind(RequestId("q"), (Acl(2, 3, name, "User:held", "*", 3, 3),), "User:a", None)
+    with pytest.raises(CannotApply, match=r"held|hold"):
+        fold([Recorded(Offset(99), 1, Cause("X", RequestId("q")), event)], rig.state)
+
+
+def test_mutations_are_partitions_created_or_deleted() -> None:
+    rig = given("1 has:t:3x1")
+    for line, expected in (
+        ("create u 5x1", 5),
+        ("create u 5x1 dry", 5),
+        ("create t 5x1", 0),
+        ("partitions t to=7", 4),
+        ("partitions t to=7 dry", 4),
+        ("delete t", 3),
+        ("delete u", 0),
+        ("alter t set:retention.ms=5", 0),
+    ):
+        asked = command(rig, line)
+        assert mutations(rig.state, asked, decide(rig.state, asked)) == expected, line  # type: ignore[arg-type]
+
+
+def test_what_a_quota_refuses_is_recalled_as_it_was() -> None:
+    rig = given("1 has:t")
+    throttled = DeleteTopic(
+        request_id=RequestId("q"), at_ms=rig.tick(), topic=TopicName("t"), api="DeleteTopics", throttle_ms=17
+    )
+    before = len(rig.log)
+    decision = rig.put(throttled)
+    assert decision.refusal is not None
+    assert (decision.refusal.code, decision.refusal.rule) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "quota")
+    again = recall(rig.log[before:])
+    assert again is not None
+    assert decide(fold(rig.log[:before]), again).events == decision.events  # type: ignore[arg-type]

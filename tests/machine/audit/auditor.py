@@ -1,0 +1,366 @@
+"""A second witness: what every log of the machine must be like, judged without the machine.
+
+The auditor keeps a small model of its own, of plain dicts and lists, and imports nothing of `controller`: a mistake
+that `decide` and `apply` share does not hide from it. Each check has a name; what breaks it is a `Violation`.
+
+It judges a log from its first event on. `audit(records, settled=True)` says that topics were looked at after the last
+broker event, so that what should have come of it must be there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from events.catalog import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ChangeRejected,
+    CreateAnswered,
+    CreateRejected,
+    CreateRequested,
+    IsrChanged,
+    LeaderElected,
+    MetadataPropagated,
+    PartitionsAdded,
+    PartitionsWanted,
+    PlaceholderFilled,
+    Recorded,
+    SettingsChanged,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicReady,
+)
+from tests.machine.audit.auditor_access import AccessAudit
+from tests.machine.audit.auditor_cluster import ClusterWitness, Life, Lives, own
+from tests.machine.audit.rules import BROKER_COMMANDS, COMMANDS, DECISIONS
+
+TIMED_OUT = 7
+
+
+class Violation(NamedTuple):
+    """One broken check: where, about which topic, and what was seen."""
+
+    check: str
+    offset: int
+    topic: str
+    seen: str
+
+
+@dataclass
+class TopicCommand:
+    """A create request for one topic as the auditor knows it."""
+
+    event: CreateRequested
+    rejected: CreateRejected | None = None
+    created: bool = False
+    answered: bool = False
+    ready: bool = False
+
+
+def audit(records: Iterable[Recorded], settled: bool = False, of: type[Auditor] | None = None) -> list[Violation]:
+    """All that is wrong with a log."""
+    auditor = (of or Auditor)()
+    for record in records:
+        auditor.see(record)
+    auditor.finish(settled)
+    return auditor.violations
+
+
+class Auditor(ClusterWitness, AccessAudit):
+    """Takes a log record by record."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.settings: dict[str, str] = {}
+        self.live: dict[int, bool] = {}
+        self.topics = Lives()
+        self.asks: dict[tuple[str, str], TopicCommand] = {}
+        self.asked: set[str] = set()
+        self.broker_epoch = 0
+        self.next_offset = 0
+        self.record: Recorded
+
+    def see(self, record: Recorded) -> None:
+        """Check one record against all before it, and take it in."""
+        self.record = record
+        self._expect("offsets-contiguous", record.offset == self.next_offset, f"expected {self.next_offset}")
+        is_settings = isinstance(record.event, SettingsChanged)
+        self._expect("settings-first", self.next_offset > 0 or is_settings, type(record.event).__name__)
+        self.next_offset = record.offset + 1
+        self._check_cause(record)
+        self._handler(type(record.event).__name__)(record.event)
+
+    def _handler(self, event_type: str) -> Callable[[Any], None]:
+        handler: Callable[[Any], None] = getattr(self, "_on" + re.sub("([A-Z])", r"_\1", event_type).lower())
+        return handler
+
+    def finish(self, settled: bool) -> None:
+        """Check what can only be told at the end of a log."""
+        for (_, topic), ask in self.asks.items():
+            life = self.topics.get(topic)
+            waits = ask.created and life is not None and not life.ready and life.request == ask.event.request_id
+            self._expect("one-answer", ask.answered or (waits and ask.event.timeout_ms > 0), "never answered", topic)
+        elects = self.settings.get("cluster.carries.out") != "true"
+        for name, life in self.topics.items() if settled and elects else ():
+            for index, partition in enumerate(life.partitions):
+                self._check_settled(name, index, partition)
+
+    def _expect(self, check: str, holds: bool, seen: str, topic: str | None = None) -> None:
+        if not holds:
+            name = topic if topic is not None else str(getattr(self.record.event, "topic", ""))
+            self.violations.append(Violation(check, self.record.offset, name, seen))
+
+    def _check_settled(self, name: str, index: int, partition: dict[str, Any]) -> None:
+        live = self._live()
+        could = [broker for broker in live if broker not in partition["replicas"]]
+        waits = [replica for replica in partition["replicas"] if replica < 0]
+        self._expect("placeholders-filled", not (could and waits), f"partition {index}: {could} could fill", name)
+        in_sync = [member for member in partition["isr"] if member in live]
+        leader = partition["leader"]
+        led = leader in live if in_sync else leader == -1 or leader in live
+        self._expect("led-when-possible", led, f"partition {index}: leader {leader}, live in sync {in_sync}", name)
+
+    def _live(self) -> set[int]:
+        return {broker for broker, live in self.live.items() if live}
+
+    def _check_cause(self, record: Recorded) -> None:
+        cause = record.cause
+        of_topic = hasattr(record.event, "topic")
+        led = cause.command in COMMANDS and not (of_topic and cause.command in BROKER_COMMANDS)
+        self._expect("cause-exists", led, f"by {cause.command}")
+        if isinstance(record.event, DECISIONS):
+            self._expect("cause-exists", cause.request_id == record.event.request_id, f"by {cause.request_id}")
+        if cause.command in {"CreateTopic", "ExpireRequest"}:
+            asked = isinstance(record.event, CreateRequested) or cause.request_id in self.asked
+            self._expect("cause-exists", asked, f"nobody asked {cause.request_id}")
+
+    # --- create requests
+
+    def _on_create_requested(self, event: CreateRequested) -> None:
+        key = (event.request_id, event.topic)
+        self._expect("one-answer", key not in self.asks, "asked twice")
+        self.asks[key] = TopicCommand(event)
+        self.asked.add(event.request_id)
+
+    def _on_create_rejected(self, event: CreateRejected) -> None:
+        self._expect("rejected-with-rule", bool(event.rule) and event.error_code != 0, f"{event.rule!r}")
+        ask = self.asks.get((event.request_id, event.topic))
+        self._expect("created-as-asked", ask is not None and not ask.created, "rejected after it was created")
+        if ask is not None:
+            ask.rejected = event
+
+    def _on_create_answered(self, event: CreateAnswered) -> None:
+        ask = self.asks.get((event.request_id, event.topic))
+        self._expect("one-answer", ask is not None and not ask.answered, "answered, but not waiting")
+        if ask is None:
+            return
+        ask.answered = True
+        if ask.rejected is not None:
+            same = (event.error_code, event.message) == (ask.rejected.error_code, ask.rejected.message)
+            self._expect("answer-as-decided", same, f"{event.error_code}, rejected with {ask.rejected.error_code}")
+        if event.error_code == 0:
+            self._expect("none-after-ready", ask.ready, "not ready")
+        elif event.error_code == TIMED_OUT:
+            due = self.record.at_ms >= ask.event.deadline_ms
+            self._expect("timeout-when-due", due, f"{ask.event.deadline_ms - self.record.at_ms} ms early")
+
+    # --- topics
+
+    def _on_topic_created(self, event: TopicCreated) -> None:
+        others = self.topics.in_shard_of(event.topic)
+        self._expect("one-creation-per-life", not others, f"{others} exist")
+        ask = self.asks.get((event.request_id, event.topic))
+        allowed = ask is not None and ask.rejected is None and not ask.created and ask.event.topic_id == event.topic_id
+        self._expect("created-as-asked", allowed, "no open ask for it")
+        self._expect("created-as-asked", not event.is_adopted, "no deadline")
+        if ask is not None:
+            ask.created = True
+            self._check_counts(event, ask.event)
+            by_hand = {one.partition: one.replicas for one in ask.event.assignments}
+            minisr = dict(event.configs).get("min.insync.replicas")
+            self._check_new(event, 0, by_hand, minisr)
+        life = Life(
+            event.request_id, event.deadline_ms, [own(p) for p in event.partitions], configs=dict(event.configs)
+        )
+        self.topics[event.topic] = life
+
+    def _check_counts(self, event: TopicCreated, asked: CreateRequested) -> None:
+        count, factor = len(asked.assignments), len(asked.assignments[0].replicas) if asked.assignments else 0
+        if not asked.assignments:
+            count = asked.num_partitions if asked.num_partitions > 0 else int(self.settings.get("num.partitions", 1))
+            factor = asked.replication_factor
+            factor = factor if factor > 0 else int(self.settings.get("default.replication.factor", 1))
+        seen = (len(event.partitions), event.replication_factor, {len(p.replicas) for p in event.partitions})
+        self._expect("as-asked", seen == (count, factor, {factor}), f"{seen} for {count} and {factor}")
+
+    def _check_new(
+        self,
+        event: TopicCreated | PartitionsAdded,
+        first: int,
+        by_hand: Mapping[int, tuple[int, ...]],
+        minisr: str | None,
+    ) -> None:
+        live = self._live()
+        self._expect("replicas-live", set(event.live_brokers) == live, f"placement saw {event.live_brokers}")
+        for index, partition in enumerate(event.partitions, first):
+            self._check_partition(index, own(partition))
+            wanted = by_hand.get(index)
+            self._expect("as-asked", wanted in (None, partition.replicas), f"{partition.replicas} for {wanted}")
+            brokers = {replica for replica in partition.replicas if replica >= 0}
+            may = set(self.live) if wanted else live
+            self._expect("replicas-live", brokers <= may, f"partition {index}: {partition.replicas} of {sorted(may)}")
+            self._expect("leaders-unfenced", partition.leader in live, f"partition {index}: {partition.leader}")
+            begins = (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+            self._expect("epochs-never-go-back", begins, "new, but not 0")
+            self._check_placeholders(index, partition.replicas, minisr)
+
+    def _check_placeholders(self, index: int, replicas: tuple[int, ...], minisr: str | None) -> None:
+        missing = [replica for replica in replicas if replica < 0]
+        if not missing:
+            return
+        allowed = self.settings.get("enable.under.replicated.topic.creation") == "true"
+        floor = min(int(minisr or self.settings.get("min.insync.replicas", "1")), len(replicas))
+        enough = len(self._live()) >= max(1, floor)
+        numbered = list(replicas[-len(missing) :]) == [-n for n in range(1, len(missing) + 1)]
+        needed = len(self._live()) + len(missing) == len(replicas)
+        self._expect(
+            "placeholders-allowed", allowed and enough and numbered and needed, f"partition {index}: {replicas}"
+        )
+
+    def _check_partition(self, index: int, partition: dict[str, Any]) -> None:
+        replicas, isr, leader = partition["replicas"], partition["isr"], partition["leader"]
+        self._expect("replicas-distinct", len(set(replicas)) == len(replicas), f"partition {index}: {replicas}")
+        brokers = {replica for replica in replicas if replica >= 0}
+        within = bool(isr) and set(isr) <= brokers and len(set(isr)) == len(isr)
+        self._expect(
+            "leader-in-isr", within and (leader == -1 or leader in isr), f"partition {index}: {leader} of {isr}"
+        )
+
+    def _life(self, topic: str) -> Life | None:
+        life = self.topics.get(topic)
+        self._expect("topic-exists", life is not None, type(self.record.event).__name__)
+        return life
+
+    def _on_partitions_added(self, event: PartitionsAdded) -> None:
+        life = self._life(event.topic)
+        if life is None:
+            return
+        more = event.first == len(life.partitions) and len(event.partitions) > 0
+        self._expect("partitions-never-fall", more, f"{event.first} after {len(life.partitions)}")
+        wanted = event.asked.wanted
+        by_hand: Mapping[int, tuple[int, ...]] = {}
+        if isinstance(wanted, PartitionsWanted):
+            by_hand = dict(enumerate(wanted.assignments or (), event.first))
+            self._expect("as-asked", wanted.count == event.first + len(event.partitions), f"for {wanted.count}")
+        factor = len(life.partitions[0]["replicas"])
+        alike = all(len(partition.replicas) == factor for partition in event.partitions)
+        self._expect("as-asked", alike, f"the factor is {factor}")
+        self._check_new(event, event.first, by_hand, life.configs.get("min.insync.replicas"))
+        life.partitions += [own(partition) for partition in event.partitions]
+
+    def _on_topic_deleted(self, event: TopicDeleted) -> None:
+        if self._life(event.topic) is not None:
+            del self.topics[event.topic]
+
+    def _on_topic_configs_changed(self, event: TopicConfigsChanged) -> None:
+        life = self._life(event.topic)
+        if life is not None:
+            life.configs = dict(event.configs)
+
+    def _on_change_rejected(self, event: ChangeRejected) -> None:
+        self._expect("rejected-with-rule", bool(event.rule) and event.error_code != 0, f"{event.rule!r}")
+
+    def _partition(self, event: LeaderElected | IsrChanged | PlaceholderFilled) -> dict[str, Any] | None:
+        life = self._life(event.topic)
+        if life is None:
+            return None
+        there = 0 <= event.partition < len(life.partitions)
+        self._expect("topic-exists", there, f"no partition {event.partition}")
+        return life.partitions[event.partition] if there else None
+
+    def _on_leader_elected(self, event: LeaderElected | IsrChanged) -> None:
+        partition = self._partition(event)
+        if partition is None:
+            return
+        moved = int(event.leader != partition["leader"])
+        epochs = (partition["leader_epoch"] + moved, partition["partition_epoch"] + 1)
+        seen = (event.leader_epoch, event.partition_epoch)
+        self._expect("epochs-never-go-back", seen == epochs, f"partition {event.partition}: {seen}, expected {epochs}")
+        self._expect(
+            "epochs-never-go-back",
+            moved == isinstance(event, LeaderElected),
+            f"partition {event.partition}: the same leader",
+        )
+        live = event.leader == -1 or self.live.get(event.leader, False)
+        self._expect("leaders-unfenced", live, f"partition {event.partition}: {event.leader}")
+        partition |= {
+            "leader": event.leader,
+            "isr": list(event.isr),
+            "leader_epoch": seen[0],
+            "partition_epoch": seen[1],
+        }
+        self._check_partition(event.partition, partition)
+
+    _on_isr_changed = _on_leader_elected
+
+    def _on_placeholder_filled(self, event: PlaceholderFilled) -> None:
+        partition = self._partition(event)
+        if partition is None:
+            return
+        replicas = partition["replicas"]
+        could = self.live.get(event.broker_id, False) and event.broker_id not in replicas
+        there = event.placeholder < 0 and event.placeholder in replicas
+        self._expect("placeholders-filled", could and there, f"{event.placeholder} by {event.broker_id} of {replicas}")
+        expected = partition["partition_epoch"] + 1
+        self._expect(
+            "epochs-never-go-back", event.partition_epoch == expected, f"{event.partition_epoch}, expected {expected}"
+        )
+        partition["replicas"] = [event.broker_id if one == event.placeholder else one for one in replicas]
+        partition["partition_epoch"] = event.partition_epoch
+        self._check_partition(event.partition, partition)
+
+    def _on_metadata_propagated(self, event: MetadataPropagated) -> None:
+        life = self._life(event.topic)
+        if life is not None:
+            life.known_by |= set(event.brokers)
+
+    def _on_topic_ready(self, event: TopicReady) -> None:
+        life = self._life(event.topic)
+        if life is None:
+            return
+        live = self._live()
+        led = all(partition["leader"] in live for partition in life.partitions)
+        seen = f"leaders {[p['leader'] for p in life.partitions]}, known by {life.known_by}, live {live}"
+        self._expect("ready-is-true", led and live <= life.known_by and not life.ready, seen)
+        life.ready = True
+        ask = self.asks.get((life.request, event.topic))
+        if ask is not None:
+            ask.ready = True
+
+    # --- brokers and settings
+
+    def _on_broker_registered(self, event: BrokerRegistered) -> None:
+        rises = event.broker_epoch > self.broker_epoch and not self.live.get(event.broker_id, False)
+        self._expect("broker-life", rises, f"{event.broker_id} registered with epoch {event.broker_epoch}")
+        self.broker_epoch = event.broker_epoch
+        self.live[event.broker_id] = False
+
+    def _on_broker_fenced(self, event: BrokerFenced | BrokerUnfenced) -> None:
+        becomes = isinstance(event, BrokerUnfenced)
+        self._expect("broker-life", self.live.get(event.broker_id) is (not becomes), f"{event.broker_id}")
+        self.live[event.broker_id] = becomes
+
+    _on_broker_unfenced = _on_broker_fenced
+
+    def _on_broker_unregistered(self, event: BrokerUnregistered) -> None:
+        self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")
+        self.live.pop(event.broker_id, None)
+
+    def _on_settings_changed(self, event: SettingsChanged) -> None:
+        self.settings = dict(event.settings)

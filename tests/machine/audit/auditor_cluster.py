@@ -1,0 +1,115 @@
+"""The part of the auditor that judges what a cluster that carries decisions out turned out to be like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from events.catalog import (
+    ChangeCarriedOut,
+    CreationRefused,
+    Partition,
+    Recorded,
+    TopicDiscovered,
+    TopicVanished,
+)
+
+
+@dataclass
+class Life:
+    """A topic as the auditor knows it."""
+
+    request: str
+    deadline_ms: int
+    partitions: list[dict[str, Any]]
+    known_by: set[int] = field(default_factory=set)
+    ready: bool = False
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class Lives(dict[str, Life]):
+    """The topics that there are, by name, and without a search by what they would collide with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_shard: dict[str, set[str]] = {}
+
+    def __setitem__(self, name: str, life: Life) -> None:
+        super().__setitem__(name, life)
+        self._of_shard.setdefault(name.replace(".", "_"), set()).add(name)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._of_shard[name.replace(".", "_")].discard(name)
+
+    def in_shard_of(self, name: str) -> list[str]:
+        """The names that stand under the shard key of this one, itself among them if it is there."""
+        return sorted(self._of_shard.get(name.replace(".", "_"), ()))
+
+
+class ClusterWitness:
+    """What the auditor checks of a cluster's own doing; it keeps `topics` and `settings`."""
+
+    topics: Lives
+    settings: dict[str, str]
+    live: dict[int, bool]
+    record: Recorded
+
+    def _expect(self, check: str, holds: bool, seen: str, topic: str | None = None) -> None:
+        raise NotImplementedError
+
+    def _check_partition(self, index: int, partition: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _life(self, topic: str) -> Life | None:
+        raise NotImplementedError
+
+    def _on_topic_discovered(self, event: TopicDiscovered) -> None:
+        self._check_behind()
+        others = [name for name in self.topics.in_shard_of(event.topic) if name != event.topic]
+        self._expect("one-creation-per-life", not others, f"{others} exist")
+        life = self.topics.get(event.topic)
+        for index, partition in enumerate(event.partitions):
+            before = life.partitions[index] if life is not None and index < len(life.partitions) else None
+            if before is not None:
+                epochs = (partition.leader_epoch, partition.partition_epoch)
+                known = (before["leader_epoch"], before["partition_epoch"])
+                forward = all(new >= old for new, old in zip(epochs, known, strict=True))
+                self._expect("epochs-never-go-back", forward, f"partition {index}: {epochs} after {known}")
+            leads = partition.leader == -1 or self.live.get(partition.leader, False)
+            same = before is not None and before == own(partition)
+            self._expect("leaders-unfenced", leads or same, f"partition {index}: {partition.leader}")
+            self._check_partition(index, own(partition))
+        if life is None:
+            life = self.topics[event.topic] = Life("", 0, [], ready=True)
+        life.partitions = [own(partition) for partition in event.partitions]
+        life.configs = dict(event.configs)
+
+    def _on_topic_vanished(self, event: TopicVanished | CreationRefused) -> None:
+        self._check_behind()
+        life = self._life(event.topic)
+        if life is not None:
+            refused = isinstance(event, CreationRefused)
+            self._expect("created-as-asked", not refused or not life.ready, "refused after it was ready")
+            del self.topics[event.topic]
+
+    _on_creation_refused = _on_topic_vanished
+
+    def _on_change_carried_out(self, event: ChangeCarriedOut) -> None:
+        self._check_behind()
+        self._expect("cause-exists", self.record.cause.request_id == event.request_id, "of another request")
+
+    def _check_behind(self) -> None:
+        behind = self.settings.get("cluster.carries.out") == "true"
+        self._expect("cause-exists", behind, "no cluster carries decisions out")
+
+
+def own(partition: Partition) -> dict[str, Any]:
+    """A partition as the auditor keeps it."""
+    return {
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "leader": int(partition.leader),
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+    }

@@ -1,0 +1,56 @@
+"""docs/lifecycle.md, drawn from the tables: `python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md`."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.machine.audit.lifecycle import LIFECYCLES, Lifecycle
+
+HEAD = """# Life cycles
+
+Drawn by `python -m tests.machine.audit.lifecycle_page` from the tables in `tests/machine/audit/lifecycle.py`, which
+every log of the tests is led through: edit those.
+
+Each table says which events may come in a state and where they lead. An event that is not in the table is a bug, or a
+sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1; `PartitionLed` and `PartitionUnled` are a
+`PartitionChanged` that names a leader, or -1.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(section(lifecycle) for lifecycle in LIFECYCLES)])
+
+
+def section(lifecycle: Lifecycle) -> str:
+    """One life cycle: what it is about, its diagram, its states, its transitions."""
+    lines = [f"## A {lifecycle.name}", "", lifecycle.about, "", "```mermaid", *_diagram(lifecycle), "```", ""]
+    lines += ["| state | means |", "|---|---|"]
+    lines += [f"| {state} | {lifecycle.meaning[state]} |" for state in lifecycle.table]
+    lines += ["", "| state | event | next |", "|---|---|---|"]
+    for state, nexts in lifecycle.table.items():
+        lines += [f"| {state} | `{event}` | {after} |" for event, after in nexts.items()]
+    return "\n".join([*lines, ""])
+
+
+def _diagram(lifecycle: Lifecycle) -> list[str]:
+    """Mermaid's state diagram; events that lead the same way share an arrow."""
+    lines = ["stateDiagram-v2", f"    [*] --> {_id(lifecycle.start)}"]
+    for state, nexts in lifecycle.table.items():
+        by_target: dict[str, list[str]] = {}
+        for event, after in nexts.items():
+            by_target.setdefault(after, []).append(event)
+        for after, events in by_target.items():
+            lines.append(f"    {_id(state)} --> {_id(after)}: {', '.join(events)}")
+        if not nexts:
+            lines.append(f"    {_id(state)} --> [*]")
+    return lines
+
+
+def _id(state: str) -> str:
+    """Mermaid takes no dashes in a state's name."""
+    return state.replace("-", "_")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,121 @@
+"""The second witness for logs of real brokers: what their partitions may be like, judged without the machine.
+
+Beside what the auditor checks of all logs: a partition changes by steps that name what changes, epochs follow the
+steps, nobody leads or is eligible who is not a replica, and a directory is known for each replica.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from events.catalog import (
+    BrokerLeaving,
+    FeaturesChanged,
+    LogDirsChanged,
+    MetadataAdopted,
+    MetadataHandedBack,
+    PartitionChanged,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
+    ResourceConfigsChanged,
+    TopicCreated,
+)
+from tests.machine.audit.auditor import Auditor
+from tests.machine.audit.auditor_cluster import Life, own
+from tests.machine.audit.rules import COMMANDS
+
+COMMANDS |= {
+    "BeginQuorumEpoch", "ChangeFeatures", "BeginShutdown", "ChangeLogDirs", "AssignDirectories",
+    "AllocateProducerIds", "ElectLeaders", "BalanceLeaders", "ReassignPartitions", "AlterResourceConfigs",
+    "AdoptMetadata", "HandMetadataBack",
+}  # fmt: skip
+
+
+class RealAuditor(Auditor):
+    """Takes a log of real brokers, record by record; one of simulated brokers it takes as the auditor does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leader_epoch = 0
+        self.next_producer_id = 0
+        self.elr = False
+
+    def _on_topic_created(self, event: TopicCreated) -> None:
+        """A topic that was there when a cluster was taken over has no deadline; nobody placed it here."""
+        if self.record.cause.command != "AdoptMetadata":
+            super()._on_topic_created(event)
+            return
+        self._expect("one-creation-per-life", not self.topics.in_shard_of(event.topic), "exists")
+        self._expect("created-as-asked", event.is_adopted, f"deadline {event.deadline_ms}")
+        partitions = [own(partition) for partition in event.partitions]
+        for index, partition in enumerate(partitions):
+            distinct = len(set(partition["replicas"])) == len(partition["replicas"])
+            self._expect("replicas-distinct", distinct, f"partition {index}: {partition['replicas']}")
+        self.topics[event.topic] = Life(event.request_id, 0, partitions, configs=dict(event.configs))
+
+    def _on_metadata_adopted(self, event: MetadataAdopted) -> None:
+        self._expect("cause-exists", self.record.cause.command == "AdoptMetadata", self.record.cause.command)
+
+    def _on_metadata_handed_back(self, event: MetadataHandedBack) -> None:
+        self._expect("cause-exists", self.record.cause.command == "HandMetadataBack", self.record.cause.command)
+
+    def _check_partition(self, index: int, partition: dict[str, Any]) -> None:
+        """With eligible replicas the in-sync set may be empty; then nobody leads."""
+        if not (self.elr and not partition["isr"]):
+            super()._check_partition(index, partition)
+            return
+        self._expect("leader-in-isr", partition["leader"] == -1, f"partition {index}: led, but nobody is in sync")
+
+    def _on_partition_changed(self, event: PartitionChanged) -> None:
+        life = self._life(event.topic)
+        if life is None or not 0 <= event.partition < len(life.partitions):
+            self._expect("topic-exists", life is None, f"no partition {event.partition}")
+            return
+        partition = life.partitions[event.partition]
+        epochs = partition["leader_epoch"] + (event.leader is not None), partition["partition_epoch"] + 1
+        seen = event.leader_epoch, event.partition_epoch
+        self._expect("epochs-never-go-back", seen == epochs, f"partition {event.partition}: {seen}, expected {epochs}")
+        elected = event.leader not in (None, -1)
+        live = not elected or self.live.get(int(event.leader or 0), False)
+        self._expect("leaders-unfenced", live, f"partition {event.partition}: {event.leader}")
+        partition |= {"leader_epoch": seen[0], "partition_epoch": seen[1]}
+        for name in ("leader", "isr", "replicas", "elr", "directories", "adding", "removing"):
+            value = getattr(event, name)
+            if value is not None:
+                partition[name] = list(value) if isinstance(value, tuple) else value
+        self._check_partition(event.partition, partition)
+        self._check_upkeep(event.partition, partition)
+
+    def _check_upkeep(self, index: int, partition: dict[str, Any]) -> None:
+        replicas, eligible = partition["replicas"], set(partition.get("elr", ()))
+        apart = eligible <= set(replicas) and not eligible & set(partition["isr"])
+        self._expect("leader-in-isr", apart, f"partition {index}: eligible {eligible}, in sync {partition['isr']}")
+        known = len(partition.get("directories", replicas)) == len(replicas)
+        self._expect("leader-in-isr", known, f"partition {index}: directories of {replicas}")
+        moving = {*partition.get("adding", ()), *partition.get("removing", ())}
+        self._expect("replicas-distinct", moving <= set(replicas), f"partition {index}: {moving} of {replicas}")
+
+    def _on_broker_leaving(self, event: BrokerLeaving) -> None:
+        self._expect("broker-life", self.live.get(event.broker_id, False), f"{event.broker_id} leaves, but is not live")
+
+    def _on_log_dirs_changed(self, event: LogDirsChanged) -> None:
+        self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")
+
+    def _on_quorum_epoch_begun(self, event: QuorumEpochBegun) -> None:
+        self._expect(
+            "epochs-never-go-back",
+            event.leader_epoch > self.leader_epoch,
+            f"{event.leader_epoch} after {self.leader_epoch}",
+        )
+        self.leader_epoch = event.leader_epoch
+
+    def _on_features_changed(self, event: FeaturesChanged) -> None:
+        self.elr = dict(event.features).get("eligible.leader.replicas.version", 0) > 0
+
+    def _on_resource_configs_changed(self, event: ResourceConfigsChanged) -> None:
+        self._expect("configs-of-resources", event.kind in (4, 16, 32), f"configs of {event.kind}")
+
+    def _on_producer_ids_allocated(self, event: ProducerIdsAllocated) -> None:
+        follows = self.next_producer_id <= event.first < event.next_producer_id
+        self._expect("producer-ids-rise", follows, f"ids from {event.first} after {self.next_producer_id}")
+        self.next_producer_id = event.next_producer_id

@@ -1,0 +1,90 @@
+"""What Kafka 4.3 itself says of topic configs, as recorded in tests/golden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+_PATH = Path(__file__).parents[2] / "golden" / "kafka-4.3-topic-configs.json"
+
+
+class SynonymRow(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    default: str | None
+    unit: int
+
+
+class TableRow(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    default: str | None
+    allowed: str
+    internal: bool
+    sensitive: bool
+    synonyms: tuple[SynonymRow, ...]
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """Values of one config that Kafka takes, and those that it refuses with what it says."""
+
+    accepted: tuple[str, ...]
+    refused: dict[str, str]
+
+
+class Together(msgspec.Struct, frozen=True):
+    """Several configs of a topic that had `existing`, on a broker with `server`; `refused` is None if Kafka agrees."""
+
+    existing: dict[str, str]
+    configs: dict[str, str]
+    server: dict[str, str]
+    tiered: bool
+    refused: str | None
+
+
+class CreatedEntry(msgspec.Struct, frozen=True):
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+
+
+class DescribedEntry(msgspec.Struct, frozen=True):
+    name: str
+    value: str | None
+    source: str
+    type: str
+    synonyms: tuple[tuple[str, str | None, str], ...]
+
+
+class View(msgspec.Struct, frozen=True):
+    """What CreateTopics and DescribeConfigs answer for a topic with `configs` on a broker with `server`."""
+
+    server: dict[str, str]
+    configs: dict[str, str]
+    created: tuple[CreatedEntry, ...]
+    described: tuple[DescribedEntry, ...]
+
+
+class Alter(msgspec.Struct, frozen=True):
+    """What became of a topic with the configs `before` by `ops` of (name, operation, value)."""
+
+    before: dict[str, str]
+    ops: tuple[tuple[str, str, str | None], ...]
+    error: str | None
+    message: str | None
+    after: dict[str, str] | None
+
+
+class Golden(msgspec.Struct, frozen=True):
+    kafka: str
+    table: tuple[TableRow, ...]
+    alone: dict[str, Alone]
+    together: tuple[Together, ...]
+    views: tuple[View, ...]
+    alter: tuple[Alter, ...]
+
+
+KAFKA = msgspec.json.decode(_PATH.read_bytes(), type=Golden)

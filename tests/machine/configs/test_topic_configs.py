@@ -1,0 +1,255 @@
+"""Topic configs against Kafka's own verdicts, and against what we promise beyond them."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.machine.configs import table
+from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME, TOPIC_CONFIGS
+from controller.machine.configs.topic_configs import (
+    TIERED_STORAGE_KEY,
+    VALUE_LENGTH_MAX,
+    contradicting_defaults,
+    topic_config,
+    validate_topic_configs,
+    values_in_force,
+)
+from controller.machine.configs.values import Bad, ConfigType, allowed_text, range_text, read_value, value_text
+from controller.machine.errors import ErrorCode, Rejection
+from tests.machine.configs.kafka_golden import KAFKA, SynonymRow, TableRow, Together
+
+
+def _kafkas_row(row: table.TopicConfig) -> TableRow:
+    synonyms = tuple(SynonymRow(each.name, each.kind.name, each.default, each.unit) for each in row.synonyms)
+    limits = range_text(row.allowed)
+    return TableRow(row.name, row.kind.name, row.default, limits, row.internal, row.sensitive, synonyms)
+
+
+def test_the_table_has_kafkas_settings_in_kafkas_order() -> None:
+    assert [row.name for row in TOPIC_CONFIGS] == [row.name for row in KAFKA.table]
+    assert KAFKA.kafka.startswith(table.KAFKA_VERSION)
+
+
+@pytest.mark.parametrize("kafkas", KAFKA.table, ids=lambda row: row.name)
+def test_each_setting_is_kafkas(kafkas: TableRow) -> None:
+    assert _kafkas_row(BY_NAME[kafkas.name]) == kafkas
+
+
+@pytest.mark.parametrize("row", TOPIC_CONFIGS, ids=lambda row: row.name)
+def test_each_default_is_valid_and_documented(row: table.TopicConfig) -> None:
+    assert row.documentation.endswith(".")
+    if not row.internal:
+        assert row.default is not None
+        value = read_value(row.name, row.kind, row.allowed, row.default)
+        assert not isinstance(value, Bad)
+        assert value_text(value) == row.default
+
+
+_ALONE = [(name, text, None) for name, alone in KAFKA.alone.items() for text in alone.accepted] + [
+    (name, text, message) for name, alone in KAFKA.alone.items() for text, message in alone.refused.items()
+]
+
+
+@pytest.mark.parametrize(("name", "text", "refused"), _ALONE)
+def test_one_config_gets_kafkas_verdict(name: str, text: str, refused: str | None) -> None:
+    rejection = validate_topic_configs(((name, text),), ((TIERED_STORAGE_KEY, "true"),))
+    if refused is None:
+        assert rejection is None
+        return
+    assert rejection is not None
+    assert rejection.code is ErrorCode.INVALID_CONFIG
+    assert rejection.message.startswith(refused)
+
+
+@pytest.mark.parametrize("case", KAFKA.together, ids=lambda case: ",".join(f"{k}={v}" for k, v in case.configs.items()))
+def test_several_configs_get_kafkas_verdict(case: Together) -> None:
+    server = {**case.server, **({TIERED_STORAGE_KEY: "true"} if case.tiered else {})}
+    rejection = validate_topic_configs(
+        tuple(case.configs.items()), tuple(sorted(server.items())), tuple(case.existing.items())
+    )
+    if case.refused is None:
+        assert rejection is None
+        return
+    assert rejection is not None
+    assert rejection.code is ErrorCode.INVALID_CONFIG
+    assert rejection.message.startswith(case.refused.split(". ", maxsplit=1)[0])
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ((("retention.ms", None),), "Null value not supported for topic configs: retention.ms"),
+        (
+            (("b", None), ("segment.ms", "0"), ("a", None)),
+            "Null value not supported for topic configs: b,a",
+        ),
+        ((("retention.msx", "1"),), "Unknown topic config name: retention.msx. Did you mean retention.ms?"),
+        ((("zzz", "1"), ("segment.ms", "0")), "Unknown topic config name: zzz"),
+        (
+            (("segment.ms", "0"), ("segment.bytes", "0")),
+            "Invalid value 0 for configuration segment.bytes: Value must be at least 1048576; "
+            "allowed: a 32-bit integer in [1048576,...]",
+        ),
+        (
+            (("retention.ms", "a week"),),
+            "Invalid value a week for configuration retention.ms: Not a number of type LONG; "
+            "allowed: a 64-bit integer in [-1,...]",
+        ),
+        (
+            (("cleanup.policy", "delete,"),),
+            "Configuration 'cleanup.policy' values must not be empty. Value: delete,; "
+            "allowed: a comma-separated list of [compact, delete]",
+        ),
+        (
+            (("min.cleanable.dirty.ratio", "NaN"),),
+            "Invalid value NaN for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE; "
+            "allowed: a decimal number in [0,...,1]",
+        ),
+        ((("segment.ms", "0"), ("segment.ms", "1")), None),
+        ((), None),
+    ],
+)
+def test_what_a_refusal_says(configs: tuple[tuple[str, str | None], ...], message: str | None) -> None:
+    rejection = validate_topic_configs(configs)
+    assert (None if rejection is None else rejection.message) == message
+
+
+@pytest.mark.parametrize("row", [row for row in TOPIC_CONFIGS if row.kind is not ConfigType.STRING or row.allowed])
+def test_every_refusal_names_key_value_and_what_is_allowed(row: table.TopicConfig) -> None:
+    rejection = validate_topic_configs(((row.name, "no-such-value"),))
+    assert rejection is not None
+    assert row.name in rejection.message
+    assert "no-such-value" in rejection.message
+    limits = range_text(row.allowed).strip("[]")
+    assert (limits or allowed_text(row.kind, row.allowed).removeprefix("true or ")) in rejection.message
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("," * VALUE_LENGTH_MAX, True),
+        ("," * (VALUE_LENGTH_MAX + 1), False),
+        ("\U0001f600" * (VALUE_LENGTH_MAX // 2 + 1), False),
+    ],
+)
+def test_a_value_has_a_longest_length(text: str, accepted: bool) -> None:
+    rejection = validate_topic_configs((("leader.replication.throttled.replicas", text),))
+    if accepted:
+        assert rejection is None
+    else:
+        assert rejection is not None
+        assert "exceeds the maximum value size of 32767 bytes" in rejection.message
+        assert len(rejection.message) < 1000
+
+
+IN_FORCE = """
+retention.ms        |                  |                                                     | 604800000
+retention.ms        |                  | log.retention.hours=24                              | 86400000
+retention.ms        |                  | log.retention.hours=24,log.retention.minutes=1      | 60000
+retention.ms        |                  | log.retention.hours=24,log.retention.ms=7           | 7
+retention.ms        |                  | log.retention.hours=-1                              | -1
+retention.ms        | retention.ms=9   | log.retention.ms=7                                  | 9
+segment.ms          |                  | log.roll.hours=2                                    | 7200000
+segment.jitter.ms   |                  | log.roll.jitter.hours=1                             | 3600000
+flush.ms            |                  | log.flush.scheduler.interval.ms=5                   | 5
+flush.ms            |                  | log.flush.interval.ms=4,log.flush.scheduler.interval.ms=5 | 4
+min.insync.replicas |                  | min.insync.replicas=2                               | 2
+min.insync.replicas | preallocate=true | num.partitions=3                                    | 1
+max.message.bytes   |                  | message.max.bytes=+10                               | 10
+cleanup.policy      |                  | log.cleanup.policy=compact                          | compact
+preallocate         | preallocate=TRUE |                                                     | true
+retention.ms        |                  | log.retention.ms=nonsense                           | 604800000
+retention.ms        | retention.ms=x   |                                                     | None
+"""
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    parts = (each.partition("=") for each in text.split(",") if each.strip())
+    return tuple((key.strip(), value.strip()) for key, _, value in parts)
+
+
+@pytest.mark.parametrize("line", IN_FORCE.strip().splitlines())
+def test_which_value_is_in_force(line: str) -> None:
+    name, explicit, server, expected = (cell.strip() for cell in line.split("|"))
+    value = topic_config(name, _pairs(explicit), _pairs(server))
+    assert (str(value) if value is None else value_text(value)) == expected
+
+
+BROKER_LEVEL = """
+log.retention.hours             | 168  | 168
+log.retention.hours             | -1   | -1
+log.retention.hours             | 0    | Value must be at least 1 or equal to -1
+log.retention.ms                | 0    | Value must be at least 1 or equal to -1
+log.retention.minutes           | 2.5  | Not a number of type INT
+log.roll.hours                  | 0    | Value must be at least 1
+log.roll.ms                     | 0    | Value must be at least 1
+log.roll.jitter.ms              | -1   | Value must be at least 0
+log.segment.bytes               | 1000 | Value must be at least 1048576
+log.cleaner.min.cleanable.ratio | 1.1  | Value must be no more than 1
+compression.type                | lzo  | String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer
+"""
+
+
+@pytest.mark.parametrize("line", BROKER_LEVEL.strip().splitlines())
+def test_broker_level_values_are_checked(line: str) -> None:
+    name, text, expected = (cell.strip() for cell in line.split("|"))
+    synonym = BROKER_SYNONYMS[name]
+    value = read_value(name, synonym.kind, synonym.allowed, text)
+    if isinstance(value, Bad):
+        start = f"Invalid value {text} for configuration {name}: {expected}"
+        assert value.message.startswith(start)
+    else:
+        assert value_text(value) == expected
+
+
+def test_broker_level_values_must_fit_together() -> None:
+    lags = (("log.cleaner.max.compaction.lag.ms", "9"), ("log.cleaner.min.compaction.lag.ms", "10"))
+    assert contradicting_defaults(lags) == (
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"
+    )
+    assert contradicting_defaults(lags[:1]) is None
+
+
+def test_each_broker_level_name_serves_one_topic_config() -> None:
+    assert len(BROKER_SYNONYMS) == sum(len(row.synonyms) for row in TOPIC_CONFIGS)
+
+
+_NAMES = st.one_of(st.sampled_from(sorted(BY_NAME)), st.text(max_size=20))
+_TEXTS = st.one_of(
+    st.integers(-(1 << 65), 1 << 65).map(str),
+    st.floats().map(str),
+    st.sampled_from(["true", "false", "delete", "compact", "compact,delete", "gzip", "0:1,1:2", "*", ""]),
+    st.text(alphabet=string.printable, max_size=30),
+    st.text(max_size=30),
+)
+_SERVER = st.dictionaries(st.sampled_from([*sorted(BROKER_SYNONYMS), TIERED_STORAGE_KEY]), _TEXTS, max_size=6)
+
+
+@given(st.dictionaries(_NAMES, st.none() | _TEXTS, max_size=6), _SERVER, st.dictionaries(_NAMES, _TEXTS, max_size=3))
+def test_any_configs_get_a_verdict(
+    configs: dict[str, str | None], server: dict[str, str], existing: dict[str, str]
+) -> None:
+    rejection = validate_topic_configs(configs.items(), tuple(sorted(server.items())), tuple(existing.items()))
+    assert rejection is None or isinstance(rejection, Rejection), f"no verdict on {configs}"
+    again = validate_topic_configs(configs.items(), tuple(sorted(server.items())), tuple(existing.items()))
+    assert again == rejection, "a verdict must not depend on anything else"
+
+
+@given(st.sampled_from(TOPIC_CONFIGS), _TEXTS)
+def test_what_is_shown_is_read_as_the_same_value(row: table.TopicConfig, text: str) -> None:
+    value = read_value(row.name, row.kind, row.allowed, text)
+    if not isinstance(value, Bad):
+        shown = value_text(value)
+        again = read_value(row.name, row.kind, row.allowed, shown)
+        assert value in (again, ("",)), f"{text!r} is {value!r}, shown as {shown!r}, read as {again!r}"
+
+
+@given(_SERVER)
+def test_whatever_a_log_holds_every_config_has_a_value(server: dict[str, str]) -> None:
+    values = values_in_force(tuple(sorted(server.items())))
+    missing = {row.name for row in TOPIC_CONFIGS if not row.internal} - set(values)
+    assert not missing, f"no value in force for {missing}"

@@ -1,0 +1,107 @@
+"""The configs in force, as CreateTopics and DescribeConfigs show them, against Kafka's own answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS
+from controller.machine.configs.values import ConfigType
+from controller.machine.configs.views import ConfigEntry, ConfigSource, described_configs, effective_configs
+from events.catalog import Configs
+from tests.machine.configs.kafka_golden import KAFKA, CreatedEntry, DescribedEntry, View
+
+ELR_CONFIG = "min.insync.replicas"
+"""Kafka 4.3 begins with eligible leader replicas (KIP-966) on, and then sets this one for the whole cluster."""
+
+
+def _sorted(configs: dict[str, str]) -> Configs:
+    return tuple(sorted(configs.items()))
+
+
+def _as_created(entry: ConfigEntry) -> CreatedEntry:
+    return CreatedEntry(entry.name, entry.value, entry.source.name, entry.read_only, entry.sensitive)
+
+
+def _as_described(entry: ConfigEntry) -> DescribedEntry:
+    synonyms = tuple((each.name, each.value, each.source.name) for each in entry.synonyms)
+    return DescribedEntry(entry.name, entry.value, entry.source.name, entry.config_type.name, synonyms)
+
+
+def _without_elr(view: View) -> tuple[list[CreatedEntry], list[DescribedEntry]]:
+    """Kafka's answers, but for what it adds to one config because of eligible leader replicas."""
+    added = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.name
+    created = [each for each in view.created if each.source != added]
+    described = [each for each in view.described if added not in str(each)]
+    dropped = {each.name for each in view.created} - {each.name for each in created}
+    assert dropped <= {ELR_CONFIG}
+    return created, described
+
+
+@pytest.mark.parametrize("view", KAFKA.views, ids=lambda view: ",".join(view.configs) or "no configs")
+def test_create_topics_answers_what_kafka_answers(view: View) -> None:
+    kafkas, _ = _without_elr(view)
+    names = {each.name for each in kafkas}
+    ours = effective_configs(_sorted(view.configs), _sorted(view.server))
+    assert [_as_created(each) for each in ours if each.name in names] == kafkas
+    assert {each.name for each in ours} - names <= {ELR_CONFIG}
+
+
+@pytest.mark.parametrize("view", KAFKA.views, ids=lambda view: ",".join(view.configs) or "no configs")
+def test_describe_configs_answers_what_kafka_answers(view: View) -> None:
+    _, kafkas = _without_elr(view)
+    names = {each.name for each in kafkas}
+    ours = described_configs(_sorted(view.configs), _sorted(view.server))
+    assert [_as_described(each) for each in ours if each.name in names] == kafkas
+    assert {each.name for each in ours} - names <= {ELR_CONFIG}
+
+
+def test_a_topic_without_configs_shares_one_tuple() -> None:
+    server = (("log.retention.hours", "1"),)
+    assert effective_configs((), server) is effective_configs((), tuple(server))
+    assert described_configs((), server) is described_configs((), tuple(server))
+
+
+def test_all_that_is_not_internal_is_shown_by_name() -> None:
+    shown = [entry.name for entry in effective_configs((), ())]
+    assert shown == sorted(row.name for row in TOPIC_CONFIGS if not row.internal)
+    assert [entry.name for entry in described_configs((), ())] == shown
+
+
+def test_an_entry_has_the_tables_documentation_and_says_whether_it_is_a_default() -> None:
+    explicit = (("retention.ms", "5"),)
+    for entry in (*effective_configs(explicit, ()), *described_configs(explicit, ())):
+        assert entry.documentation == BY_NAME[entry.name].documentation
+        assert entry.is_default == (entry.name != "retention.ms")
+
+
+SYNONYMS = """
+segment.ms          | log.roll.ms=5,log.roll.hours=2 | log.roll.ms=5:4 log.roll.hours=2:4 log.roll.hours=168:5
+segment.ms          | log.roll.hours=2               |
+retention.ms        | log.retention.minutes=1        |
+min.insync.replicas | min.insync.replicas=2          | min.insync.replicas=2:4 min.insync.replicas=1:5
+preallocate         |                                | log.preallocate=false:5
+remote.storage.enable |                              |
+"""
+
+
+@pytest.mark.parametrize("line", SYNONYMS.strip().splitlines())
+def test_the_chain_of_synonyms(line: str) -> None:
+    name, server, expected = (cell.strip() for cell in line.split("|"))
+    defaults = tuple((key, value) for key, _, value in (each.partition("=") for each in server.split(",") if each))
+    entry = next(each for each in described_configs((), defaults) if each.name == name)
+    assert " ".join(f"{each.name}={each.value}:{int(each.source)}" for each in entry.synonyms) == expected
+
+
+@pytest.mark.parametrize("view", [effective_configs, described_configs])
+def test_a_config_that_the_table_does_not_know_is_shown_as_it_is(view: object) -> None:
+    assert callable(view)
+    entries = {entry.name: entry for entry in view((("from.the.future", " x "),), ())}
+    entry = entries["from.the.future"]
+    assert (entry.config_type, entry.documentation) == (ConfigType.UNKNOWN, None)
+    assert str(entry.value).strip() == "x"
+    assert entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+def test_a_value_that_is_no_longer_allowed_is_shown_as_it_is() -> None:
+    entry = next(each for each in described_configs((("segment.bytes", "1000"),), ()) if each.name == "segment.bytes")
+    assert (entry.value, entry.source) == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)

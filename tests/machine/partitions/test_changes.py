@@ -1,0 +1,143 @@
+"""Changes of partitions, beside Kafka's own PartitionChangeBuilder: the same cases to both, drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from controller.machine.partitions.after_events import after_step
+from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change
+from events.catalog import Partition, PartitionChanged, Upkeep
+from events.names import BrokerId, TopicName
+from tests.support import tools
+
+CASES = 4000
+SEED = 20261121
+ORACLE = Path(__file__).parent / "oracle"
+TOPIC = TopicName("t")
+
+
+class Case:
+    """One case: a partition, the brokers, and what is wanted, some of it as a controller would never want it."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw = draw
+        self.partition = self._partition()
+        self.live = self._some(range(1, 7), 0.7)
+        self.min_isr = draw.choice((1, 1, 2, 2, 3))
+        self.elr = draw.random() < 0.6
+        self.directory_for = draw.choice(self.partition.replicas) if draw.random() < 0.1 else None
+        self.wanted = self._wanted()
+        self.rules = Rules(
+            may_lead=lambda broker, _: broker in self.live,
+            min_isr=self.min_isr,
+            elr=self.elr,
+            directory=lambda broker: _directory(100 + broker),
+        )
+
+    def _some(self, ids: Sequence[int], share: float) -> Ids:
+        return tuple(BrokerId(one) for one in ids if self.draw.random() < share)
+
+    def _partition(self) -> Partition:
+        draw = self.draw
+        replicas = tuple(BrokerId(one) for one in draw.sample(range(1, 7), draw.choice((1, 2, 3, 3, 4))))
+        isr = self._some(replicas, 0.6)
+        elr = tuple(sorted(self._some([one for one in replicas if one not in isr], 0.3)))
+        leader = draw.choice(isr) if isr and draw.random() < 0.8 else BrokerId(-1)
+        last: Ids = (draw.choice(replicas),) if draw.random() < 0.4 else ()
+        if draw.random() < 0.05:
+            last = tuple(draw.sample(replicas, min(2, len(replicas))))
+        adding = self._some(replicas, 0.4) if draw.random() < 0.3 else ()
+        removing = self._some([one for one in replicas if one not in adding], 0.4) if draw.random() < 0.3 else ()
+        directories = tuple(_directory(draw.randrange(4)) for _ in replicas)
+        upkeep = Upkeep(directories, adding, removing, elr, last, draw.random() < 0.2)
+        return Partition(replicas, isr, leader, 5, 7, upkeep)
+
+    def _wanted(self) -> Wanted:
+        draw, old = self.draw, self.partition
+        moved = draw.random() < 0.3
+        target = tuple(BrokerId(one) for one in draw.sample(range(1, 7), draw.choice((1, 2, 3))))
+        removing = tuple(sorted(set(old.replicas) - set(target)))
+        return Wanted(
+            isr=self._some(old.replicas, 0.6) if draw.random() < 0.6 else None,
+            replicas=(*target, *removing) if moved else None,
+            adding=tuple(sorted(set(target) - set(old.replicas))) if moved else None,
+            removing=removing if moved else None,
+            directories={} if self.directory_for is None else {self.directory_for: _directory(77)},
+            recovering=draw.random() < 0.5 if draw.random() < 0.3 else None,
+            unclean=self._some(old.replicas, 0.3) if draw.random() < 0.2 else (),
+            election=draw.choice(list(Election)),
+        )
+
+    def line(self) -> str:
+        """The case as the oracle reads it."""
+        old, wanted = self.partition, self.wanted
+        upkeep = old.upkeep
+        assert upkeep is not None
+        recovering = "-" if wanted.recovering is None else str(int(wanted.recovering))
+        return "|".join((
+            _text(old.replicas), _text(old.isr), str(old.leader), _text(upkeep.elr), _text(upkeep.last_known_elr),
+            _text(upkeep.adding), _text(upkeep.removing), _text(tuple(map(_number, upkeep.directories))),
+            str(int(upkeep.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
+            wanted.election.name, _text(wanted.isr), _text(wanted.replicas), _text(wanted.adding),
+            _text(wanted.removing), recovering, _text(wanted.unclean),
+            "-" if self.directory_for is None else str(self.directory_for),
+        ))  # fmt: skip
+
+    def text(self) -> str:
+        """What our own change is, as the oracle tells it."""
+        made = change(TOPIC, 0, self.partition, self.wanted, self.rules, "asked")
+        return "none" if made is None else _told(made)
+
+
+def _told(made: PartitionChanged) -> str:
+    directories = None if made.directories is None else tuple(map(_number, made.directories))
+    return "|".join((
+        "-" if made.leader is None else str(made.leader), _text(made.isr), _text(made.replicas), _text(made.adding),
+        _text(made.removing), _text(made.elr), _text(made.last_known_elr), _text(directories),
+        "-" if made.recovering is None else str(int(made.recovering)),
+        str(made.leader_epoch), str(made.partition_epoch),
+    ))  # fmt: skip
+
+
+def _directory(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def _number(directory: bytes) -> int:
+    return int.from_bytes(directory, "big")
+
+
+def _text(ids: Sequence[int] | None) -> str:
+    if ids is None:
+        return "-"
+    return ",".join(map(str, ids)) or "."
+
+
+def test_kafka_changes_partitions_the_same_way() -> None:
+    classpath = tools.compile_java(ORACLE, tools.server_classpath())
+    draw = random.Random(SEED)
+    cases = [Case(draw) for _ in range(CASES)]
+    questions = "".join(case.line() + "\n" for case in cases)
+    command = tools.java_command(classpath, "PartitionOracle")
+    done = subprocess.run(command, input=questions, capture_output=True, text=True, check=True, timeout=120)
+    answers = done.stdout.splitlines()
+    assert len(answers) == CASES, done.stderr
+    wrong = [(case.line(), theirs, case.text()) for case, theirs in zip(cases, answers, strict=True)]
+    wrong = [row for row in wrong if row[1] != row[2]]
+    assert not wrong, f"{len(wrong)} of {CASES} differ from seed {SEED}, such as {wrong[:3]}"
+    assert sum(answer != "none" for answer in answers) > CASES // 2, "most cases change something"
+
+
+def test_a_change_applied_leaves_nothing_to_change() -> None:
+    draw = random.Random(SEED)
+    for _ in range(500):
+        case = Case(draw)
+        case.wanted = Wanted()
+        made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "asked")
+        stands = case.partition if made is None else after_step(case.partition, made)
+        again = change(TOPIC, 0, stands, Wanted(), case.rules, "asked")
+        settled = stands if again is None else after_step(stands, again)
+        assert change(TOPIC, 0, settled, Wanted(), case.rules, "asked") is None, case.line()

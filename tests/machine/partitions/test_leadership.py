@@ -1,0 +1,107 @@
+"""Leaders and in-sync sets: what AlterPartition is answered, what `is_settled` promises, how far a create came."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import settings
+from msgspec.structs import replace
+
+from controller.machine.commands.commands import AlterPartition, ChangeSettings
+from controller.machine.decide import decide
+from controller.machine.errors import ErrorCode
+from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_settled, settle
+from controller.machine.readiness import how_far
+from controller.machine.state import DictTopics, State
+from events.catalog import Partition
+from events.names import BrokerId, RequestId
+from tests.machine.audit.planted import ids
+from tests.machine.in_short import event_text
+from tests.machine.rig import topics_of
+from tests.machine.tables import command, given
+from tests.machine.walks import Walk, steps, walks
+
+REPORTS = """
+# the leader is 3, its epoch 1, the partition's epoch 2; replicas are 3.1.2, in sync are 3 and 1; 2 is fenced
+by=3 0:3.1:1:2     | nothing
+by=3 0:3:1:2       | isr(0: 3 of 3 e1/3)
+by=3 0:3.1:2:2     | NOT_CONTROLLER
+by=3 0:3.1:1:3     | NOT_CONTROLLER
+by=3 0:3.1:0:2     | FENCED_LEADER_EPOCH
+by=3 0:3.1:0:9     | NOT_CONTROLLER
+by=1 0:3.1:1:2     | INVALID_REQUEST
+by=1 0:3.1:0:2     | FENCED_LEADER_EPOCH
+by=3 0:3.1:1:1     | INVALID_UPDATE_VERSION
+by=1 0:3.1:1:1     | INVALID_REQUEST
+by=3 0:1:1:2       | INVALID_REQUEST
+by=3 0::1:2        | INVALID_REQUEST
+by=3 0:3.3:1:2     | INVALID_REQUEST
+by=3 0:3.4:1:2     | INVALID_REQUEST
+by=3 0:3.-1:1:2    | INVALID_REQUEST
+by=3 0:3.2:1:2     | INELIGIBLE_REPLICA
+by=3 1:3:1:2       | UNKNOWN_TOPIC_OR_PARTITION
+by=3 -1:3:1:2      | UNKNOWN_TOPIC_OR_PARTITION
+"""
+
+
+LED = Partition(ids(3, 1, 2), ids(3, 1), BrokerId(3), leader_epoch=1, partition_epoch=2)
+
+
+@pytest.mark.parametrize("row", [row for row in REPORTS.strip().splitlines() if row[0] != "#"])
+def test_what_a_report_leads_to(row: str) -> None:
+    report, _, result = (part.strip() for part in row.partition("|"))
+    rig = given("1 2! 3 4 has:t")
+    asked = command(rig, f"isr t {report}")
+    assert isinstance(asked, AlterPartition)
+    topic = replace(rig.topic("t"), partitions=(LED,))
+    outcome = accept_isr(topic, asked.broker_id, asked.reports[0], rig.state.cluster)
+    match outcome:
+        case None:
+            assert result == "nothing"
+        case ErrorCode():
+            assert outcome.name == result
+        case change:
+            assert event_text(change) == result
+
+
+@settings(max_examples=100)
+@hypothesis_given(walks())
+def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
+    """`is_settled` may say no too often, so that a review finds nothing; never yes where there is something to do."""
+    for rig, _ in steps(walk):
+        cluster = rig.state.cluster
+        for topic in topics_of(rig.state):
+            settled, events = settle(topic, cluster, "why")
+            assert not (events and is_settled(topic, cluster)), f"{topic} is not settled: {events}"
+            assert settle(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
+            assert events or settled is topic, "nothing to do, yet another topic"
+
+
+def test_in_sync_is_who_is_live_and_in_the_set() -> None:
+    rig = given("1 2 3 has:t:1x3")
+    rig.put(command(rig, "fence 2"))
+    rig.review()
+    partition = rig.topic("t").partitions[0]
+    assert is_in_sync(partition, rig.state.cluster.live)
+    rig.unfence(2)
+    assert not is_in_sync(partition, rig.state.cluster.live)
+
+
+def test_how_far_a_create_came_counts_live_brokers_alone() -> None:
+    rig = given("1 2 3")
+    rig.put(command(rig, "create t on=0:2,1:1"))
+    rig.confirm(1, 2)
+    rig.put(command(rig, "fence 2"))
+    text = how_far(rig.topic("t"), rig.state.cluster)
+    assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers know it"
+
+
+def test_settings_that_cannot_be_read_are_not_even_decided() -> None:
+    rig = given("1")
+    with pytest.raises(ValueError, match="Expected `int`"):
+        decide(rig.state, command(rig, "settings num.partitions=many"))
+
+
+def test_the_first_settings_are_logged_whatever_they_are() -> None:
+    first = ChangeSettings(request_id=RequestId("s"), at_ms=1, settings=(), release="")
+    assert len(decide(State(DictTopics()), first).events) == 1

@@ -1,0 +1,138 @@
+"""Placement: what its goals promise, for any name, any racks and any brokers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from controller.machine.decide import decide
+from controller.machine.partitions.placement import pick_for_placeholder, place, rack_ring
+from controller.machine.state import Cluster, DictTopics, State
+from events.catalog import TopicCreated
+from events.names import BrokerId
+from tests.machine.rig import Rig
+from tests.machine.tables import command
+from tests.machine.tables import given as rig_given
+
+Racks = dict[BrokerId, str | None]
+
+_names = st.text(alphabet="abcdefghij-._0123456789", min_size=1, max_size=20)
+_racks: st.SearchStrategy[Racks] = st.dictionaries(
+    st.integers(0, 50).map(BrokerId), st.sampled_from((None, "a", "b", "c", "d")), min_size=1, max_size=12
+)
+
+
+def _placed(name: str, racks: Racks, first: int, count: int, factor: int) -> tuple[tuple[BrokerId, ...], ...]:
+    live = tuple(sorted(racks))
+    return place(name, rack_ring(live, tuple(racks[broker] for broker in live)), first, count, factor)
+
+
+@given(_names, _racks, st.integers(0, 30), st.integers(1, 30), st.integers(1, 12))
+def test_replicas_are_distinct_live_brokers_then_placeholders(
+    name: str, racks: Racks, first: int, count: int, factor: int
+) -> None:
+    partitions = _placed(name, racks, first, count, factor)
+    assert len(partitions) == count, "a list of replicas for each partition"
+    missing = [-n for n in range(1, factor - len(racks) + 1)]
+    for replicas in partitions:
+        assert len(replicas) == factor, "as many replicas as the factor"
+        assert len(set(replicas)) == factor, f"a replica twice: {replicas}"
+        brokers, placeholders = replicas[: factor - len(missing)], replicas[factor - len(missing) :]
+        assert set(brokers) <= set(racks), f"on a broker that is not live: {replicas}"
+        assert list(placeholders) == missing, f"placeholders are -1, -2, … and come last: {replicas}"
+
+
+@given(_names, _racks, st.integers(1, 30), st.integers(1, 5))
+def test_replicas_spread_over_racks(name: str, racks: Racks, count: int, factor: int) -> None:
+    assume(factor <= len(racks))
+    for replicas in _placed(name, racks, 0, count, factor):
+        used = Counter(racks[broker] for broker in replicas)
+        wanted = min(factor, len(set(racks.values())))
+        assert len(used) == wanted, f"{replicas} lie in {len(used)} racks, {wanted} are possible"
+
+
+@given(_names, _racks, st.integers(1, 60), st.integers(1, 3))
+def test_leaders_are_even_within_a_topic(name: str, racks: Racks, count: int, factor: int) -> None:
+    leaders = Counter(replicas[0] for replicas in _placed(name, racks, 0, count, factor))
+    loads = [leaders[broker] for broker in racks]
+    assert max(loads) - min(loads) <= 1, f"leaders are not even: {leaders}"
+
+
+@given(_names, st.integers(2, 8))
+def test_followers_of_a_leader_are_even_over_the_others(name: str, brokers: int) -> None:
+    racks: Racks = dict.fromkeys(map(BrokerId, range(brokers)))
+    pairs = Counter(_placed(name, racks, 0, brokers * (brokers - 1), 2))
+    assert len(pairs) == brokers * (brokers - 1), f"each pair of leader and follower once: {pairs}"
+
+
+@given(_racks)
+def test_leaders_are_even_over_topics(racks: Racks) -> None:
+    topics = 200 * len(racks)
+    leaders = Counter(_placed(f"topic-{n}", racks, 0, 1, 1)[0][0] for n in range(topics))
+    assert all(100 < leaders[broker] < 300 for broker in racks), f"one in {len(racks)} each, about: {leaders}"
+
+
+@given(_names, _racks, st.integers(1, 10), st.integers(1, 20), st.integers(1, 5))
+def test_partitions_added_later_lie_where_they_would_have_lain(
+    name: str, racks: Racks, have: int, more: int, factor: int
+) -> None:
+    at_once = _placed(name, racks, 0, have + more, factor)
+    in_steps = _placed(name, racks, 0, have, factor) + _placed(name, racks, have, more, factor)
+    assert in_steps == at_once, "where a partition lies depends on the name and its index alone"
+
+
+@given(_names, _racks, st.integers(1, 20), st.integers(1, 5))
+def test_the_same_ask_gets_the_same_replicas(name: str, racks: Racks, count: int, factor: int) -> None:
+    first = _placed(name, racks, 0, count, factor)
+    rack_ring.cache_clear()
+    backwards = dict(reversed(racks.items()))
+    assert _placed(name, backwards, 0, count, factor) == first, "placement remembers something, or sees an order"
+
+
+@given(st.permutations(["1@a", "2@b", "3@a", "4", "5@b"]), st.integers(1, 6), st.integers(1, 5))
+def test_the_order_in_which_brokers_came_does_not_matter(words: list[str], count: int, factor: int) -> None:
+    rig, ordered = rig_given(" ".join(words)), rig_given(" ".join(sorted(words)))
+    ask = f"create t {count}x{factor}"
+    assert _replicas(rig, ask) == _replicas(ordered, ask), "replicas depend on who came first"
+    shuffled = Cluster().with_brokers(dict(reversed(list(rig.state.cluster.brokers.items()))))
+    decided = decide(State(DictTopics(), shuffled), command(rig, ask)).events[1]
+    assert isinstance(decided, TopicCreated), "it can be created"
+    assert [p.replicas for p in decided.partitions] == _replicas(ordered, ask), "replicas depend on a mapping's order"
+
+
+def _replicas(rig: Rig, ask: str) -> list[tuple[BrokerId, ...]]:
+    event = decide(rig.state, command(rig, ask)).events[1]
+    assert isinstance(event, TopicCreated), "it can be created"
+    return [partition.replicas for partition in event.partitions]
+
+
+@given(st.integers(1, 8), st.integers(1, 4))
+def test_a_dry_run_shows_what_a_create_commits(count: int, factor: int) -> None:
+    rig = rig_given("1@a 2@b 3@a 4")
+    (answer,) = decide(rig.state, command(rig, f"create t {count}x{factor} dry")).answers
+    assert answer.topic is not None, "a dry run shows the topic"
+    assert [p.replicas for p in answer.topic.partitions] == _replicas(rig, f"create t {count}x{factor}")
+
+
+@given(_names, st.integers(0, 50), _racks, st.sets(st.sampled_from((None, "a", "b", "c", "d"))))
+def test_a_placeholder_goes_to_an_unused_rack_if_there_is_one(
+    name: str, partition: int, racks: Racks, used: set[str | None]
+) -> None:
+    candidates = sorted(racks.items(), key=lambda member: member[0])
+    chosen = pick_for_placeholder(name, partition, candidates, used)
+    assert chosen in racks, "one of the candidates"
+    if set(racks.values()) - used:
+        assert racks[chosen] not in used, f"{chosen} lies in rack {racks[chosen]}, which is used"
+
+
+def test_nobody_fills_a_placeholder_where_there_is_no_candidate() -> None:
+    assert pick_for_placeholder("t", 0, (), set()) is None
+
+
+@given(_names, st.integers(1, 8))
+def test_brokers_that_join_at_once_share_the_placeholders(name: str, brokers: int) -> None:
+    candidates = [(BrokerId(n), None) for n in range(brokers)]
+    chosen = Counter(pick_for_placeholder(name, index, candidates, set()) for index in range(4 * brokers))
+    assert set(chosen.values()) == {4}, f"not even: {chosen}"

@@ -1,0 +1,231 @@
+"""Stories of partitions on real brokers: one step a line, and what it leads to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.machine.audit.lives import Lives
+from tests.machine.in_short import in_short
+from tests.machine.rig import Rig
+from tests.machine.tables import command, given
+
+THREE = """
+quorum {elr}
+join 1
+join 2
+join 3
+unfence 1
+unfence 2
+unfence 3
+create t on=0:1.2.3 conf=min.insync.replicas=2 timeout=0 id=c
+"""
+
+STORIES = {
+    "a leader is lost, and comes back": """
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        review t                        | nothing
+        unfence 1                       | unfenced(1 e1) => NONE 1
+        review t                        | nothing
+        report t by=2 0:2.3.1:1:1:e2.3.1 | changed(0: isr=2.3.1 e1/2) => NONE 0:NONE
+        balance t                       | changed(0: leader=1 e2/3)
+        balance t                       | nothing
+    """,
+    "all replicas are lost one by one, and one that has every record returns": """
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
+        unfence 1                       | unfenced(1 e1) => NONE 1
+        review t                        | nothing
+        unfence 2                       | unfenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=2 isr=2 elr=3 last_known_elr=- e4/4)
+    """,
+    "a broker in sync comes back without its disk": """
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
+        join 2 as=second dirs=21 unclean | registered(2 e4) => NONE 4
+        review t                        | changed(0: elr=3 e3/4)
+        unfence 2                       | unfenced(2 e4) => NONE 4
+        review t                        | nothing
+        unfence 3                       | unfenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=3 isr=3 elr=- last_known_elr=- e4/5)
+        report t by=3 0:3.2:4:5:e3.2    | => NONE 0:INELIGIBLE_REPLICA
+        report t by=3 0:3.2:4:5:e3.4    | changed(0: isr=3.2 e4/6) => NONE 0:NONE
+        lies t by=2 0:21                | changed(0: directories=10.21.30 e4/7) => NONE 0:NONE
+        lies t by=2 0:21                | => NONE 0:NONE
+    """,
+    "a broker leaves in order": """
+        leave 1                         | leaving(1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        create u 1x3 timeout=0          | refused => INVALID_REPLICATION_FACTOR validation:live-brokers
+        report t by=2 0:2.3.1:1:1       | => NONE 0:INELIGIBLE_REPLICA
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | nothing
+    """,
+    "a log directory fails": """
+        join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
+        unfence 1                       | unfenced(1 e4) => NONE 4
+        review t                        | nothing
+        dirs 1 11                       | logdirschanged(1) => NONE 4
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        lies t by=1 0:99                | changed(0: directories=99.20.30 e1/2) => NONE 0:NONE
+        lies t by=1 1:11                | => NONE 1:UNKNOWN_TOPIC_OR_PARTITION
+        lies u by=1 0:11                | => NONE 0:UNKNOWN_TOPIC_ID
+        lies t by=1 epoch=1 0:11        | => STALE_BROKER_EPOCH
+    """,
+    "a partition moves to another broker": """
+        join 4                          | registered(4 e4) => NONE 4
+        unfence 4                       | unfenced(4 e4) => NONE 4
+        lies t by=4 0:40                | => NONE 0:NOT_LEADER_OR_FOLLOWER
+        reassign t 0:4.2.3              | changed(0: replicas=4.2.3.1 adding=4 removing=1 directories=40.20.30.10 \
+e0/1) => NONE 0:NONE
+        reassign t 0:4.2.3              | => NONE 0:NONE
+        report t by=1 0:1.2.3.4:0:0     | => NONE 0:INVALID_UPDATE_VERSION
+        report t by=1 0:1.2.3.4:0:1     | changed(0: leader=4 isr=2.3.4 replicas=4.2.3 adding=- removing=- \
+directories=40.20.30 e1/2) => NONE 0:NEW_LEADER_ELECTED
+        reassign t 0:cancel             | => NONE 0:NO_REASSIGNMENT_IN_PROGRESS
+        reassign t 0:3.2.4              | changed(0: replicas=3.2.4 directories=30.20.40 e1/3) => NONE 0:NONE
+        reassign t 0:3.2.1              | changed(0: replicas=3.2.1.4 adding=1 removing=4 directories=30.20.10.40 \
+e1/4) => NONE 0:NONE
+        reassign t 0:cancel             | changed(0: leader=4 replicas=3.2.4 adding=- removing=- directories=30.20.40 \
+e2/5) => NONE 0:NONE
+        reassign t same-factor 0:3.2    | => NONE 0:INVALID_REPLICATION_FACTOR
+        reassign t 0:3.9                | => NONE 0:INVALID_REPLICA_ASSIGNMENT
+        reassign t 0:- 1:2              | => NONE 0:INVALID_REPLICA_ASSIGNMENT 1:UNKNOWN_TOPIC_OR_PARTITION
+        reassign u 0:1                  | => NONE 0:UNKNOWN_TOPIC_OR_PARTITION
+    """,
+    "elections that are asked for": """
+        elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
+        elect t 0 unclean               | => NONE 0:ELECTION_NOT_NEEDED
+        elect t 0.1                     | => NONE 0:ELECTION_NOT_NEEDED 1:UNKNOWN_TOPIC_OR_PARTITION
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        elect t 0                       | => NONE 0:PREFERRED_LEADER_NOT_AVAILABLE
+        unfence 1                       | unfenced(1 e1) => NONE 1
+        report t by=2 0:1.2.3:1:1       | changed(0: isr=1.2.3 e1/2) => NONE 0:NONE
+        elect t 0                       | changed(0: leader=1 e2/3) => NONE 0:NONE
+    """,
+    "reports that do not fit": """
+        report t by=1 epoch=9 0:1:0:0   | => STALE_BROKER_EPOCH
+        report t by=9 0:1:0:0           | => STALE_BROKER_EPOCH
+        report t by=1 other 0:1:0:0     | => NONE 0:UNKNOWN_TOPIC_ID
+        report t by=1 1:1:0:0           | => NONE 1:UNKNOWN_TOPIC_OR_PARTITION
+        report t by=1 0:1:1:0           | => NONE 0:NOT_CONTROLLER
+        report t by=2 0:2:0:0           | => NONE 0:INVALID_REQUEST
+        report t by=1 0:2.3:0:0         | => NONE 0:INVALID_REQUEST
+        report t by=1 0:1.1:0:0         | => NONE 0:INVALID_REQUEST
+        report t by=1 0:1:0:0:recovering | => NONE 0:INVALID_REQUEST
+        report t by=1 0:1.2.3:0:0       | => NONE 0:NONE
+    """,
+    "ids, features and configs": """
+        producers 1                     | ids(0-999 for 1) => NONE
+        producers 2                     | ids(1000-1999 for 2) => NONE 1000
+        producers 2 epoch=1             | => STALE_BROKER_EPOCH
+        quorum elr                      | quorum(e2)
+        configure 4:1 set:log.retention.ms=5 | configs(4:1 log.retention.ms=5) => NONE
+        configure 4:1 set:log.retention.ms=5 | => NONE
+        configure 4:1 append:log.cleanup.policy=compact | configs(4:1 log.cleanup.policy=compact log.retention.ms=5) \
+=> NONE
+        configure 4:1 append:log.retention.ms=6 | => INVALID_CONFIG validation:alter-request
+        configure 4:9 set:a=b           | => BROKER_ID_NOT_REGISTERED validation:alter-request
+        configure 4:x set:a=b           | => INVALID_REQUEST validation:alter-request
+        configure 4:1 delete:log.retention.ms dry | => NONE
+        configure 4:1 set:a=b replace   | configs(4:1 a=b) => NONE
+        configure 4: set:a=b denied=31  | => CLUSTER_AUTHORIZATION_FAILED authorizer
+        configure 32:g set:a=b          | configs(32:g a=b) => NONE
+        configure 16: set:a=b           | => INVALID_REQUEST validation:alter-request
+        configure 4: set:min.insync.replicas=3 | configs(4: min.insync.replicas=3) => NONE
+        features metadata.version=30    | features(metadata.version=30) => NONE
+        features metadata.version=30    | => NONE
+    """,
+}
+
+WITHOUT_ELIGIBLE = {
+    "the last member stays in sync": """
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 e2/2)
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 e3/3)
+        unfence 2                       | unfenced(2 e2) => NONE 2
+        review t                        | nothing
+        unfence 3                       | unfenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=3 e4/4)
+    """,
+    "whoever is left leads if the topic says so, and must recover": """
+        report t by=1 0:1:0:0           | changed(0: isr=1 e0/1) => NONE 0:NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=-1 e1/2)
+        elect t 0                       | => NONE 0:PREFERRED_LEADER_NOT_AVAILABLE
+        alter t set:unclean.leader.election.enable=true | configs(min.insync.replicas=2 \
+unclean.leader.election.enable=true) changed(0: leader=2 isr=2 recovering e2/3) => NONE
+        report t by=2 0:2.3:2:3:recovering | => NONE 0:INVALID_REQUEST
+        report t by=2 0:2:2:3           | changed(0: recovered e2/4) => NONE 0:NONE
+    """,
+    "an unclean election that is asked for": """
+        report t by=1 0:1:0:0           | changed(0: isr=1 e0/1) => NONE 0:NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=-1 e1/2)
+        fence 2                         | fenced(2 e2) => NONE 2
+        fence 3                         | fenced(3 e3) => NONE 3
+        elect t 0 unclean               | => NONE 0:ELIGIBLE_LEADERS_NOT_AVAILABLE
+        unfence 3                       | unfenced(3 e3) => NONE 3
+        elect t 0 unclean               | changed(0: leader=3 isr=3 recovering e2/3) => NONE 0:NONE
+    """,
+}
+
+
+def _tell(elr: str, story: str) -> Rig:
+    rig = given("")
+    for line in THREE.format(elr=elr).strip().splitlines():
+        rig.put(command(rig, line))
+    for line in story.replace("\\\n", "").strip().splitlines():
+        ask, _, result = (part.strip() for part in line.partition("|"))
+        assert in_short(rig.put(command(rig, ask))) == " ".join(result.split()), ask
+    Lives().see_all(rig.log)
+    return rig
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_with_eligible_leader_replicas(story: str) -> None:
+    _tell("elr", story)
+
+
+@pytest.mark.parametrize("story", WITHOUT_ELIGIBLE.values(), ids=WITHOUT_ELIGIBLE)
+def test_without_eligible_leader_replicas(story: str) -> None:
+    _tell("", story)
+
+
+def test_placeholders_get_brokers_with_their_directories() -> None:
+    rig = given("fewer")
+    for line in ("quorum elr", "join 1", "join 2", "unfence 1", "create t 1x3 timeout=0", "unfence 2"):
+        rig.put(command(rig, line))
+    assert in_short(rig.put(command(rig, "review t"))) == "filled(0: -1 by 2 e1)"
+    upkeep = rig.topic("t").partitions[0].upkeep
+    assert upkeep is not None
+    assert [int.from_bytes(one, "big") for one in upkeep.directories] == [10, 20, 0]
+
+
+def test_with_eligible_leader_replicas_all_brokers_go_by_one_min_insync_replicas() -> None:
+    rig = given("minisr=2")
+    first = in_short(rig.put(command(rig, "quorum")))
+    assert first == "quorum(e1) features(metadata.version=30)"
+    for line in ("join 1", "configure 4:1 set:min.insync.replicas=1 set:a=b"):
+        rig.put(command(rig, line))
+    raised = "features eligible.leader.replicas.version=1 metadata.version=30"
+    assert in_short(rig.put(command(rig, raised))) == (
+        "features(eligible.leader.replicas.version=1 metadata.version=30) configs(4:1 a=b) "
+        "configs(4: min.insync.replicas=2) => NONE"
+    )
+    for kept, change in (("", "delete:min.insync.replicas"), ("1", "set:min.insync.replicas=1")):
+        refused = in_short(rig.put(command(rig, f"configure 4:{kept} {change}")))
+        assert refused == "=> INVALID_CONFIG validation:alter-request"
+    assert in_short(rig.put(command(rig, raised + " group.version=1"))).startswith("features(eligible")

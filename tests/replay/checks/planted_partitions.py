@@ -1,0 +1,217 @@
+"""Faults planted in partitions: replicas, leaders, epochs, placeholders. Each names the one check that must see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from events import catalog
+from events.names import BrokerId, TopicName
+from tests.replay.checks.planted import (
+    Log,
+    as_asked,
+    at,
+    caught_by,
+    changed,
+    every,
+    first_replicas,
+    ids,
+    last_fill,
+    renumbered,
+    same_partition,
+    then,
+    with_partition,
+    with_settings,
+    without,
+)
+
+# Replicas and leaders.
+
+
+@caught_by("replicas-distinct")
+def a_replica_twice(log: Log) -> Log:
+    index = at(log, catalog.TopicCreated, topic="hand")
+    return as_asked(with_partition(log, index, replicas=ids(1, 1), isr=ids(1)), "hand")
+
+
+@caught_by("leader-in-isr")
+def nobody_in_sync(log: Log) -> Log:
+    return with_partition(log, at(log, catalog.TopicCreated, topic="waits"), isr=())
+
+
+@caught_by("leader-in-isr")
+def a_leader_out_of_sync(log: Log) -> Log:
+    return with_partition(log, at(log, catalog.TopicCreated, topic="hand"), isr=ids(3))
+
+
+@caught_by("leader-in-isr")
+def a_placeholder_in_sync(log: Log) -> Log:
+    return with_partition(log, at(log, catalog.TopicCreated), isr=ids(1, 2, -1))
+
+
+@caught_by("leader-in-isr")
+def in_sync_but_no_replica(log: Log) -> Log:
+    index = at(log, catalog.IsrChanged, topic="a")
+    event: Any = log[index].event
+    return changed(log, index, isr=(*event.isr, BrokerId(8)))
+
+
+@caught_by("leader-in-isr")
+def in_sync_before_it_took_the_place(log: Log) -> Log:
+    fill = at(log, catalog.PlaceholderFilled)
+    event: Any = log[fill].event
+    later = next(i for i in every(log, catalog.IsrChanged, topic="a", partition=event.partition) if i > fill)
+    early = changed(changed(log, fill, partition_epoch=event.partition_epoch + 1), later, partition_epoch=1)
+    moved = [*early[:fill], replace(early[later], at_ms=log[fill].at_ms), *early[fill:later], *early[later + 1 :]]
+    return renumbered(moved)
+
+
+@caught_by("replicas-live")
+def placed_on_a_broker_that_is_not_there_yet(log: Log) -> Log:
+    index = at(log, catalog.TopicCreated, topic="a_b")
+    return as_asked(with_partition(log, index, replicas=ids(*first_replicas(log, "a_b"), 3)), "a_b")
+
+
+@caught_by("replicas-live")
+def assigned_to_an_unknown_broker(log: Log) -> Log:
+    index = at(log, catalog.TopicCreated, topic="hand")
+    return as_asked(with_partition(log, index, replicas=ids(1, 7), isr=ids(1)), "hand")
+
+
+@caught_by("replicas-live")
+def partitions_on_a_fenced_broker(log: Log) -> Log:
+    added: Any = log[at(log, catalog.PartitionsAdded, topic="a", first=3)].event
+    assert added.asked.wanted.assignments is None, "they were placed"
+    leader = added.partitions[0].leader
+    where = at(log, catalog.PartitionsAdded, topic="a", first=3)
+    other = max(added.partitions[0].replicas)  # leads later
+    return with_partition(log, where, replicas=(leader, other, BrokerId(4)), isr=(leader, other))
+
+
+@caught_by("replicas-live")
+def placement_saw_another_broker(log: Log) -> Log:
+    return changed(log, at(log, catalog.TopicCreated), live_brokers=ids(1, 2, 3))
+
+
+@caught_by("epochs-never-go-back")
+def a_partition_epoch_goes_back(log: Log) -> Log:
+    return changed(log, at(log, catalog.IsrChanged), partition_epoch=0)
+
+
+@caught_by("epochs-never-go-back")
+def another_leader_in_the_same_epoch(log: Log) -> Log:
+    return changed(log, at(log, catalog.LeaderElected), leader_epoch=0)
+
+
+@caught_by("epochs-never-go-back")
+def a_new_partition_with_a_past(log: Log) -> Log:
+    return with_partition(log, at(log, catalog.TopicCreated, topic="waits"), leader_epoch=4)
+
+
+@caught_by("epochs-never-go-back")
+def a_change_is_lost(log: Log) -> Log:
+    changes = every(log, catalog.IsrChanged, topic="a") + every(log, catalog.LeaderElected, topic="a")
+    with_next = [i for i in sorted(changes) if any(same_partition(log[i], later) for later in log[i + 1 :])]
+    return without(log, next(i for i in with_next if isinstance(log[i].event, catalog.IsrChanged)))
+
+
+@caught_by("leaders-unfenced")
+def a_new_partition_led_by_a_fenced_broker(log: Log) -> Log:
+    never_ready = without(log, at(log, catalog.TopicReady, topic="onfenced"))
+    return with_partition(never_ready, at(log, catalog.TopicCreated, topic="onfenced"), leader=BrokerId(2), isr=ids(2))
+
+
+@caught_by("led-when-possible")
+def a_broker_died_and_nobody_was_elected(log: Log) -> Log:
+    return then(log, "FenceBroker", "b1", catalog.BrokerFenced(BrokerId(1), 9, "died"))
+
+
+@caught_by("led-when-possible")
+def nobody_leads_though_some_are_in_sync(log: Log) -> Log:
+    created: Any = log[at(log, catalog.TopicCreated, topic="waits")].event
+    (leader,) = created.partitions[0].isr
+    left = catalog.LeaderElected(TopicName("waits"), 0, BrokerId(-1), (leader,), 1, 1, "made up")
+    return then(log, "AlterPartition", "b1", left)
+
+
+@caught_by("ready-is-true")
+def ready_under_a_leader_that_is_fenced(log: Log) -> Log:
+    ready = at(log, catalog.TopicReady, topic="a")
+    created: Any = log[at(log, catalog.TopicCreated, topic="a")].event
+    leader = created.partitions[1].leader
+    fenced, back = catalog.BrokerFenced(leader, 1, "died"), catalog.BrokerUnfenced(leader, 1, "back")
+    return then(then(log, "UnfenceBroker", "b1", back, at=ready + 1), "FenceBroker", "b1", fenced, at=ready)
+
+
+@caught_by("placeholders-allowed")
+def placeholders_though_they_are_off(log: Log) -> Log:
+    return with_settings(log, enable_under_replicated_topic_creation="false")
+
+
+@caught_by("placeholders-allowed")
+def placeholders_with_too_few_live_brokers(log: Log) -> Log:
+    return with_settings(log, min_insync_replicas="3")
+
+
+@caught_by("placeholders-allowed")
+def the_topic_asks_for_more_in_sync(log: Log) -> Log:
+    return changed(log, at(log, catalog.TopicCreated), configs=(("min.insync.replicas", "3"),))
+
+
+@caught_by("placeholders-allowed")
+def more_placeholders_than_brokers_are_missing(log: Log) -> Log:
+    (leader,) = first_replicas(log, "waits")
+    others = [broker for broker in ids(1, 2, 3) if broker != leader]
+    index = at(log, catalog.TopicCreated, topic="waits")
+    return as_asked(with_partition(log, index, replicas=ids(leader, *others, -2)), "waits")
+
+
+@caught_by("placeholders-filled")
+def not_filled_though_a_broker_joined(log: Log) -> Log:
+    fill = last_fill(log, "under")
+    event: Any = log[fill].event
+    back = catalog.BrokerRegistered(BrokerId(4), 9, "back", None, ())
+    there = then(without(log, fill), "RegisterBroker", "b4", back)
+    assert event.broker_id == 4, "broker 4 filled it"
+    return then(there, "UnfenceBroker", "b4", catalog.BrokerUnfenced(BrokerId(4), 9, "back"))
+
+
+@caught_by("placeholders-filled")
+def filled_by_a_broker_that_is_not_live(log: Log) -> Log:
+    return changed(log, last_fill(log, "under"), broker_id=BrokerId(6))
+
+
+@caught_by("placeholders-filled")
+def another_place_filled(log: Log) -> Log:
+    return changed(log, last_fill(log, "under"), placeholder=BrokerId(-3))
+
+
+@caught_by("placeholders-filled")
+def reviewed_and_not_filled(log: Log) -> Log:
+    index, event = _reviewed_after_fill(log)
+    fills = [
+        i for i in every(log, catalog.PlaceholderFilled, topic=event.topic, partition=event.partition) if i < index
+    ]
+    fixed = log[: index + 1]
+    for later in range(fills[-1] + 1, index + 1):
+        if same_partition(log[fills[-1]], log[later]):
+            after: Any = log[later].event
+            fixed = changed(fixed, later, partition_epoch=after.partition_epoch - 1)
+    unfilled = without(fixed, fills[-1])
+    return then(
+        unfilled, "UnfenceBroker", "b2", catalog.BrokerUnfenced(BrokerId(2), 2, "back")
+    )  # and leads what it led
+
+
+def _reviewed_after_fill(log: Log) -> tuple[int, Any]:
+    """A change by a review of a partition in which a broker took a place that is not in sync yet."""
+    for index, record in enumerate(log):
+        event: Any = record.event
+        if not isinstance(event, catalog.IsrChanged | catalog.LeaderElected) or record.cause.command != "ReviewTopics":
+            continue
+        for fill in every(log[:index], catalog.PlaceholderFilled, topic=event.topic, partition=event.partition):
+            filled: Any = log[fill].event
+            if filled.broker_id not in event.isr:
+                return index, event
+    raise AssertionError("no partition is reviewed after it was filled")

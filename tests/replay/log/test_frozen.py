@@ -1,0 +1,106 @@
+"""Files as they were at one instant: whatever becomes of their names, nothing written, nothing left."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.logs.log import LogCorrupted, LogError
+from projections.replay.log import frozen as frozen_module
+from projections.replay.log.frozen import frozen
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.secondary import look
+
+Move = Callable[[Path], None]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like a log's, and nowhere else to leave anything but in `temp` beside it."""
+    place = tmp_path / "data"
+    place.mkdir()
+    (tmp_path / "temp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    for name, text in (("CURRENT", "MANIFEST-1\n"), ("MANIFEST-1", "one"), ("1.sst", "table"), ("2.log", "written")):
+        (place / name).write_text(text)
+    (place / "LOCK").touch()
+    return place
+
+
+def test_files_stay_readable_when_they_are_deleted(folder: Path) -> None:
+    names = sorted(os.listdir(folder))
+    with frozen(folder) as place:
+        (folder / "1.sst").unlink()
+        (folder / "2.log").unlink()
+        (folder / "MANIFEST-1").write_text("one, two")
+        held = {file.name: file.read_text() for file in place.iterdir()}
+    assert held == {"CURRENT": "MANIFEST-1\n", "MANIFEST-1": "one", "1.sst": "table", "2.log": "written"}
+    assert sorted({*os.listdir(folder), "1.sst", "2.log"}) == names, "nothing came"
+    assert list((folder.parent / "temp").iterdir()) == []
+
+
+def _manifest(folder: Path) -> None:
+    (folder / "MANIFEST-1").write_text((folder / "MANIFEST-1").read_text() + "+")
+
+
+def _new_manifest(folder: Path) -> None:
+    (folder / "MANIFEST-7").write_text("seven")
+    (folder / "CURRENT").write_text("MANIFEST-7\n")
+
+
+def _new_log(folder: Path) -> None:
+    (folder / "3.log").write_text("newer")
+
+
+@pytest.mark.parametrize("move", [_manifest, _new_manifest, _new_log], ids=lambda one: one.__name__)
+def test_when_files_move_meanwhile_all_is_done_again(folder: Path, monkeypatch: pytest.MonkeyPatch, move: Move) -> None:
+    link, moved = frozen_module._link, set[str]()
+
+    def moving(*given: Any) -> None:
+        if not moved:
+            moved.add("once")
+            move(folder)
+        link(*given)
+
+    monkeypatch.setattr(frozen_module, "_link", moving)
+    with frozen(folder) as place:
+        current = (folder / "CURRENT").read_text()
+        assert (place / "CURRENT").read_text() == current
+        assert (place / current.strip()).read_text() == (folder / current.strip()).read_text()
+        held = {file.name for file in place.iterdir() if file.suffix == ".log"}
+        assert held == {file.name for file in folder.iterdir() if file.suffix == ".log"}
+
+
+def test_files_that_never_rest_are_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = frozen_module._link
+
+    def moving(*given: Any) -> None:
+        _manifest(folder)
+        link(*given)
+
+    monkeypatch.setattr(frozen_module, "_link", moving)
+    monkeypatch.setattr(frozen_module, "_TRIES", 5)
+    with pytest.raises(LogError, match="its files have moved 5 times; try again") as raised, frozen(folder):
+        pass
+    assert not isinstance(raised.value, LogCorrupted)
+    assert list((folder.parent / "temp").iterdir()) == []
+
+
+@pytest.mark.parametrize("current", ["", "nonsense\n", "MANIFEST-1/../x\n", "MANIFEST-9\n"])
+def test_a_manifest_that_is_not_there_is_damage(folder: Path, current: str) -> None:
+    (folder / "CURRENT").write_text(current)
+    with pytest.raises(LogCorrupted, match="is damaged"), frozen(folder):
+        pass
+
+
+def test_errors_name_the_log_and_not_the_place(own_history: LogRef) -> None:
+    max(own_history.path.glob("*.sst"), key=lambda file: file.stat().st_size).unlink()
+    with pytest.raises(LogCorrupted) as raised, look(own_history.path):
+        pass
+    assert str(own_history.path) in str(raised.value)
+    assert "topicwright-look" not in str(raised.value)

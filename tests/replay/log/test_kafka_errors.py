@@ -1,0 +1,186 @@
+"""What cannot be replayed of Kafka is told, with what to do; and never passes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from events.catalog import EVENT_VERSION, Recorded
+from events.logs.kafka_record import Decided, Fence, encode_record
+from projections.replay.errors import ReplayError
+from projections.replay.log import kafka_ref
+from projections.replay.log.kafka_ref import kafka_topic
+from projections.replay.log.kafka_scan import stored_events
+from projections.replay.log.log_ref import KafkaRef, open_ref
+from tests.replay.checks.planted import clean
+from tests.replay.kafka_history import as_records, in_partitions, make_topic
+from tests.replay.test_cli_replay import Run, run, run_without_spark
+from tests.support.ports import free_ports
+from tests.support.reference_kafka import ReferenceKafka
+
+__all__ = ["run", "run_without_spark"]
+
+
+def url(kafka: ReferenceKafka, topic: str) -> str:
+    """A topic as LOG."""
+    return f"kafka://{kafka.bootstrap}/{topic}"
+
+
+def records() -> list[bytes]:
+    """One partition of a sound history."""
+    return as_records(in_partitions(clean(), 1)[0])
+
+
+@contextmanager
+def refused(says: str) -> Iterator[None]:
+    """It is not replayed, and this is said."""
+    with pytest.raises(ReplayError) as error:
+        yield
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka://",
+        "kafka://localhost",
+        "kafka://localhost/topic",
+        "kafka://localhost:0/topic",
+        "kafka://localhost:99999/topic",
+        "kafka://localhost:9092",
+        "kafka://localhost:9092/",
+        "kafka://localhost:9092/a/b",
+        "kafka://localhost:9092/to pic",
+        "kafka://localhost:9092,/topic",
+    ],
+)
+def test_a_name_that_is_none(text: str) -> None:
+    with refused(f"{text} names no log in Kafka: say kafka://HOST:PORT[,HOST:PORT]/TOPIC"):
+        kafka_topic(text)
+
+
+def test_names() -> None:
+    topic = kafka_topic("kafka://one:9092,[::1]:9093/topicwright.events")
+    assert (topic.bootstrap, topic.topic) == ("one:9092,[::1]:9093", "topicwright.events")
+
+
+def test_a_kafka_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, run_without_spark: Run) -> None:
+    monkeypatch.setattr(kafka_ref, "ANSWERS_WITHIN_S", 1.0)
+    (port,) = free_ports(1)
+    ended = run_without_spark("rebuild", f"kafka://127.0.0.1:{port}/events")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"Kafka at 127.0.0.1:{port} does not answer" in ended.err
+
+
+def test_no_such_topic_and_none_is_made(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
+    ended = run_without_spark("invariants", url(kafka43, "no-such-topic"))
+    assert (ended.code, ended.out) == (2, "")
+    assert f"there is no topic no-such-topic in Kafka at {kafka43.bootstrap}" in ended.err
+    known = AdminClient({"bootstrap.servers": kafka43.bootstrap}).list_topics(timeout=30).topics
+    assert "no-such-topic" not in known
+
+
+def test_a_topic_without_events(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
+    topic = make_topic(kafka43.bootstrap, [[], []])
+    ended = run_without_spark("compare", url(kafka43, topic), "--data", "data")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"/{topic} holds no events yet: there is nothing to replay" in ended.err
+
+
+@pytest.mark.parametrize("up_to", [3, -1], ids=["cut", "emptied"])
+def test_a_topic_that_lost_its_beginning(kafka43: ReferenceKafka, up_to: int) -> None:
+    topic = make_topic(kafka43.bootstrap, [records()])
+    end = len(records()) if up_to < 0 else up_to
+    admin = AdminClient({"bootstrap.servers": kafka43.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, end)]).values():
+        future.result(30)
+    with refused(f"the records of partition 0 before {end} are gone"):
+        open_ref(url(kafka43, topic))
+
+
+def test_records_that_are_gone_while_it_is_read(kafka43: ReferenceKafka) -> None:
+    topic = make_topic(kafka43.bootstrap, [records()])
+    ref = open_ref(url(kafka43, topic))
+    assert isinstance(ref, KafkaRef)
+    (stretch,) = ref.scan.partitions[0].stretches
+    admin = AdminClient({"bootstrap.servers": kafka43.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        future.result(30)
+    with refused("record 0 of partition 0 is not there any more"):
+        list(stored_events(ref.topic, 0, stretch.start, stretch.kafka_end, stretch.end))
+
+
+FENCE = encode_record(Fence(1, "w", "1.0", EVENT_VERSION))
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ([FENCE, b"\xc1"], "events partition 1, record 1: not a record that this release knows"),
+        ([FENCE, b""], "events partition 1, record 1: not a record that this release knows"),
+        ([FENCE, encode_record(Decided(1, 2, ()))], "record 1: it decides command 2, and the next one is 0"),
+        ([FENCE, encode_record(Decided(1, 0, (b"\xc1",)))], "partition 1, event at offset 0: not an event"),
+        (
+            [encode_record(Fence(1, "w", "9.9", EVENT_VERSION + 1))],
+            f"written by release 9.9 in event version {EVENT_VERSION + 1}",
+        ),
+    ],
+    ids=["no record", "empty", "gap", "no event", "newer"],
+)
+def test_records_that_cannot_be_read(kafka43: ReferenceKafka, values: list[bytes], says: str) -> None:
+    topic = make_topic(kafka43.bootstrap, [records(), values])
+    with refused(says):
+        open_ref(url(kafka43, topic))
+
+
+def test_properties_are_read_from_a_file(kafka43: ReferenceKafka, tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "kafka.properties"
+    file.write_text("# how to get in\nclient.id = someone\n\nsecurity.protocol=PLAINTEXT\n")
+    topic = make_topic(kafka43.bootstrap, [records()])
+    ended = run("redecide", url(kafka43, topic), "--kafka-properties", file, "--json")
+    assert ended.code == 0, ended.err
+    answer = json.loads(ended.out)
+    assert (answer["found"], answer["rows"]) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("nonsense", 'No such configuration property: "nonsense"'),
+        ("group.id=mine", "Kafka property group.id cannot be set here"),
+        ("no.such.property=1", 'No such configuration property: "no.such.property"'),
+        ("security.protocol=TELEPATHY", "security.protocol"),
+    ],
+)
+def test_properties_that_are_wrong(tmp_path: Path, run_without_spark: Run, line: str, says: str) -> None:
+    file = tmp_path / "kafka.properties"
+    file.write_text(f"{line}\n")
+    ended = run_without_spark("rebuild", "kafka://127.0.0.1:1/events", "--kafka-properties", file)
+    assert (ended.code, ended.out) == (2, "")
+    assert says in ended.err
+
+
+def test_a_moment_that_it_does_not_have(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
+    history: list[Recorded] = clean()
+    log = url(kafka43, make_topic(kafka43.bootstrap, [as_records(history)]))
+    for moment, says in (
+        (str(len(history)), f"offset {len(history)} is not reached yet: the newest event of any partition is at"),
+        ("1969-12-31", "1969-12-31 is before the log begins"),
+    ):
+        ended = run_without_spark("rebuild", log, "--at", moment)
+        assert (ended.code, ended.out) == (2, "")
+        assert says in ended.err
+
+
+def test_comparing_needs_a_live_side(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
+    log = url(kafka43, make_topic(kafka43.bootstrap, [records()]))
+    for more in ((), ("--data", "here", "--http", "127.0.0.1:8080")):
+        ended = run_without_spark("compare", log, *more)
+        assert (ended.code, ended.out) == (2, "")
+        assert "say what to compare with, --data DIR of a front or worker, or --http HOST:PORT of a front" in ended.err

@@ -1,0 +1,183 @@
+"""Live state against the events: the same, or both sides and the event after which they part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from controller.machine.state import Topic
+from events.names import BrokerId, TopicName
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.outcome import Options
+from projections.replay.rebuild.compare import run_compare
+from projections.replay.rebuild.parting import UNEXPLAINED, History, parting
+from projections.store.store import CLUSTER, TOPIC
+from tests.replay.damage import put_view
+
+SHARDS = ("pay_orders", "pay_refunds", "late_one", "slow_one", "team_auto", "orders")
+
+
+def states(history: History) -> list[Topic | None]:
+    """The topic after each number of events."""
+    return [history.after(count) for count in range(len(history.offsets) + 1)]
+
+
+@pytest.mark.parametrize("shard", SHARDS)
+def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: str) -> None:
+    with looked_at(history) as log:
+        told = History(log, shard)
+        each = states(told)
+        for count, live in enumerate(each):
+            if live == each[-1]:
+                continue
+            if live is None:
+                after = max(n for n, one in enumerate(each) if n and one is not None and each[n - 1] is None)
+            else:
+                after = next(n for n in range(count, len(each)) if each[n] != live)
+            assert parting(told, live).offset == told.offsets[after - 1], f"{shard} after {count} events"
+
+
+def bogus_leader(topic: Topic) -> Topic:
+    """A leader that no event elected."""
+    first = replace(topic.partitions[1], leader=BrokerId(9))
+    return replace(topic, partitions=(topic.partitions[0], first, *topic.partitions[2:]))
+
+
+def ahead(topic: Topic) -> Topic:
+    """A partition that has changed more often than the log says."""
+    first = replace(topic.partitions[0], partition_epoch=99, leader=BrokerId(2))
+    return replace(topic, partitions=(first, *topic.partitions[1:]))
+
+
+def other_configs(topic: Topic) -> Topic:
+    """Configs that it never had."""
+    return replace(topic, configs=(("retention.ms", "77"),))
+
+
+def never_ready(topic: Topic) -> Topic:
+    """A topic that waits still."""
+    return replace(topic, ready_at_ms=None, propagated=(BrokerId(1),))
+
+
+def renamed(topic: Topic) -> Topic:
+    """Another name under the same key."""
+    return replace(topic, name=TopicName("pay_orders"))
+
+
+@pytest.mark.parametrize(
+    ("change", "event"),
+    [
+        (bogus_leader, "partition 1: in sync are now [2,3,1] under leader 2"),
+        (ahead, UNEXPLAINED),
+        (other_configs, "pay.orders is created"),
+        (never_ready, "brokers 1, 2, 3 applied the creation of pay.orders"),
+        (renamed, "pay.orders is created"),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_where_a_live_side_parts_that_was_changed(
+    history: LogRef, change: Callable[[Topic], Topic], event: str
+) -> None:
+    with looked_at(history) as log:
+        told = History(log, "pay_orders")
+        topic = told.after(len(told.offsets))
+        assert topic is not None
+        found = parting(told, change(topic))
+    assert found.event.startswith(event)
+    assert (found.offset is None) == (event == UNEXPLAINED)
+
+
+def test_a_topic_that_the_log_never_made(history: LogRef) -> None:
+    with looked_at(history) as log:
+        topic = History(log, "slow_one").after(3)
+        assert topic is not None
+        assert parting(History(log, "never_heard_of"), topic).event == UNEXPLAINED
+
+
+def test_the_history_is_halved(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    with looked_at(history) as log:
+        told = History(log, "pay_orders")
+        live, probes = told.after(3), []
+        fold = History.after
+        monkeypatch.setattr(History, "after", lambda self, count: probes.append(count) or fold(self, count))  # type: ignore[func-returns-value]
+        parting(told, live)
+    assert 0 < len(probes) <= log2(len(told.offsets)) + 2
+
+
+# --- with Spark
+
+
+def state_key(shard: str) -> bytes:
+    """Where the views keep a topic."""
+    return b"s" + TOPIC + shard.encode()
+
+
+def plant(path: Path, shard: str, live: Topic | bytes | None) -> None:
+    """Change what the live side has."""
+    put_view(path, state_key(shard), msgspec.msgpack.encode(live) if isinstance(live, Topic) else live)
+
+
+def test_live_state_is_what_the_events_come_to(spark: SparkSession, history: LogRef) -> None:
+    outcome = run_compare(spark, history, Options())
+    assert (outcome.found, outcome.rows) == (False, [])
+    assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offset ")
+
+
+def test_differences_are_told_with_both_sides(spark: SparkSession, own_history: LogRef) -> None:
+    with looked_at(own_history) as log:
+        orders = History(log, "pay_orders")
+        stale, newest = orders.after(7), orders.after(len(orders.offsets))
+        missed = orders.offsets[7]
+        late = History(log, "late_one")
+        created = late.offsets[1]
+        stranger = History(log, "slow_one").after(3)
+    assert stale is not None
+    assert newest is not None
+    assert stranger is not None
+    plant(own_history.path, "pay_orders", stale)
+    plant(own_history.path, "late_one", None)
+    plant(own_history.path, "stranger", replace(stranger, name=TopicName("stranger")))
+    plant(own_history.path, "team_auto", b"\xc1")
+    outcome = run_compare(spark, own_history, Options())
+    assert outcome.found
+    rows: dict[str, Any] = {row["shard"]: row for row in outcome.rows}
+    assert rows.keys() == {"pay_orders", "late_one", "stranger", "team_auto"}
+    assert {shard: row["offset"] for shard, row in rows.items()} == {
+        "pay_orders": missed,
+        "late_one": created,
+        "stranger": None,
+        "team_auto": None,
+    }
+    assert rows["late_one"]["live_hash"] is None
+    assert "cannot be read" in rows["team_auto"]["event"]
+    text = "\n".join(outcome.lines)
+    assert text.startswith("4 differences between the live state and the events, as of offset ")
+    assert f"topic pay.orders: rebuilt {rows['pay_orders']['rebuilt_hash'][:16]}, live " in text
+    assert f"  they part at offset {missed}: " in text
+    partition = next(one for one in rows["pay_orders"]["differs"] if one["what"] == "partition 2")
+    assert partition["rebuilt"]["partition_epoch"] == newest.partitions[2].partition_epoch
+    assert partition["live"] != partition["rebuilt"]
+
+
+def test_brokers_and_settings_are_compared_too(spark: SparkSession, own_history: LogRef) -> None:
+    with looked_at(own_history) as log:
+        stored = msgspec.msgpack.decode(log.get(CLUSTER) or b"")
+    stored[1] = "another release"
+    put_view(own_history.path, b"s" + CLUSTER, msgspec.msgpack.encode(stored))
+    outcome = run_compare(spark, own_history, Options())
+    assert outcome.found
+    assert "  release: rebuilt 1.0, live another release" in outcome.lines
+    assert [row["shard"] for row in outcome.rows] == [""]
+
+
+def test_there_is_no_past_of_the_live_side(spark: SparkSession, history: LogRef) -> None:
+    with pytest.raises(ReplayError, match="compare goes without --at"):
+        run_compare(spark, history, Options(at="3"))

@@ -1,0 +1,159 @@
+"""A log in Kafka against what its fronts and workers make of it: their folders, and what a front shows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from controller.machine.apply import apply
+from events.catalog import Recorded
+from events.codec import encode_event
+from events.logs.log import Commit, Entry
+from projections.replay.errors import ReplayError
+from projections.replay.log.kafka_ref import kafka_topic
+from projections.replay.log.log_ref import KafkaRef, LogRef, looked_at, open_folder, scanned
+from projections.replay.outcome import Options
+from projections.replay.rebuild.compare import run_compare
+from projections.replay.rebuild.front_topics import FrontTopics
+from projections.store.store import CLUSTER, TOPIC, TopicStore
+from tests.replay.damage import put_view
+from tests.replay.history import open_log
+from tests.replay.kafka_history import as_records, in_partitions, make_topic
+from tests.replay.written import records_of
+from tests.support.ports import free_ports
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import Topicwright, topicwright
+
+
+def cached(folder: Path, records: Sequence[Recorded]) -> None:
+    """A partition as a front keeps it: events with the state that they lead to."""
+    log = open_log(folder)
+    try:
+        store = TopicStore(log)
+        state, entries = store.state(), []
+        for record in records:
+            value = encode_event(record.at_ms, record.cause, record.event)
+            entries.append(Entry(value, apply(state, record), getattr(record.event, "request_id", "")))
+        log.write(Commit(entries, store.changes(state)))
+        log.flush()
+    finally:
+        log.close()
+
+
+@pytest.fixture
+def data(history: LogRef, tmp_path: Path) -> Path:
+    """The data folder of a front."""
+    for number, part in enumerate(in_partitions(records_of(history), 2)):
+        cached(tmp_path / "data" / f"partition-{number:05}", part)
+    return tmp_path / "data"
+
+
+def against(folder: Path) -> Options:
+    """Compare with a folder."""
+    return Options(more={"data": str(folder)})
+
+
+def test_what_a_front_keeps_is_what_the_topic_comes_to(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
+    outcome = run_compare(spark, in_kafka, against(data))
+    assert not outcome.found, "\n".join(outcome.lines)
+    assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offsets ")
+    shutil.rmtree(data / "partition-00000")
+    of_one = run_compare(spark, in_kafka, against(data))
+    assert not of_one.found
+    assert of_one.lines[0].endswith(" of partition 1.")
+
+
+def test_a_front_that_is_behind_is_compared_as_of_where_it_is(
+    spark: SparkSession, in_kafka: KafkaRef, history: LogRef, tmp_path: Path
+) -> None:
+    for number, part in enumerate(in_partitions(records_of(history), 2)):
+        cached(tmp_path / f"partition-{number:05}", part[: len(part) - 9 * number])
+    outcome = run_compare(spark, in_kafka, against(tmp_path))
+    assert not outcome.found, "\n".join(outcome.lines)
+
+
+def test_what_differs_is_told_with_its_partition(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
+    number = next(n for n in (0, 1) if "late_one" in shards(data, n))
+    folder = data / f"partition-{number:05}"
+    put_view(folder, b"s" + TOPIC + b"late_one", None)
+    log = open_log(folder)
+    stored = msgspec.msgpack.decode(log.get(CLUSTER) or b"")
+    log.close()
+    stored[1] = "another release"
+    put_view(folder, b"s" + CLUSTER, msgspec.msgpack.encode(stored))
+    outcome = run_compare(spark, in_kafka, against(data))
+    assert [(row["log_partition"], row["shard"]) for row in outcome.rows] == [(number, ""), (number, "late_one")]
+    assert outcome.rows[1]["event"].startswith("late.one is created")
+    assert any(line.startswith(f"topic late.one, partition {number}: rebuilt ") for line in outcome.lines)
+
+
+def shards(data: Path, number: int) -> list[str]:
+    """The topics in a partition's folder."""
+    with looked_at(open_folder(str(data / f"partition-{number:05}"))) as log:
+        return [key[len(TOPIC) :].decode() for key, _ in log.scan(TOPIC)]
+
+
+def test_folders_that_are_none_of_it(
+    spark: SparkSession, in_kafka: KafkaRef, history: LogRef, data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ReplayError, match="nothing holds no partition of kafka://"):
+        run_compare(spark, in_kafka, against(tmp_path / "nothing"))
+    records = records_of(history)
+    cached(tmp_path / "longer" / "partition-00001", records)
+    with pytest.raises(ReplayError, match=f"has {len(records)} events of partition 1, which kafka://"):
+        run_compare(spark, in_kafka, against(tmp_path / "longer"))
+
+
+# --- with what is shown over HTTP
+
+
+def asked(http: str, method: str, path: str, **body: object) -> None:
+    """Change something."""
+    content = json.dumps(body).encode() if body else None
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://{http}{path}", content, headers, method=method)
+    with urllib.request.urlopen(request, timeout=60):
+        pass
+
+
+def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
+    """What a server has decided, as a topic of one partition."""
+    topic = make_topic(kafka.bootstrap, [as_records(records_of(open_folder(str(server.data))))])
+    return scanned(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
+
+
+def test_what_a_front_shows_is_what_the_topic_comes_to(
+    spark: SparkSession, kafka43: ReferenceKafka, tmp_path: Path
+) -> None:
+    with topicwright(tmp_path) as server:
+        for number in range(5):
+            body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
+            asked(server.http, "POST", "/topics", **body)
+        asked(server.http, "DELETE", "/topics/a.topic-3")
+        ref = in_topic(kafka43, server)
+        shown = Options(more={"http": server.http})
+        same = run_compare(spark, ref, shown)
+        assert not same.found, "\n".join(same.lines)
+        assert same.lines[0].startswith("The live state of 4 topics is what the events come to")
+        asked(server.http, "DELETE", "/topics/a.topic-1")
+        asked(server.http, "POST", "/topics", name="b", num_partitions=1)
+        other = run_compare(spark, ref, shown)
+    assert {(row["topic"], row["rebuilt_hash"] is None, row["live_hash"] is None) for row in other.rows} == {
+        ("a.topic-1", False, True),
+        ("b", True, False),
+    }
+
+
+def test_a_front_that_does_not_answer() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(ReplayError, match=f"the front at 127.0.0.1:{port} does not answer"):
+        list(FrontTopics(f"127.0.0.1:{port}").all())
+    with pytest.raises(ReplayError, match="--http nonsense is not HOST:PORT"):
+        FrontTopics("nonsense")

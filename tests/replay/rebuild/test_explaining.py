@@ -1,0 +1,101 @@
+"""Topics and requests explained from events that Spark collects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as drawn
+from pyspark.sql import Row, SparkSession
+
+from events.catalog import Recorded
+from events.codec import encode_event
+from events.names import shard_key
+from projections.queries.query import NotThere, Query, Questions
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.outcome import Options
+from projections.replay.rebuild.explaining import excerpt, explained, lines, run_explain
+from projections.words.explain import Explanation, explain
+from tests.machine.walks import Walk, walked, walks
+from tests.projections.logs import query_of, questions_of, story
+from tests.projections.test_explain import LIFE
+from tests.replay.written import records_of
+
+
+def _row(record: Recorded) -> Row:
+    event = record.event
+    return Row(
+        offset=record.offset,
+        shard=shard_key(getattr(event, "topic", "")),
+        topic=getattr(event, "topic", None),
+        request_id=getattr(event, "request_id", None),
+        value=bytearray(encode_event(record.at_ms, record.cause, event)),
+    )
+
+
+def _told(query: Query, subject: str) -> Explanation | str:
+    try:
+        return explain(Questions([query]), subject)
+    except NotThere as error:
+        return str(error)
+
+
+def _excerpted(records: Sequence[Recorded], shards: set[str], end: int) -> Query:
+    rows = [row for row in map(_row, reversed(records)) if row.shard in shards]
+    return Query(excerpt(rows, end), lambda: pytest.fail("the live state is asked for"))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@drawn(walks(steps_max=40))
+def test_the_events_of_some_shards_explain_as_the_whole_log_does(walk: Walk) -> None:
+    log = walked(walk).log
+    whole = query_of(log)
+    for name in ("a", "b", "a.b", "a_b", "nobody"):
+        some = _excerpted(log, {shard_key(name), ""}, len(log))
+        assert _told(some, name) == _told(whole, name), f"topic {name} is explained otherwise"
+    for request_id in dict.fromkeys(record.cause.request_id for record in log):
+        asked = {row.shard for row in map(_row, log) if row.request_id == request_id}
+        some = _excerpted(log, {*asked, ""}, len(log))
+        assert _told(some, request_id) == _told(whole, request_id), f"request {request_id} is explained otherwise"
+
+
+def test_an_explanation_is_told_in_lines() -> None:
+    told = list(lines(explain(questions_of(story(LIFE).log), "t")))
+    assert told[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
+    assert told[2] == "OFFSET  TIME                           AFTER  WHAT"
+    assert told[6].startswith("    10  2023-11-14T22:13:20.009Z       +1 ms  t is complete: every partition")
+    assert [line.strip() for line in told if "because" in line] == [
+        "because broker 4 is live (why) at offset 16",
+        "because broker 3 is fenced (why) at offset 19",
+    ]
+
+
+def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSession, history: LogRef) -> None:
+    with looked_at(history) as log:
+        query = Query(log, lambda: pytest.fail("the live state is asked for"))
+        refunds = next(one.cause.request_id for one in records_of(history) if "pay_refunds" in str(one.event))
+        for subject in ("pay.orders", refunds):
+            done = run_explain(spark, history, Options(subject=subject))
+            whole = explain(Questions([query]), subject)
+            assert explained(spark, history, subject) == {0: whole}
+            assert done.lines == list(lines(whole))
+            assert not done.found
+            assert [step["offset"] for step in done.rows[0]["steps"]] == [step.offset for step in whole.steps]
+
+
+def test_a_topic_is_explained_as_of_any_moment(spark: SparkSession, history: LogRef) -> None:
+    created = next(one for one in records_of(history) if type(one.event).__name__ == "TopicCreated")
+    told = explained(spark, history, "pay.orders", at=str(created.offset))[0]
+    assert [step.event for step in told.steps] == ["CreateRequested", "TopicCreated"]
+    assert told.summary.startswith("topic pay.orders: pending, 3 partitions")
+
+
+def test_what_is_not_there_is_told(spark: SparkSession, history: LogRef) -> None:
+    with pytest.raises(ReplayError, match=r"^no topic and no request 'pay.orders' is in the log up to 2$"):
+        run_explain(spark, history, Options(subject="pay.orders", at="2"))
+    with pytest.raises(ReplayError, match=r"^no topic and no request 'nobody' is in the log$"):
+        run_explain(spark, history, Options(subject="nobody"))
+    with pytest.raises(ReplayError, match="say which topic or request"):
+        run_explain(spark, history, Options())

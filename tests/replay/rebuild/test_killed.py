@@ -1,0 +1,61 @@
+"""What kill -9 leaves is whole: rebuilt and live state are the same, in every round, before anybody mends anything."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from projections.replay.log.log_ref import open_ref
+from projections.replay.log.secondary import is_written
+from projections.replay.outcome import Options
+from projections.replay.rebuild.compare import run_compare
+from tests.support.processes import Process
+from tests.support.topicwright import COMMAND
+
+ROUNDS = 3
+
+
+def created_until_it_dies(http: str, prefix: str, answered: list[str]) -> None:
+    """Create topics one after another, and stop a broker now and then, until nobody answers."""
+    for number in range(100_000):
+        name = f"{prefix}.topic-{number}"
+        body = json.dumps({"name": name, "num_partitions": 3, "timeout_ms": 0}).encode()
+        headers = {"Content-Type": "application/json"}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"http://{http}/topics", body, headers), timeout=30):
+                answered.append(name)
+            if number % 20 == 19:
+                change = "stop" if number % 40 == 19 else "start"
+                url = f"http://{http}/simulated/brokers/2/{change}"
+                urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=30).close()
+        except OSError:
+            return
+
+
+@pytest.mark.timeout(600)
+def test_rebuilt_and_live_state_are_the_same_after_each_kill(spark: SparkSession, tmp_path: Path) -> None:
+    data, rng = tmp_path / "data", random.Random(4)
+    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]
+    answered: list[str] = []
+    for round_number in range(ROUNDS):
+        with Process(argv, cwd=tmp_path) as service:
+            http = service.wait_for_line(r"^ready kafka=\S+ http=(\S+)$", within_s=60)[1]
+            prefix = f"round-{round_number}"
+            client = threading.Thread(target=created_until_it_dies, args=(http, prefix, answered))
+            client.start()
+            while not any(name.startswith(prefix) for name in answered):
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0.2, 1.0))
+            service.kill()
+            client.join()
+        assert not is_written(data)
+        outcome = run_compare(spark, open_ref(str(data)), Options())
+        assert not outcome.found, "\n".join(outcome.lines)
+        assert int(outcome.lines[0].split()[4]) >= len(answered), "who was answered is there"

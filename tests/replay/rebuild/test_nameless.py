@@ -1,0 +1,57 @@
+"""A request for a topic without a name: its shard key is that of the events which concern every topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from projections.queries.query import Query
+from projections.replay.checks.invariants import run_invariants
+from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.outcome import Options, Outcome
+from projections.replay.rebuild.compare import run_compare
+from projections.replay.rebuild.rebuild import run_rebuild
+from projections.replay.redecide.redecide import run_redecide
+from projections.store.store import TopicStore
+from tests.replay.history import Day, open_log
+
+Run = Callable[[SparkSession, LogRef, Options], Outcome]
+
+
+@pytest.fixture(scope="module")
+def nameless(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
+    """A log with such a request."""
+    folder = tmp_path_factory.mktemp("nameless") / "data"
+
+    async def day() -> None:
+        log = open_log(folder)
+        day = await Day(log).start()
+        try:
+            await day.create("", "pay.orders")
+            await day.settled()
+        finally:
+            await day.controller.stop()
+            log.close()
+
+    asyncio.run(day())
+    return open_folder(str(folder))
+
+
+@pytest.mark.parametrize("run", [run_compare, run_invariants, run_redecide])
+def test_it_breaks_nothing(spark: SparkSession, nameless: LogRef, run: Run) -> None:
+    outcome = run(spark, nameless, Options())
+    assert not outcome.found, outcome.lines
+
+
+def test_it_is_among_the_requests(spark: SparkSession, nameless: LogRef) -> None:
+    rows = run_rebuild(spark, nameless, Options(view="requests")).rows
+    assert [(row["topic"], row["status"]) for row in rows] == [("", "rejected"), ("pay.orders", "created")]
+    with looked_at(nameless) as log:
+        store = TopicStore(log)
+        query = Query(log, lambda: store)
+        assert len(query.cluster_at(log.next_offset).brokers) == 3
+        assert all(not hasattr(one.event, "topic") for one in query.broker_events())
+    assert len(run_rebuild(spark, nameless, Options(view="brokers")).rows) == 3

@@ -1,0 +1,223 @@
+"""What is rebuilt from events alone is what was: bit for bit, as of any offset or time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from controller.machine.state import DictTopics, State
+from events.catalog import Recorded, TopicCreated
+from events.codec import decode_event, encode_event
+from events.names import shard_key
+from projections.queries.query import Query
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.outcome import Options
+from projections.replay.rebuild.rebuild import (
+    REQUESTS,
+    TOPICS,
+    rebuilt,
+    rebuilt_brokers,
+    rebuilt_cluster,
+    rebuilt_requests,
+    rebuilt_topics,
+    requests_of_shard,
+    run_rebuild,
+    state_hash,
+    topics_of_share,
+)
+from projections.replay.spark.folding import Stored, fold_shards, shards_frame
+from projections.rows.requests import request_row
+from projections.store.store import TOPIC, TopicStore
+from projections.words.names import topic_id_text
+from tests.events import golden
+from tests.machine.rig import fold
+from tests.replay.history import BORN_MS
+
+_encode = msgspec.msgpack.encode
+
+
+@pytest.fixture(scope="module")
+def records(history: LogRef) -> list[Recorded]:
+    """All events of the history."""
+    with looked_at(history) as log:
+        return [decode_event(offset, value) for offset, value in log.read()]
+
+
+def by_shard(ref: LogRef, end: int) -> dict[str, list[Stored]]:
+    """The events of each shard before an offset, as they are stored."""
+    shards: dict[str, list[Stored]] = {}
+    with looked_at(ref) as log:
+        for offset, value in log.read(0, end):
+            topic = getattr(decode_event(offset, value).event, "topic", None)
+            if topic is not None:
+                shards.setdefault(shard_key(topic), []).append((offset, value))
+    return shards
+
+
+def hashes(records: list[Recorded]) -> dict[str, str]:
+    """The hash of each topic's state after these events, by a plain loop over all of them in the order of the log."""
+    topics = fold(records, State(DictTopics())).topics
+    assert isinstance(topics, DictTopics)
+    return {key: state_hash(_encode(topic)) for key, topic in topics.by_key.items()}
+
+
+def test_after_every_event_topics_are_what_the_machine_had(history: LogRef, records: list[Recorded]) -> None:
+    for end in range(len(records) + 1):
+        packs = [(0, [(key, *one) for one in stored]) for key, stored in by_shard(history, end).items()]
+        rows = topics_of_share(iter(packs))
+        told = [dict(zip(TOPICS.names, row, strict=True)) for row in rows]
+        assert {row["shard"]: row["state_hash"] for row in told} == hashes(records[:end]), f"before offset {end}"
+
+
+def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
+    for end in (7, 40, len(records)):
+        rows = rebuilt_topics(spark, history, end).collect()
+        assert {row.shard: row.state_hash for row in rows} == hashes(records[:end]), f"before offset {end}"
+
+
+def test_a_rebuilt_topic_in_full(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
+    row = rebuilt_topics(spark, history, len(records)).where("topic = 'late.one'").collect()[0].asDict(recursive=True)
+    topic = fold(records).topics.get(shard_key("late.one"))
+    assert topic is not None
+    assert row["topic_id"] == topic_id_text(topic.topic_id)
+    assert row["configs"] == {"retention.ms": "5000"} == dict(topic.configs)
+    assert [list(one.replicas) for one in topic.partitions] == [one["replicas"] for one in row["partitions"]]
+    assert [one.partition_epoch for one in topic.partitions] == [one["partition_epoch"] for one in row["partitions"]]
+    assert (row["num_partitions"], row["replication_factor"], row["waiting_request"]) == (2, 3, None)
+    assert (row["created_offset"], row["ready_at_ms"]) == (topic.created_offset, topic.ready_at_ms)
+
+
+def test_what_is_rebuilt_to_the_end_is_what_is_stored(spark: SparkSession, history: LogRef) -> None:
+    with looked_at(history) as log:
+        stored = {key[1:].decode(): state_hash(value) for key, value in log.scan(TOPIC)}
+        end = log.next_offset
+    assert {row.shard: row.state_hash for row in rebuilt_topics(spark, history, end).collect()} == stored
+
+
+def test_after_every_event_requests_are_what_the_projection_tells(history: LogRef, records: list[Recorded]) -> None:
+    for end in range(len(records) + 1):
+        events = by_shard(history, end)
+        rows = [(0, *row) for shard in events for row in requests_of_shard(shard, iter(events[shard]))]
+        told = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
+        assert sorted(map(_told, told)) == sorted(_expected(records[:end])), f"before offset {end}"
+
+
+def _told(row: dict[str, Any]) -> tuple[str, ...]:
+    names = ("request_id", "topic", "status", "error_code", "rule", "principal", "api", "asked_at_ms", "waited_ms")
+    return tuple(str(row[name]) for name in names)
+
+
+def _expected(records: list[Recorded]) -> Iterator[tuple[str, ...]]:
+    ids = dict.fromkeys(getattr(one.event, "request_id", None) for one in records)
+    for request_id in ids:
+        if request_id is None:
+            continue
+        row = request_row(one for one in records if getattr(one.event, "request_id", None) == request_id)
+        assert row is not None
+        for topic in row.topics:
+            cells = (request_id, topic.topic, topic.status, topic.code, topic.rule, row.principal, row.api)
+            asked = next(one.at_ms for one in records if _is_ask(one, request_id, topic.topic))
+            yield tuple(map(str, (*cells, asked, topic.waited_ms)))
+
+
+def _is_ask(one: Recorded, request_id: str, topic: str) -> bool:
+    return getattr(one.event, "request_id", None) == request_id and getattr(one.event, "topic", None) == topic
+
+
+def test_spark_gives_the_requests(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
+    rows = rebuilt_requests(spark, history, len(records)).collect()
+    assert sorted(_told(row.asDict()) for row in rows) == sorted(_expected(records))
+
+
+def test_brokers_and_settings(spark: SparkSession, history: LogRef) -> None:
+    with looked_at(history) as log:
+        store = TopicStore(log)
+        query = Query(log, lambda: store)
+        for end in range(log.next_offset + 1):
+            assert rebuilt_cluster(history, end) == query.cluster_at(end), f"before offset {end}"
+        end = log.next_offset
+    rows = rebuilt_brokers(spark, history, end).orderBy("broker_id").collect()
+    assert [(row.broker_id, row.fenced, row.endpoints) for row in rows] == [
+        (number, False, ["PLAINTEXT://localhost:9092"]) for number in (1, 2, 3)
+    ]
+
+
+# --- the sub-command
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (Options(at="10"), ["1 topic as of offset 10", "  pay.orders: 3 partitions, factor 3, created "]),
+        (Options(at=f"{BORN_MS + 60}ms"), ["1 topic as of offset 8", "  pay.orders: 3 partitions, factor 3, created "]),
+        (Options(at="2023-11-14T22:13:20.010Z", view="brokers"), ["0 brokers as of offset 0"]),
+        (Options(at="38", view="brokers"), ["3 brokers", "  broker 1: live", "  broker 2: live", "  broker 3: fenced"]),
+        (Options(view="requests", limit=1), ["16 requests", "  day-5 pay.orders: created", "  … and 15 more"]),
+    ],
+    ids=lambda given: getattr(given, "view", ""),
+)
+def test_what_people_are_shown(spark: SparkSession, history: LogRef, options: Options, lines: list[str]) -> None:
+    outcome = run_rebuild(spark, history, options)
+    assert not outcome.found
+    assert len(outcome.lines) == len(lines)
+    assert all(line.startswith(start) for line, start in zip(outcome.lines, lines, strict=True)), outcome.lines
+
+
+def test_programs_get_every_row(spark: SparkSession, history: LogRef) -> None:
+    outcome = run_rebuild(spark, history, Options(limit=1, all_rows=True))
+    assert [row["topic"] for row in outcome.rows] == sorted(row["topic"] for row in outcome.rows)
+    assert outcome.rows[0]["partitions"][0]["replicas"] == [1, 2, 3]
+    assert msgspec.json.decode(msgspec.json.encode(outcome.rows)) == outcome.rows
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_a_view_is_written(spark: SparkSession, history: LogRef, tmp_path: Path, kind: str) -> None:
+    options = Options(output=str(tmp_path / "topics"), format=kind)
+    assert "topics as of offset" in run_rebuild(spark, history, options).lines[0]
+    written = spark.read.format(kind).load(str(tmp_path / "topics"))
+    with looked_at(history) as log:
+        expected = {row.topic: row.state_hash for row in rebuilt(spark, history, "topics", log.next_offset).collect()}
+    assert {row.topic: row.state_hash for row in written.collect()} == expected
+
+
+def test_what_cannot_be_rebuilt(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+    for options, says in (
+        (Options(view="wishes"), "'wishes' cannot be rebuilt: say topics, brokers, requests"),
+        (Options(format="csv", output=str(tmp_path / "new")), "unknown format 'csv'"),
+        (Options(output=str(tmp_path)), "is there already"),
+    ):
+        with pytest.raises(ReplayError, match=says):
+            run_rebuild(spark, history, options)
+
+
+# --- folding
+
+
+def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: LogRef) -> None:
+    with looked_at(history) as log:
+        end = log.next_offset
+
+    def offsets(shard: str, events: Iterator[Stored]) -> Iterator[tuple[Any, ...]]:
+        yield (shard, [offset for offset, _ in events])
+
+    import pyarrow as pa
+
+    schema = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
+    expected = {shard: [offset for offset, _ in events] for shard, events in by_shard(history, end).items()}
+    for shares in (1, 3):
+        rows = fold_shards(shards_frame(spark, history, end), offsets, schema, shares).collect()
+        assert len(rows) == len(expected)
+        assert {row.shard: row.offsets for row in rows} == expected
+
+
+def test_topics_that_were_taken_over_with_their_cluster_were_asked_for_by_nobody() -> None:
+    taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
+    stored = [(one.offset, encode_event(one.at_ms, one.cause, one.event)) for one in taken]
+    assert stored, "a topic was taken over"
+    assert list(requests_of_shard("t", iter(stored))) == []

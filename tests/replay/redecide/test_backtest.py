@@ -1,0 +1,390 @@
+"""What other settings and other policies would have made of past requests."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as drawn
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from controller.machine.apply import apply
+from controller.machine.commands.commands import CreateTopic
+from controller.machine.decide import decide
+from controller.machine.recall import recall
+from controller.machine.state import DictTopics, State, settings_from_pairs
+from controller.policy.loading import PolicyLoadError
+from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Recorded, TopicCreated
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import LogRef
+from projections.replay.outcome import Options
+from projections.replay.redecide import whatif
+from projections.replay.redecide.backtest import CHANGES, Count, Effect, Tally, effects, run_backtest
+from projections.replay.redecide.recorded import Timeline
+from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, check, packed, what_if
+from tests.machine.walks import Walk, decisions, walked, walks
+from tests.projections.logs import story
+from tests.replay.redecide.test_redecide import find, rows_of, without
+from tests.replay.written import records_of
+
+PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
+POLICY = "tests.replay.redecide.policies.FewPartitions"
+UNDER_REPLICATED = ("enable.under.replicated.topic.creation", "true")
+
+STORY = """
+1@x 2@y 3! count=2
+create a 1x2 id=qa
+create wide 5x2 id=qw as=User:bob
+create deep 1x3 id=qd
+create deeper 1x3 id=qe as=User:bob
+create deepest 1x4 id=qf conf=min.insync.replicas=3
+create auto -1x-1 id=qg api=Metadata
+create broken 1x1 id=qh
+create one 1x1 id=qi
+partitions a to=3 id=more
+delete a id=end as=User:bob
+create a 1x3 id=qj
+create wide 7x2 id=qk as=User:bob
+"""
+
+
+def tried(records: Sequence[Recorded], policy: str | None = None, **changes: str) -> list[Effect]:
+    """What the changes make of the requests of a log, where that is another thing than was recorded."""
+    pairs = tuple((key.replace("_", "."), value) for key, value in changes.items())
+    return [one for one in all_of(records, what_if((policy,) if policy is not None else (), pairs)) if one.change]
+
+
+def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
+    """What the changes make of every request."""
+    policies = Policies(trial)
+    try:
+        return list(effects(rows_of(records), Timeline(records), trial, policies))
+    finally:
+        assert policies.close() == ()
+
+
+def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
+    """Effects in the order of the log."""
+    return [(one.change, one.principal, one.rule, one.topic) for one in sorted(found, key=lambda effect: effect.offset)]
+
+
+# Settings.
+
+
+def test_creates_refused_for_want_of_brokers_that_kip_409_would_have_saved() -> None:
+    log = story(STORY).log
+    found = tried(log, enable_under_replicated_topic_creation="true")
+    assert shown(found) == [
+        ("let-through", "User:alice", "validation:live-brokers", "deep"),
+        ("let-through", "User:bob", "validation:live-brokers", "deeper"),
+        ("refused-otherwise", "User:alice", "validation:under-replicated-floor", "deepest"),
+        ("let-through", "User:alice", "validation:live-brokers", "a"),
+    ]
+    assert [(one.refused_by, one.now_by) for one in found if one.topic == "deepest"] == [
+        ("validation:live-brokers", "validation:under-replicated-floor")
+    ]
+    assert found[0].message.startswith("Unable to replicate the partition 3 time(s)"), found[0]
+
+
+def test_a_request_is_decided_on_the_recorded_state_and_not_on_an_altered_history() -> None:
+    """With deletion disabled `a` would still be there; the request for it afterwards still fails for brokers."""
+    log = story(STORY).log
+    assert shown(tried(log, delete_topic_enable="false")) == [
+        ("refused", "User:bob", "validation:delete.topic.enable", "a")
+    ]
+
+
+def test_without_auto_creation_nobody_had_asked() -> None:
+    log = story(STORY).log
+    assert shown(tried(log, auto_create_topics_enable="false")) == [
+        ("refused", "User:alice", "auto.create.topics.enable", "auto")
+    ]
+
+
+def test_another_default_makes_other_topics() -> None:
+    log = story(STORY).log
+    assert shown(tried(log, num_partitions="3")) == [("done-otherwise", "User:alice", "", "auto")]
+    assert tried(log, num_partitions="2") == []
+
+
+# Policies.
+
+
+def test_a_policy_refuses_what_was_done_and_one_that_fails_is_told_apart() -> None:
+    log = story(STORY).log
+    found = tried(log, POLICY)
+    assert shown(found) == [
+        ("refused", "User:bob", "policy:partitions", "wide"),
+        ("failed", "User:alice", "policy:tests.replay.redecide.policies.FewPartitions", "broken"),
+    ]
+    assert "KeyError: 'broken'" in min(found, key=lambda one: one.topic).message
+
+
+def test_a_policy_is_configured_with_what_is_set_for_it() -> None:
+    log = story(STORY).log
+    assert [one[3] for one in shown(tried(log, POLICY, policy_partitions_max="1"))] == ["wide", "auto", "broken"]
+    assert [one[3] for one in shown(tried(log, POLICY, policy_partitions_max="9"))] == ["broken"]
+
+
+def test_what_a_policy_only_notes_is_told() -> None:
+    log = story(STORY).log
+    assert shown(tried(log, "tests.replay.redecide.policies.Noting")) == [
+        ("observed", "User:alice", "policy:factor", topic) for topic in ("auto", "broken", "one")
+    ]
+
+
+JUDGED = """
+1@x 2@y policy
+create good 1x1 verdict=allowed id=qa
+create bad 1x1 verdict=refused id=qb
+create bug 1x1 verdict=failed id=qc
+create deep 1x3 id=qd
+"""
+
+
+def test_recorded_verdicts_stand_where_no_policy_is_tried() -> None:
+    log = story(JUDGED).log
+    assert shown(tried(log, enable_under_replicated_topic_creation="true")) == [
+        ("unjudged", "User:alice", "validation:live-brokers", "deep")
+    ]
+
+
+def test_without_policies_what_they_refused_is_let_through() -> None:
+    log = story(JUDGED).log
+    let_through = [
+        ("let-through", "User:alice", "policy:names", "bad"),
+        ("let-through", "User:alice", "policy:my.Policy", "bug"),
+    ]
+    assert shown(tried(log, "")) == let_through
+    assert shown(tried(log, create_topic_policy_class_name="")) == let_through
+
+
+def test_a_policy_judges_what_only_now_comes_as_far() -> None:
+    log = story(JUDGED).log
+    found = shown(tried(log, POLICY, enable_under_replicated_topic_creation="true"))
+    assert [one[0::3] for one in found] == [("let-through", "bad"), ("let-through", "bug"), ("let-through", "deep")]
+
+
+def test_policies_are_made_once_for_each_settings_and_closed(tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    log = story("1 2\ncreate a 1x1\nsettings count=2\ncreate b 1x1\ncreate c 1x1").log
+    assert tried(log, "tests.replay.redecide.policies.Leaving", policy_diary=str(diary)) == []
+    told = diary.read_text().splitlines()
+    assert sorted(told) == ["asked a", "asked b", "asked c", "closed", "closed", "configured", "configured"]
+    assert told[-2:] == ["closed", "closed"]
+
+
+def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
+    rules = tmp_path / "topic-rules.toml"
+    rules.write_text('[[rule]]\nname = "size"\npartitions = { max = 2 }\n')
+    log = story(STORY).log
+    policy = "controller.policy.rules.TopicRules"
+    enforced = tried(log, policy, topic_rules_file=str(rules))
+    assert shown(enforced) == [("refused", "User:bob", "policy:rules/size", "wide")]
+    observed = tried(log, policy, topic_rules_file=str(rules), topic_rules_mode="observe")
+    assert shown(observed) == [("observed", "User:bob", "policy:rules/size", "wide")]
+    assert enforced[0].message == observed[0].message == "rule 'size': partitions is 5, allowed is at most 2"
+
+
+def test_the_page_tells_every_setting_and_every_change() -> None:
+    text = " ".join(PAGE.read_text().split())
+    for setting in whatif.SETTINGS:
+        assert f"`{setting}`" in text, f"{PAGE} leaves out {setting}"
+    for change, words in CHANGES.items():
+        assert f"| `{change}` | {words}" in text, f"{PAGE} tells otherwise what {change} means"
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("policies", "pairs", "message"),
+    [
+        ((), (), "there is nothing to try: say --policy CLASS, --set KEY=VALUE, or both"),
+        ((), (("num.partitions", "0"),), "--set num.partitions=0 is not allowed; allowed: "),
+        ((), (("delete.topic.enable", "perhaps"),), "--set delete.topic.enable=perhaps is not allowed; allowed: "),
+        ((), (("delete.topics.enable", "true"),), "no decision depends on it: did you mean delete.topic.enable?"),
+        ((), (("log.level", "debug"),), "--set log.level=debug: no decision depends on it: "),
+        (("a.B",), (("create.topic.policy.class.name", "c.D"),), "name different policies"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_at_once(
+    policies: tuple[str, ...], pairs: tuple[tuple[str, str], ...], message: str
+) -> None:
+    with pytest.raises(BadChange) as refused:
+        what_if(policies, pairs)
+    assert message in str(refused.value)
+
+
+def test_defaults_that_contradict_the_recorded_ones_are_refused() -> None:
+    log = story("log.cleaner.min.compaction.lag.ms=500 1\ncreate a 1x1").log
+    tried_ = what_if((), (("log.cleaner.max.compaction.lag.ms", "100"),))
+    with pytest.raises(BadChange, match=r"with the settings of offset 0: .*compaction\.lag\.ms"):
+        check(tried_, Timeline(log))
+
+
+def test_a_policy_that_cannot_be_loaded_is_told_before_any_work() -> None:
+    log = story(STORY).log
+    with pytest.raises(PolicyLoadError, match="has no 'Nobody'"):
+        check(what_if(("tests.replay.redecide.policies.Nobody",), ()), Timeline(log))
+
+
+def test_a_log_that_is_not_whole_is_refused() -> None:
+    log = story(STORY).log
+    with pytest.raises(ReplayError, match="replay redecide"):
+        tried(without(log, log[-3].offset), "")
+    with pytest.raises(ReplayError, match="cannot be applied: topic 'a' does not exist"):
+        tried(without(log, find(log, TopicCreated, "a").offset), "")
+
+
+# Counts.
+
+
+def plainly(log: Sequence[Recorded], trial: WhatIf) -> Counter[tuple[str, str]]:
+    """Who is refused or let through, by one loop over the whole log in its order, on one whole state."""
+    counts: Counter[tuple[str, str]] = Counter()
+    state = State(DictTopics())
+    for group in decisions(log):
+        command = recall(group)
+        if command is not None:
+            recorded = state.cluster
+            pairs = trial.pairs_over(recorded.settings_pairs)
+            state.cluster = replace(recorded, settings=settings_from_pairs(pairs), settings_pairs=pairs)
+            if isinstance(command, CreateTopic) and trial.policies == "":
+                command = replace(command, verdict=None)
+            decision = decide(state, command)  # type: ignore[arg-type]
+            was, now = _refused([one.event for one in group]), _refused(decision.events)
+            if decision.consult:
+                counts["unjudged", command.principal] += 1
+            elif was != now:
+                counts["refused" if now else "let-through", command.principal] += 1
+            state.cluster = recorded
+        for record in group:
+            apply(state, record)
+    return counts
+
+
+def _refused(events: Sequence[Any]) -> bool:
+    return any(isinstance(event, CreateRejected | ChangeRejected) for event in events)
+
+
+TRIED = [
+    WhatIf((UNDER_REPLICATED,)),
+    WhatIf((("delete.topic.enable", "false"), ("min.insync.replicas", "3"))),
+    WhatIf((("default.replication.factor", "3"), ("num.partitions", "4"))),
+    WhatIf((), ""),
+]
+
+
+@pytest.mark.parametrize("trial", TRIED, ids=lambda trial: "+".join(key for key, _ in trial.settings) or "no policy")
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@drawn(walk=walks())
+def test_counts_are_those_of_a_plain_loop_over_the_whole_log(trial: WhatIf, walk: Walk) -> None:
+    log = walked(walk).log
+    found = Counter(
+        (one.change, one.principal)
+        for one in all_of(log, trial)
+        if one.change in ("refused", "let-through", "unjudged") and one.rule != "auto.create.topics.enable"
+    )
+    assert found == plainly(log, trial), "\n".join(f"{one.offset} {one.cause.command} {one.event}" for one in log)
+
+
+def test_tallies_of_parts_add_up_to_that_of_the_whole() -> None:
+    found = all_of(story(STORY).log, what_if((POLICY,), (UNDER_REPLICATED, ("policy.partitions.max", "0"))))
+    whole = _tally(found)
+    for cut in range(len(found) + 1):
+        added = Tally()
+        for part in (_tally(found[cut:]), _tally(found[:cut])):
+            added.requests += part.requests
+            for count in part.counts():
+                added.merge(count)
+        assert (added.requests, added.counts()) == (whole.requests, whole.counts()), f"cut at {cut}"
+    assert whole.requests == len(found) == 12
+    assert sum(count.count for count in whole.counts()) == sum(bool(one.change) for one in found)
+
+
+def test_examples_are_the_first_of_each_count() -> None:
+    found = all_of(story(STORY).log, what_if((POLICY,), (("policy.partitions.max", "0"),)))
+    refused = next(one for one in _tally(found).counts() if one.principal == "User:alice" and one.api == "CreateTopics")
+    assert (refused.change, refused.refused_by, refused.now_by) == ("refused", "", "policy:partitions")
+    assert refused.count == 2
+    assert [example.topic for example in refused.examples] == ["a", "one"]
+
+
+def _tally(found: list[Effect]) -> Tally:
+    tally = Tally()
+    for one in found:
+        tally.add(one)
+    return tally
+
+
+def test_counts_stand_in_the_order_of_what_matters() -> None:
+    tally = Tally()
+    for change in ("observed", "let-through", "refused", "refused"):
+        tally.add(Effect(change, "User:a", "", "r", "CreateTopics", "t", 1, ""))
+    counts: list[Count] = tally.counts()
+    assert [(one.change, one.count) for one in counts] == [("refused", 2), ("let-through", 1), ("observed", 1)]
+
+
+# With Spark.
+
+
+def test_counts_with_spark_are_those_without(spark: SparkSession, history: LogRef) -> None:
+    options = Options(settings=(("enable.under.replicated.topic.creation", "false"),), policies=(POLICY,))
+    log = records_of(history)
+    trial = what_if(options.policies, options.settings)
+    plain = _tally(all_of(log, trial))
+    done = run_backtest(spark, history, options)
+    assert done.rows == [{**msgspec.to_builtins(count), "of_asks": plain.requests} for count in plain.counts()]
+    assert done.found
+    assert done.lines[0] == (
+        f"{plain.requests} requests up to offset {len(log) - 1} tried with policy {POLICY}, "
+        f"enable.under.replicated.topic.creation=false: {sum(one.count for one in plain.counts())} would end otherwise"
+    )
+    assert "        1 x User:bob over CreateTopics, now by validation:live-brokers" in done.lines
+
+
+def test_what_changes_nothing_is_not_found(spark: SparkSession, history: LogRef) -> None:
+    done = run_backtest(spark, history, Options(settings=(("num.partitions", "2"),), at="30"))
+    assert not done.found
+    assert done.rows == []
+    assert done.lines[0].endswith("up to offset 30 tried with num.partitions=2: 0 would end otherwise")
+
+
+def test_policies_are_closed_in_the_workers(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    policy = "tests.replay.redecide.policies.Leaving"
+    run_backtest(spark, history, Options(policies=(policy,), settings=(("policy.diary", str(diary)),)))
+    told = Counter(line.split()[0] for line in diary.read_text().splitlines())
+    assert told["configured"] == told["closed"] > 1, "made on the driver to be checked, and in each worker that asks"
+    events = [one.event for one in records_of(history)]
+    creates = sum(isinstance(one, CreateRequested) for one in events)
+    invalid = sum(isinstance(one, CreateRejected) and one.rule.startswith("validation:") for one in events)
+    assert told["asked"] == creates - invalid > 0, told
+
+
+def test_a_policy_that_cannot_be_loaded_is_refused(spark: SparkSession, history: LogRef) -> None:
+    with pytest.raises(ReplayError, match="has no 'Nobody'"):
+        run_backtest(spark, history, Options(policies=("tests.replay.redecide.policies.Nobody",)))
+
+
+def test_a_policys_package_is_packed_for_workers_elsewhere(tmp_path: Path) -> None:
+    package = tmp_path / "rules"
+    (package / "inner").mkdir(parents=True)
+    for file in ("__init__.py", "naming.py", "inner/__init__.py", "notes.txt"):
+        (package / file).write_text("LIMIT = 3\n")
+    lone = tmp_path / "lone.py"
+    lone.write_text("LIMIT = 4\n")
+    assert zipfile.ZipFile(packed([package, lone], tmp_path / "code.zip")).namelist() == [
+        "rules/__init__.py",
+        "rules/inner/__init__.py",
+        "rules/naming.py",
+        "lone.py",
+    ]

@@ -1,0 +1,72 @@
+"""Replay of a log whose decisions a cluster carried out: checks, rows of requests, and faults that are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import Row, SparkSession
+
+from events.catalog import CreationRefused, Recorded, TopicVanished
+from events.codec import encode_event
+from events.names import TopicName, shard_key
+from projections.replay.checks.invariants import look, violations
+from projections.replay.rebuild.rebuild import requests_of_shard
+from tests.events.golden import history
+from tests.replay.checks.test_invariants import frame_of
+
+Log = list[Recorded]
+
+
+def of(log: Log, kind: type, number: int = 0) -> int:
+    """Where the event of a kind stands."""
+    return [index for index, record in enumerate(log) if isinstance(record.event, kind)][number]
+
+
+def changed(log: Log, index: int, **fields: object) -> Log:
+    """The log with fields of one event changed."""
+    event = replace(log[index].event, **fields)
+    return [*log[:index], replace(log[index], event=event), *log[index + 1 :]]
+
+
+FAULTS: tuple[tuple[str, Callable[[Log], Log]], ...] = (
+    ("topic-exists", lambda log: changed(log, of(log, TopicVanished), topic=TopicName("never"))),
+    ("cause-exists", lambda log: _caused_by(log, of(log, CreationRefused), "DeleteTopic")),
+)
+
+
+def _caused_by(log: Log, index: int, command: str) -> Log:
+    cause = replace(log[index].cause, command=command)
+    return [*log[:index], replace(log[index], cause=cause), *log[index + 1 :]]
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[int, list[Row]]:
+    """What is wrong with the clean log (0), and with each faulty one."""
+    logs = [history("cluster"), *(fault(history("cluster")) for _, fault in FAULTS)]
+    rows = violations(spark, look(frame_of(spark, logs)), settle_ms=None).collect()
+    return {number: [row for row in rows if row.log_partition == number] for number in range(len(logs))}
+
+
+def test_a_clean_log_passes(found: dict[int, list[Row]]) -> None:
+    assert found[0] == []
+
+
+@pytest.mark.parametrize(("number", "check"), [(number, check) for number, (check, _) in enumerate(FAULTS, 1)])
+def test_a_fault_is_found(found: dict[int, list[Row]], number: int, check: str) -> None:
+    assert check in {row["check"] for row in found[number]}, found[number]
+
+
+def test_a_request_for_a_change_ends_when_it_is_carried_out() -> None:
+    stored = [
+        (record.offset, encode_event(record.at_ms, record.cause, record.event))
+        for record in history("cluster")
+        if shard_key(getattr(record.event, "topic", "")) == "a"
+    ]
+    rows = {row[0]: (row[2], row[3]) for row in requests_of_shard("a", iter(stored))}
+    assert rows == {
+        "q0": ("created", 0),
+        "q3": ("partitions-added", 0),
+        "q4": ("rejected", 40),
+    }

@@ -1,0 +1,326 @@
+"""Recorded requests decided again: the same events bit for bit, and each difference found with its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as drawn
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from controller.machine import validation
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions import placement
+from controller.release import RELEASE as THIS_RELEASE
+from events.catalog import (
+    BrokerUnfenced,
+    CreateAnswered,
+    CreateRequested,
+    Event,
+    Partition,
+    Recorded,
+    SettingsChanged,
+    TopicCreated,
+)
+from events.codec import encode_event
+from events.names import BrokerId, Offset, shard_key
+from projections.replay.log.log_ref import LogRef
+from projections.replay.outcome import Options
+from projections.replay.redecide import redecide
+from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Row, Timeline, recorded_requests
+from projections.replay.redecide.redecide import Difference, differences, run_redecide
+from tests.machine.walks import Walk, walked, walks
+from tests.projections.logs import story
+from tests.replay.written import records_of, written
+
+RELEASE = "1.0"
+"""The release of the rig's settings."""
+
+STORY = """
+1@x 2@y 3@z fewer count=2
+create a 1x2 id=qa
+create b.c -1x3 id=qb
+create b_c 1x1 id=qc
+confirm 1 2 3
+create a 1x1 id=again
+partitions a to=4 id=more
+partitions a to=2 id=less
+fence 3
+create d 1x3 id=qd timeout=0
+alter a set:retention.ms=5 id=conf
+alter a set:nonsense.ms=5 id=bad
+settings fewer count=4
+create e -1x1 id=qe
+delete a id=end
+delete a id=twice
+create bad~name 1x1 id=qf
+"""
+
+STORY_REQUESTS = ["qa", "again", "more", "less", "conf", "bad", "end", "twice", "qb", "qc", "qf", "qd", "qe"]
+"""By shard, then by offset."""
+
+
+def rows_of(records: Sequence[Recorded]) -> list[Row]:
+    """Records with their shard keys, in the order of a replay."""
+    rows = [(shard_key(getattr(record.event, "topic", "")), record) for record in records]
+    return sorted(rows, key=lambda row: (row[0], row[1].offset))
+
+
+def decided_again(records: Sequence[Recorded], release: str = RELEASE) -> list[Difference]:
+    """What differs when a log is decided again."""
+    found = differences(rows_of(records), Timeline(records), release)
+    return [one for one in found if one is not None]
+
+
+def changed(records: Sequence[Recorded], offset: int, **fields: Any) -> list[Recorded]:
+    """The log with other fields in the event at an offset."""
+    return [replace(one, event=replace(one.event, **fields)) if one.offset == offset else one for one in records]
+
+
+def without(records: Sequence[Recorded], offset: int) -> list[Recorded]:
+    """The log with the event at an offset left out, and no gap."""
+    kept = [one for one in records if one.offset != offset]
+    return [replace(one, offset=Offset(at)) for at, one in enumerate(kept)]
+
+
+def find(records: Sequence[Recorded], kind: type[Event], name: str = "") -> Recorded:
+    """The first event of a type, about a topic."""
+    for record in records:
+        event = record.event
+        if isinstance(event, kind) and getattr(event, "topic", "") == name:
+            return record
+    raise AssertionError(f"no {kind.__name__} of {name!r}")
+
+
+often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@often
+@drawn(walks())
+def test_every_log_of_this_release_is_decided_again_as_it_is(walk: Walk) -> None:
+    log = walked(walk).log
+    assert decided_again(log) == [], "\n".join(f"{one.offset} {one.cause.command} {one.event}" for one in log)
+
+
+@often
+@drawn(walks())
+def test_every_event_of_a_request_belongs_to_one(walk: Walk) -> None:
+    log = walked(walk).log
+    requests = list(recorded_requests(rows_of(log), Timeline(log)))
+    found = sorted(record.offset for one in requests if isinstance(one, RecordedRequest) for record in one.records)
+    expected = [one.offset for one in log if one.cause.command in ("CreateTopic", "CreatePartitions", "DeleteTopic")]
+    expected += [one.offset for one in log if one.cause.command == "AlterTopicConfigs"]
+    assert found == sorted(expected), "each event of a request belongs to exactly one"
+
+
+def test_a_story_is_decided_again_as_it_is() -> None:
+    log = story(STORY).log
+    requests = [one for one in recorded_requests(rows_of(log), Timeline(log)) if isinstance(one, RecordedRequest)]
+    assert [one.first.cause.request_id for one in requests] == STORY_REQUESTS
+    assert decided_again(log) == []
+
+
+# A rule that changed.
+
+
+def test_a_changed_placement_is_found_wherever_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = story(STORY).log
+    place = placement.place
+
+    def backwards(*asked: Any) -> Any:
+        return tuple(tuple(reversed(replicas)) for replicas in place(*asked))
+
+    monkeypatch.setattr(placement, "place", backwards)
+    found = decided_again(log, "2.0")
+    assert [one.request_id for one in found] == ["qa", "more", "qb", "qd"], found
+    created = find(log, TopicCreated, "a")
+    assert found[0].offset == created.offset - 1
+    assert found[0].recorded.startswith("TopicCreated.partitions = [[["), found[0]
+    assert found[0].recorded != found[0].now
+    assert found[0].why == (
+        "release 1.0 (in force since offset 0) decided it; the rules of this release, 2.0, are others"
+    )
+
+
+def test_a_changed_message_is_found_in_the_same_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = story(STORY).log
+    other = Rejection(ErrorCode.INVALID_TOPIC_EXCEPTION, "Such a name!", "validation:name")
+    monkeypatch.setattr(validation, "name", lambda topic: other if " " in topic else None)
+    (found,) = decided_again(log)
+    assert found.topic == "bad name"
+    assert found.now == 'CreateRejected.message = "Such a name!"'
+    assert found.why == (
+        "release 1.0 (in force since offset 31), which is this one, has recorded it: its rules or the log were changed"
+    )
+
+
+def test_a_rule_that_fails_now_is_a_difference_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = story(STORY).log
+
+    def broken(topic: str) -> None:
+        if topic == "e":
+            raise KeyError("shelf")
+
+    monkeypatch.setattr(validation, "name", broken)
+    found = decided_again(log)
+    assert [one.topic for one in found] == ["bad name", "e"]
+    assert found[1].now == "KeyError: 'shelf'"
+    assert found[1].why == "this release (1.0) fails on this request"
+
+
+# A log that was changed: what is changed | what is found: topic, recorded, now, a part of why
+
+
+def _settings(log: list[Recorded]) -> list[Recorded]:
+    last = [one for one in log if isinstance(one.event, SettingsChanged)][-1]
+    return changed(log, last.offset, settings=(("num.partitions", "5"),))
+
+
+def _first_settings(log: list[Recorded]) -> list[Recorded]:
+    return changed(log, 0, settings=(("num.partitions", "2"),))
+
+
+def _brokers(log: list[Recorded]) -> list[Recorded]:
+    unfenced = [one for one in log if isinstance(one.event, BrokerUnfenced)][-1]
+    return [one for one in log if one.offset != unfenced.offset]
+
+
+def _replicas(log: list[Recorded]) -> list[Recorded]:
+    created = find(log, TopicCreated, "a")
+    one = Partition((BrokerId(3), BrokerId(1)), (BrokerId(3), BrokerId(1)), BrokerId(3))
+    return changed(log, created.offset, partitions=(one,))
+
+
+def _request(log: list[Recorded]) -> list[Recorded]:
+    return changed(log, find(log, CreateRequested, "e").offset, num_partitions=9)
+
+
+def _no_request(log: list[Recorded]) -> list[Recorded]:
+    return without(log, find(log, CreateRequested, "e").offset)
+
+
+def _no_answer(log: list[Recorded]) -> list[Recorded]:
+    return without(log, find(log, CreateAnswered, "d").offset)
+
+
+def _no_creation(log: list[Recorded]) -> list[Recorded]:
+    return without(log, find(log, TopicCreated, "a").offset)
+
+
+def _cause(log: list[Recorded]) -> list[Recorded]:
+    at = find(log, CreateRequested, "e").offset
+    return [
+        replace(one, cause=replace(one.cause, request_id="other")) if one.offset in (at, at + 1) else one for one in log
+    ]
+
+
+PLANTED = [
+    (_settings, "e", "TopicCreated.partitions", "num.partitions=4 instead of 5"),
+    (_first_settings, "d", "CreateRejected", "enable.under.replicated.topic.creation=true instead of (not set)"),
+    (_brokers, "a", "TopicCreated", "the live brokers [1, 2, 3], but by the broker events before it [1, 2] were live"),
+    (_replicas, "a", "TopicCreated.partitions", "its rules or the log were changed"),
+    (_request, "e", "TopicCreated.partitions", "its rules or the log were changed"),
+    (_no_request, "e", "nothing", "the log holds no request that led to these events"),
+    (_no_answer, "d", "CreateAnswered", "its rules or the log were changed"),
+    (_no_creation, "a", "TopicCreated", "its rules or the log were changed"),
+    (_cause, "e", "caused by CreateTopic qe", "its rules or the log were changed"),
+]
+
+
+@pytest.mark.parametrize(("change", "topic", "now", "why"), PLANTED, ids=[row[0].__name__[1:] for row in PLANTED])
+def test_a_planted_change_is_found_and_its_cause_told(change: Any, topic: str, now: str, why: str) -> None:
+    found = [one for one in decided_again(change(story(STORY).log)) if one.topic == topic]
+    assert found, f"nothing is found about {topic}"
+    assert now in found[0].now, found[0]
+    assert why in found[0].why, found[0]
+    assert found[0].recorded != found[0].now
+
+
+def test_events_that_do_not_fit_end_their_shard_and_no_other() -> None:
+    log = story(STORY).log
+    found = decided_again(_no_creation(log))
+    assert [one.topic for one in found] == ["a", "a"], found
+    assert found[1].why.endswith("topic 'a' does not exist; what follows in this shard was not decided again"), found
+
+
+@often
+@drawn(walks())
+def test_no_single_field_of_a_request_can_be_changed_unseen(walk: Walk) -> None:
+    """Whatever a log says of a creation's result: another value is found."""
+    log = walked(walk).log
+    for record in log:
+        if isinstance(record.event, TopicCreated):
+            other = changed(log, record.offset, deadline_ms=record.event.deadline_ms + 1)
+            assert decided_again(other) != [], f"another deadline at offset {record.offset} is not seen"
+            return
+
+
+# With Spark.
+
+
+def test_a_real_log_is_decided_again_as_it_is(spark: SparkSession, history: LogRef) -> None:
+    done = run_redecide(spark, history, Options())
+    of_clients = [one for one in records_of(history) if one.cause.command in CLIENT_COMMANDS]
+    requests = {(one.cause.request_id, one.event.topic) for one in of_clients}  # type: ignore[union-attr]
+    assert not done.found
+    assert done.rows == []
+    end = len(records_of(history)) - 1
+    words = f"{len(requests)} requests up to offset {end} decided again by release {THIS_RELEASE}"
+    assert done.lines == [f"{words}: 0 decided otherwise"]
+
+
+def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_changed_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Release 0.0.9 placed replicas the other way round; everything else it did as this one does."""
+    log = story(STORY).log
+    older = [_placed_otherwise(replace(one, event=_of_release(one.event, "0.0.9"))) for one in log]
+    ref = written(tmp_path / "older", older)
+    done = run_redecide(spark, ref, Options())
+    assert done.found
+    assert [row["request_id"] for row in done.rows] == ["qa", "qb", "qd"]
+    assert [row["offset"] for row in done.rows] == [
+        find(log, CreateRequested, name).offset for name in ("a", "b.c", "d")
+    ]
+    why = f"release 0.0.9 (in force since offset 0) decided it; the rules of this release, {THIS_RELEASE}, are others"
+    assert [row["why"] for row in done.rows] == [why] * 3
+    assert done.lines[:2] == [
+        f"13 requests up to offset 38 decided again by release {THIS_RELEASE}: 3 decided otherwise",
+        f"  3 x {why}",
+    ]
+    assert done.rows == [msgspec.to_builtins(one) for one in decided_again(older, THIS_RELEASE)]
+    assert run_redecide(spark, ref, Options(at="7")).found, "the creation is cut off"
+    assert not run_redecide(spark, ref, Options(at="6")).found, "nothing was asked by then"
+
+
+def _of_release(event: Event, release: str) -> Event:
+    return replace(event, release=release) if isinstance(event, SettingsChanged) else event
+
+
+def _placed_otherwise(record: Recorded) -> Recorded:
+    if not isinstance(record.event, TopicCreated) or len(record.event.partitions[0].replicas) == 1:
+        return record
+    turned = tuple(replace(one, replicas=one.replicas[::-1]) for one in record.event.partitions)
+    return replace(record, event=replace(record.event, partitions=turned))
+
+
+def test_of_very_many_differences_all_are_counted_and_some_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = story(STORY).log
+    ref = written(tmp_path / "older", map(_placed_otherwise, log))
+    monkeypatch.setattr(redecide, "KEPT_OF_SHARE_MAX", 1)
+    rows = list(redecide._share(_stored(ref), {}, "1.0"))
+    told = [row for row in rows if row[1] is not None]
+    assert len(told) == 1
+    assert sum(row[0] for row in rows if row[1] is None and row[-2] is not None) > 1
+
+
+def _stored(ref: LogRef) -> Iterator[tuple[int, str, int, bytes]]:
+    for shard, record in rows_of(records_of(ref)):
+        yield 0, shard, record.offset, encode_event(record.at_ms, record.cause, record.event)

@@ -1,0 +1,288 @@
+"""The page of a report from known numbers, in a real browser: what it shows is what it was given."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.by import By
+
+from projections.replay.report.data import (
+    BUCKETS_MAX,
+    OUTCOMES,
+    WAIT_EDGES_MS,
+    BrokerLoad,
+    CheckResult,
+    Held,
+    Outcomes,
+    Refusals,
+    Report,
+    Waits,
+    bucket_ms,
+    wait_bins,
+)
+from projections.replay.report.figures import OUTCOME_COLOURS, VERMILION, bin_text, span
+from projections.replay.report.page import page
+from tests.support.tools import program
+
+BORN_MS = 1_700_000_000_000
+HOSTILE = "policy:</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'>"
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --hide-scrollbars --window-size=1240,2400"
+)
+
+REPORT = Report(
+    log="/data/<b>log</b>",
+    ends={0: 12_345},
+    first_ms=BORN_MS,
+    last_ms=BORN_MS + 3_600_000,
+    releases=("0.0.9", "0.1.0"),
+    bucket_ms=600_000,
+    outcomes=tuple(
+        Outcomes(BORN_MS + hour * 600_000, outcome, count)
+        for hour, counts in enumerate(((300, 0, 100), (150, 50, 0), (600, 0, 200)))
+        for outcome, count in zip(("created", "timed-out", "refused"), counts, strict=True)
+        if count
+    ),
+    events_by_type=(("TopicCreated", 1100), ("CreateRejected", 300)),
+    waits=Waits(wait_bins({3: 700, 4: 300, 6: 100}), 1100, 7, 8, 40, 90, 99),
+    refusals=(
+        Refusals("validation:exists", "TOPIC_ALREADY_EXISTS (36)", 240),
+        Refusals(HOSTILE, "POLICY_VIOLATION (44)", 60),
+    ),
+    held=Held(
+        1090,
+        2200,
+        12,
+        3,
+        (
+            BrokerLoad(1, "live", "east", 2000, 900),
+            BrokerLoad(2, "fenced", "west", 1500, 400),
+            BrokerLoad(7, "not registered", None, 100, 0),
+        ),
+    ),
+    checks=(
+        CheckResult("offsets-contiguous", "offsets are contiguous, from 0 on", 0),
+        CheckResult("leader-in-isr", "the leader is in sync", 2, ("offset 17, topic <i>t</i>: 3, expected 1",)),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """A browser without a window, without a network and with a profile of its own."""
+    options = ChromeOptions()
+    options.binary_location = program("chromium")
+    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = Chrome(options=options, service=ChromeService(program("chromedriver")))
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the page of REPORT is written."""
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture
+def shown(browser: Chrome, folder: Path) -> Chrome:
+    """The browser at the page of REPORT."""
+    if browser.current_url != (folder / "report.html").as_uri():
+        show(browser, REPORT, folder)
+    return browser
+
+
+def show(browser: Chrome, report: Report, folder: Path) -> Chrome:
+    """Open the page of a report."""
+    file = folder / "report.html"
+    file.write_text(page(report), encoding="utf-8")
+    browser.get(file.as_uri())
+    return browser
+
+
+def texts(browser: Chrome, selector: str) -> list[str]:
+    """What the elements show, or hold where they are folded away."""
+    return [one.get_property("textContent") for one in browser.find_elements(By.CSS_SELECTOR, selector)]  # type: ignore[misc]
+
+
+def rows(browser: Chrome, section: str) -> list[list[str]]:
+    """The table of a section."""
+    return [
+        [cell.get_property("textContent") for cell in row.find_elements(By.CSS_SELECTOR, "td")]  # type: ignore[misc]
+        for row in browser.find_elements(By.CSS_SELECTOR, f"#{section} tr")[1:]
+    ]
+
+
+def test_the_page_needs_nothing_else_and_complains_of_nothing(browser: Chrome, folder: Path) -> None:
+    shown = show(browser, REPORT, folder)
+    assert shown.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert shown.get_log("browser") == []  # type: ignore[no-untyped-call]
+    assert shown.title == "Replay of /data/<b>log</b>"
+
+
+def test_nothing_of_the_log_is_taken_for_markup(shown: Chrome) -> None:
+    assert shown.execute_script("return window.hacked === undefined")
+    assert shown.find_elements(By.CSS_SELECTOR, "main img, h1 b, td i, code i") == []
+    assert texts(shown, "h1") == ["Replay of /data/<b>log</b>"]
+    assert rows(shown, "refusals")[1] == [HOSTILE, "POLICY_VIOLATION (44)", "60"]
+    assert any(one.startswith("policy:</script><script>win") for one in texts(shown, "#refusals .ytick text"))
+
+
+def test_each_picture_has_a_bar_for_each_number(shown: Chrome) -> None:
+    bars = {name: len(texts(shown, f"#{name} .bars .point")) for name in ("outcomes", "waits", "refusals", "brokers")}
+    assert bars == {"outcomes": 6, "waits": 4, "refusals": 2, "brokers": 6}
+    assert texts(shown, "#outcomes .legendtext") == ["created", "timed out", "refused"]
+    assert texts(shown, "#brokers .legendtext") == ["replicas", "leaders"]
+    assert texts(shown, "#waits .xtick text") == ["5 to 10 ms", "10 to 20 ms", "20 to 50 ms", "50 to 100 ms"]
+    assert texts(shown, "#brokers .xtick text") == ["1east", "2westfenced", "7not registered"]
+    assert texts(shown, "#refusals .bartext") == ["240", "60"]
+
+
+def test_beneath_each_picture_stand_its_numbers(shown: Chrome) -> None:
+    assert [row[0::2] for row in rows(shown, "outcomes")][:3] == [
+        ["created", "1,050"],
+        ["timed out", "50"],
+        ["refused", "300"],
+    ]
+    assert rows(shown, "waits")[0] == ["5 to 10 ms", "700"]
+    assert rows(shown, "brokers")[1] == ["2", "west", "fenced", "1,500", "400"]
+    assert rows(shown, "types") == [["TopicCreated", "1,100"], ["CreateRejected", "300"]]
+    assert "half within 8 ms, 95 % within 40 ms, 99 % within 90 ms, the longest 99 ms" in texts(shown, "#waits p")[0]
+
+
+def test_tiles_and_invariants_tell_how_it_stands(shown: Chrome) -> None:
+    assert texts(shown, ".tile b") == ["1,090", "2,200", "3", "12", "1,100", "300", "2"]
+    assert texts(shown, ".tile.bad span") == ["partitions without a leader", "violations of 2 invariants"]
+    assert [row[2] for row in rows(shown, "invariants")] == ["✓ holds", "✗ 2 violations"]
+    assert "offset 17, topic <i>t</i>: 3, expected 1" in rows(shown, "invariants")[1][1]
+
+
+def test_what_is_painted_is_in_proportion(shown: Chrome) -> None:
+    """Bars are as wide as each other, so areas of colours are as the numbers that they stand for."""
+    outcomes = painted(shown, "outcomes-picture")
+    created, refused = (outcomes[OUTCOME_COLOURS[name]] for name in ("created", "refused"))
+    assert created > 10_000, "there is green, and not a little"
+    assert created / refused == pytest.approx(1050 / 300, rel=0.1)
+    assert created / outcomes[OUTCOME_COLOURS["timed-out"]] == pytest.approx(1050 / 50, rel=0.2)
+    assert painted(shown, "refusals-picture")[VERMILION] > 10_000
+
+
+def test_on_a_narrow_screen_nothing_is_cut_off(browser: Chrome, tmp_path: Path) -> None:
+    browser.set_window_size(500, 1000)
+    try:
+        show(browser, REPORT, tmp_path)
+        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    finally:
+        browser.set_window_size(1240, 2400)
+
+
+def test_an_empty_log_and_a_broken_one_are_shown_too(browser: Chrome, tmp_path: Path) -> None:
+    told = "event TopicReady at offset 7 cannot be applied"
+    report = replace(REPORT, outcomes=(), waits=Waits((), 0, 2), refusals=(), held=told, checks=REPORT.checks[:1])
+    show(browser, report, tmp_path)
+    assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
+    assert texts(browser, "#waits p") == ["No topic was complete yet; 2 wait or were deleted before."]
+    assert texts(browser, "#refusals p") == ["Nothing was refused."]
+    assert texts(browser, "#brokers p") == [f"What there is at the end cannot be shown: {told}."]
+    assert texts(browser, "#invariants p") == ["All 1 hold."]
+    assert texts(browser, ".tile.good b") == ["0"]
+
+
+def test_many_brokers_take_the_whole_width(browser: Chrome, tmp_path: Path) -> None:
+    brokers = tuple(BrokerLoad(number, "live", "a-rack-with-a-long-name", 10, 5) for number in range(60))
+    assert isinstance(REPORT.held, Held)
+    show(browser, replace(REPORT, held=replace(REPORT.held, brokers=brokers)), tmp_path)
+    assert texts(browser, "#brokers.wide .bars .point") == [""] * 120
+    assert "a-rack-with-a-long-name" in rows(browser, "brokers")[0]
+
+
+# Numbers.
+
+
+def painted(browser: Chrome, element: str) -> Counter[str]:
+    """How many pixels of an element have which colour."""
+    return colours(browser.find_element(By.ID, element).screenshot_as_png)
+
+
+def colours(png: bytes) -> Counter[str]:
+    """The colours of a PNG of 8 bits a channel without interlace, with the number of their pixels."""
+    width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
+    assert (depth, png[28]) == (8, 0), "a screenshot has 8 bits a channel and is not interlaced"
+    channels = {2: 3, 6: 4}[kind]
+    raw = zlib.decompress(b"".join(data for name, data in _chunks(png) if name == b"IDAT"))
+    counts: Counter[tuple[int, int, int]] = Counter()
+    above = bytes(width * channels)
+    for row in range(height):
+        start = row * (width * channels + 1)
+        above = _unfiltered(raw[start], raw[start + 1 : start + 1 + width * channels], above, channels)
+        pixels = zip(above[0::channels], above[1::channels], above[2::channels], strict=True)
+        counts.update(pixels)
+    return Counter({"#{:02x}{:02x}{:02x}".format(*pixel): count for pixel, count in counts.items()})
+
+
+def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        yield png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
+        at += length + 12
+
+
+def _unfiltered(kind: int, line: bytes, above: bytes, channels: int) -> bytes:
+    if kind == 0:
+        return line
+    out = bytearray(line)
+    for n in range(len(out)):
+        left = out[n - channels] if n >= channels else 0
+        corner = above[n - channels] if n >= channels else 0
+        out[n] = (out[n] + _predicted(kind, left, above[n], corner)) & 255
+    return bytes(out)
+
+
+def _predicted(kind: int, left: int, up: int, corner: int) -> int:
+    if kind < 4:
+        return (0, left, up, (left + up) // 2)[kind]
+    guess = left + up - corner
+    return min((left, up, corner), key=lambda one: abs(guess - one))
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "width"),
+    [(0, 1), (95, 1), (96, 2), (3_600_000, 60_000), (86_400_000, 1_800_000), (10**12, 2_592_000_000)],
+)
+def test_bars_of_time_are_few_and_of_a_round_length(span_ms: int, width: int) -> None:
+    assert bucket_ms(span_ms) == width
+    assert span_ms // width < BUCKETS_MAX or span_ms == 10**12
+
+
+def test_the_bars_of_waits_have_no_gaps_between_them() -> None:
+    bins = wait_bins({0: 1, 3: 2, len(WAIT_EDGES_MS) - 1: 5})
+    assert [one.low_ms for one in bins] == list(WAIT_EDGES_MS)
+    assert [one.high_ms for one in bins] == [*WAIT_EDGES_MS[1:], None]
+    assert sum(one.count for one in bins) == 8
+    assert (bin_text(bins[0]), bin_text(bins[9]), bin_text(bins[-1])) == ("0 to 1 ms", "500 ms to 1 s", "1 h and more")
+    assert wait_bins({}) == ()
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [(0, "0 ms"), (7, "7 ms"), (1500, "1500 ms"), (2000, "2 s"), (120_000, "2 min"), (86_400_000, "1 d")],
+)
+def test_spans_are_told_in_whole_numbers(milliseconds: int, said: str) -> None:
+    assert span(milliseconds) == said
+
+
+def test_every_outcome_has_a_colour_of_its_own() -> None:
+    used: list[Any] = [OUTCOME_COLOURS[name] for name in OUTCOMES]
+    assert len(set(used)) == len(used)

@@ -1,0 +1,140 @@
+"""What a report gathers with Spark, held against a plain loop over the events; and the page that is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from controller.machine.state import DictTopics, State
+from events.catalog import ChangeRejected, CreateRejected, Recorded, TopicCreated, TopicReady
+from projections.replay.checks.invariants import CHECKS
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import LogRef
+from projections.replay.outcome import Options
+from projections.replay.report.data import OUTCOMES, Held, Report
+from projections.replay.report.queries import gather
+from projections.replay.report.report import run_report
+from projections.rows.requests import RequestRow, request_row
+from projections.words.names import error_name
+from tests.machine.rig import fold, topics_of
+from tests.replay.redecide.test_redecide import find, without
+from tests.replay.written import records_of, written
+
+
+@pytest.fixture(scope="module")
+def report(spark: SparkSession, history: LogRef) -> Report:
+    """The report of the shared log."""
+    return gather(spark, history, None)
+
+
+@pytest.fixture(scope="module")
+def records(history: LogRef) -> list[Recorded]:
+    """The events of the shared log."""
+    return records_of(history)
+
+
+def test_asks_are_counted_by_how_they_ended(report: Report, records: list[Recorded]) -> None:
+    told = Counter(_outcome(row, topic.status) for row in _requests(records) for topic in row.topics)
+    assert {name: report.requests(name) for name in OUTCOMES if report.requests(name)} == told
+    assert {"created", "timed-out", "refused", "changed", "change-refused"} <= told.keys(), "the log has them all"
+    assert all(report.first_ms - report.bucket_ms < one.at_ms <= report.last_ms for one in report.outcomes)
+    assert all(one.at_ms % report.bucket_ms == 0 for one in report.outcomes)
+
+
+def _requests(records: list[Recorded]) -> list[RequestRow]:
+    asked = [one for one in records if hasattr(one.event, "request_id")]
+    by_request = sorted(asked, key=lambda one: one.event.request_id)  # type: ignore[union-attr]
+    grouped = groupby(by_request, key=lambda one: one.event.request_id)  # type: ignore[union-attr]
+    return [row for _, group in grouped if (row := request_row(group)) is not None]
+
+
+def _outcome(request: RequestRow, status: str) -> str:
+    if status == "rejected":
+        return "refused" if request.timeout_ms is not None else "change-refused"
+    return status if status in OUTCOMES else "changed"
+
+
+def test_waits_are_from_creation_until_complete(report: Report, records: list[Recorded]) -> None:
+    created: dict[str, int] = {}
+    waits = []
+    for one in records:
+        if isinstance(one.event, TopicCreated):
+            created[one.event.topic] = one.at_ms
+        elif isinstance(one.event, TopicReady):
+            waits.append(one.at_ms - created[one.event.topic])
+    lives = sum(isinstance(one.event, TopicCreated) for one in records)
+    assert (report.waits.complete, report.waits.never) == (len(waits), lives - len(waits))
+    assert report.waits.max_ms == max(waits)
+    assert report.waits.median_ms == sorted(waits)[(len(waits) - 1) // 2]
+    for bar in report.waits.bins:
+        high = bar.high_ms if bar.high_ms is not None else max(waits) + 1
+        assert bar.count == sum(bar.low_ms <= wait < high for wait in waits), bar
+
+
+def test_refusals_are_counted_by_rule(report: Report, records: list[Recorded]) -> None:
+    refused = Counter(
+        (one.event.rule, error_name(one.event.error_code))
+        for one in records
+        if isinstance(one.event, CreateRejected | ChangeRejected)
+    )
+    assert {(one.rule, one.error): one.count for one in report.refusals} == refused
+    assert [one.count for one in report.refusals] == sorted(refused.values(), reverse=True)
+
+
+def test_what_brokers_hold_is_what_the_state_says(report: Report, records: list[Recorded]) -> None:
+    state = fold(records, State(DictTopics()))
+    partitions = [partition for topic in topics_of(state) for partition in topic.partitions]
+    replicas = Counter(replica for partition in partitions for replica in partition.replicas)
+    leaders = Counter(partition.leader for partition in partitions)
+    assert isinstance(report.held, Held)
+    assert (report.held.topics, report.held.partitions) == (len(topics_of(state)), len(partitions))
+    assert report.held.leaderless == leaders[-1]  # type: ignore[index]
+    assert report.held.placeholders == sum(count for replica, count in replicas.items() if replica < 0)
+    told = {one.broker_id: (one.status, one.rack, one.replicas, one.leaders) for one in report.held.brokers}
+    assert told == {
+        broker.broker_id: ("fenced" if broker.fenced else "live", broker.rack, replicas[number], leaders[number])
+        for number, broker in state.cluster.brokers.items()
+    }
+
+
+def test_the_rest_of_the_page_is_of_the_same_events(report: Report, records: list[Recorded]) -> None:
+    assert (report.events, report.first_ms, report.last_ms) == (len(records), records[0].at_ms, records[-1].at_ms)
+    assert dict(report.events_by_type) == Counter(type(one.event).__name__ for one in records)
+    assert report.releases == ("1.0",)
+    assert [(one.name, one.demands, one.violations) for one in report.checks] == [(*one, 0) for one in CHECKS.items()]
+
+
+def test_the_page_is_written_as_of_a_moment(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    done = run_report(spark, history, Options(output=str(output), at="12"))
+    assert not done.found
+    assert done.rows[0]["output"] == str(output)
+    assert done.rows[0]["offset"] == 12
+    assert done.lines == [f"{output} shows {history.text} up to offset 12", f"  all {len(CHECKS)} invariants hold"]
+    assert "<p>As of offset 12: 13 events from " in output.read_text(encoding="utf-8")
+
+
+def test_a_broken_log_is_shown_with_what_is_broken(
+    spark: SparkSession, records: list[Recorded], tmp_path: Path
+) -> None:
+    ref = written(tmp_path / "broken", without(records, find(records, TopicCreated, "pay.orders").offset))
+    output = tmp_path / "broken.html"
+    done = run_report(spark, ref, Options(output=str(output)))
+    assert done.found
+    assert done.rows[0]["violations"]["topic-exists"] > 0
+    assert "topic-exists" in done.lines[1]
+    text = output.read_text(encoding="utf-8")
+    assert "What there is at the end cannot be shown" in text
+    assert "topic &#x27;pay.orders&#x27; does not exist" in text
+
+
+def test_a_page_that_cannot_be_written_is_told_before_any_work(
+    spark: SparkSession, history: LogRef, tmp_path: Path
+) -> None:
+    for output in (tmp_path / "nowhere" / "page.html", tmp_path):
+        with pytest.raises(ReplayError, match="cannot be written: it has to be a file in a folder that is there"):
+            run_report(spark, history, Options(output=str(output)))

@@ -1,0 +1,187 @@
+"""Events by columns: every field of the catalog has its place, and says there what the event says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from events import catalog
+from events.access import ScramCredentialSet
+from events.codec import decode_event, encode_event
+from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.spark.column_batches import Columns, decode_columns
+from projections.replay.spark.columns import (
+    COLUMNS,
+    FIELDS,
+    LEFT_OUT,
+    SCHEMA,
+    arrow_schema,
+    column_names,
+    spark_type,
+)
+from tests.events import golden
+
+NAMED_OTHERWISE = {
+    "live_brokers": {"brokers"},
+    "asked": {"api", "api_version", "duplicate", "denied"},
+    "values": {"quotas"},
+}
+"""Fields whose columns have other names."""
+CAUSE = catalog.Cause("CreateTopic", "r1")  # type: ignore[arg-type]
+
+
+def recorded(event: Any) -> catalog.Recorded:
+    """An event in a log."""
+    return catalog.Recorded(7, 5, CAUSE, event)  # type: ignore[arg-type]
+
+
+def requested(**fields: Any) -> catalog.CreateRequested:
+    """An ask for a topic."""
+    given: dict[str, Any] = {
+        "request_id": "r1",
+        "topic": "a.b",
+        "topic_id": bytes(15) + b"\x01",
+        "num_partitions": -1,
+        "replication_factor": 3,
+        "assignments": (),
+        "configs": (("a", "1"), ("b", None)),
+        "timeout_ms": 9,
+        "deadline_ms": 14,
+        "principal": "User:ann",
+        "client_id": None,
+        "api": "Metadata",
+        "api_version": 4,
+    }
+    return catalog.CreateRequested(**(given | fields))
+
+
+def test_every_type_of_event_has_its_columns() -> None:
+    assert set(FIELDS) == set(catalog.EVENT_TYPES), "a new event needs a row in columns.FIELDS"
+
+
+@pytest.mark.parametrize("kind", catalog.EVENT_TYPES, ids=lambda kind: kind.__name__)
+def test_every_field_is_in_a_column_or_left_out_on_purpose(kind: type[Any]) -> None:
+    columns = FIELDS[kind].keys()
+    assert columns <= COLUMNS.keys()
+    for field in kind.__struct_fields__:
+        placed = NAMED_OTHERWISE.get(field, {field}) <= columns
+        assert placed != (field in LEFT_OUT.get(kind, ())), f"{kind.__name__}.{field} is in no column, or is in both"
+
+
+def test_an_ask_by_columns() -> None:
+    by_hand = (catalog.Assignment(0, (2, 1)),)  # type: ignore[arg-type]
+    said = decode_columns(recorded(requested(assignments=by_hand, duplicate=True, denied=29)))
+    assert said == {
+        "log_partition": 0,
+        "offset": 7,
+        "at_ms": 5,
+        "shard": "a_b",
+        "type": "CreateRequested",
+        "cause_command": "CreateTopic",
+        "cause_id": "r1",
+        "request_id": "r1",
+        "topic": "a.b",
+        "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "num_partitions": -1,
+        "replication_factor": 3,
+        "assignments": [(0, (2, 1))],
+        "configs": (("a", "1"), ("b", None)),
+        "timeout_ms": 9,
+        "deadline_ms": 14,
+        "principal": "User:ann",
+        "api": "Metadata",
+        "api_version": 4,
+        "duplicate": True,
+        "denied": 29,
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            catalog.LeaderElected("a", 2, 3, (3, 1), 4, 5, "gone"),  # type: ignore[arg-type]
+            {"partition": 2, "leader": 3, "isr": (3, 1), "leader_epoch": 4, "partition_epoch": 5, "reason": "gone"},
+        ),
+        (
+            catalog.CreateRejected("r", "a", 44, "no", "policy:x", catalog.Verdict("refused")),  # type: ignore[arg-type]
+            {"error_code": 44, "message": "no", "rule": "policy:x", "verdict": "refused"},
+        ),
+        (
+            catalog.PartitionsAdded(
+                "r",  # type: ignore[arg-type]
+                "a",  # type: ignore[arg-type]
+                3,
+                (catalog.Partition((1, 2), (1,), 1, 0, 6),),  # type: ignore[arg-type]
+                "User:bob",
+                "cli",
+                (1, 2),  # type: ignore[arg-type]
+                catalog.ChangeAsked("CreatePartitions", 3, catalog.PartitionsWanted(4, ((1, 2),))),  # type: ignore[arg-type]
+            ),
+            {
+                "first": 3,
+                "partitions": [((1, 2), (1,), 1, 0, 6)],
+                "brokers": (1, 2),
+                "num_partitions": 4,
+                "assignments": [(3, (1, 2))],
+                "api": "CreatePartitions",
+                "api_version": 3,
+                "client_id": "cli",
+            },
+        ),
+        (catalog.BrokerRegistered(1, 9, "i", None, ()), {"broker_id": 1, "broker_epoch": 9, "shard": ""}),  # type: ignore[arg-type]
+        (
+            catalog.SettingsChanged((("num.partitions", "4"),), "2.0"),
+            {"settings": (("num.partitions", "4"),), "release": "2.0"},
+        ),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_an_event_says_is_in_its_columns(event: catalog.Event, expected: dict[str, Any]) -> None:
+    said = decode_columns(recorded(event))
+    assert {name: said.get(name) for name in expected} == expected
+
+
+def test_a_batch_has_what_each_event_says(history: LogRef) -> None:
+    with looked_at(history) as log:
+        events = [(decode_event(offset, value), value) for offset, value in log.read()]
+    events += [(one, encode_event(one.at_ms, one.cause, one.event)) for one in golden.history("real")]
+    columns = Columns(tuple(COLUMNS))
+    for event, value in events:
+        columns.add(event, value)
+    rows = columns.batch().to_pylist()
+    assert len(rows) == len(events)
+    for row, (event, value) in zip(rows, events, strict=True):
+        said = decode_columns(event)
+        is_secret = isinstance(event.event, ScramCredentialSet)
+        assert (row.pop("value") == value) is not is_secret, "the bytes as they are, but for secrets"
+        assert {name for name, cell in row.items() if cell is not None} == said.keys()
+        assert row["offset"] == event.offset
+        assert row["isr"] == (list(said["isr"]) if "isr" in said else None)
+    seen = {name for row in rows for name, cell in row.items() if cell is not None}
+    assert seen == COLUMNS.keys() - {"value"}, "the history has something in every column"
+    assert len(columns.batch()) == len(columns) == 0
+
+
+def test_a_batch_has_the_columns_asked_for_in_their_order() -> None:
+    value = encode_event(5, CAUSE, requested())
+    columns = Columns(("offset", "configs", "value"))
+    columns.add(recorded(requested()), value)
+    batch = columns.batch()
+    assert batch.schema == arrow_schema(("offset", "configs", "value"))
+    assert batch.to_pylist() == [{"offset": 7, "configs": [("a", "1"), ("b", None)], "value": value}]
+
+
+def test_columns_are_named_in_any_order() -> None:
+    assert column_names("value, offset,type") == ("offset", "type", "value")
+    assert column_names(None) == column_names(" ") == tuple(COLUMNS)
+    with pytest.raises(ValueError, match="no column nonsense, sense: there are log_partition, offset"):
+        column_names("sense,offset,nonsense")
+
+
+def test_columns_as_spark_declares_them() -> None:
+    assert SCHEMA.startswith("log_partition int, offset bigint, at_ms bigint, shard string")
+    assert "partitions array<struct<replicas:array<int>,isr:array<int>,leader:int," in SCHEMA
+    assert spark_type(pa.map_(pa.string(), pa.binary())) == "map<string,binary>"

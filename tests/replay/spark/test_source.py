@@ -1,0 +1,398 @@
+"""The data source: every event once, whatever is asked for; nothing that is damaged; beside a running service."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from events.catalog import Recorded
+from events.codec import EventDecodeError, decode_event
+from events.hiding import value_without_secrets
+from events.logs.log import Commit, Entry, LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
+from events.names import shard_key
+from projections.replay.errors import ReplayError, message_of
+from projections.replay.log.log_ref import (
+    LogRef,
+    end_of,
+    looked_at,
+    open_folder,
+    open_ref,
+    parse_ref,
+    read_through,
+    span_of,
+)
+from projections.replay.log.ranges import ranges
+from projections.replay.log.secondary import Look, is_written, look
+from projections.replay.spark.columns import COLUMNS
+from projections.replay.spark.source import events_frame
+from tests.replay.damage import event_bytes, put_event, put_view
+from tests.replay.history import BORN_MS, Day, open_log
+from tests.replay.written import read
+
+END = 1 << 20
+"""Past the end of any log here."""
+Damage = Callable[[Path], None]
+
+
+def records(ref: LogRef) -> list[Recorded]:
+    """All events, read without Spark."""
+    with looked_at(ref) as log:
+        return [decode_event(offset, value) for offset, value in log.read()]
+
+
+@pytest.fixture
+def empty_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for temporary files in which nothing may be left."""
+    folder = tmp_path / "temp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == [], "temporary folders are removed"
+
+
+# --- reading
+
+
+def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) -> None:
+    frame = events_frame(spark, history)
+    assert frame.columns == list(COLUMNS)
+    rows = frame.select("offset", "value", "type", "at_ms").orderBy("offset").collect()
+    with looked_at(history) as log:
+        whole = [(offset, value_without_secrets(decode_event(offset, value), value)) for offset, value in log.read()]
+    assert [(row.offset, bytes(row.value)) for row in rows] == whole
+    assert [row.type for row in rows] == [type(one.event).__name__ for one in records(history)]
+
+
+def test_small_ranges_give_the_same(spark: SparkSession, history: LogRef) -> None:
+    reader = spark.read.format("topicwright").option("rangeevents", 7).option("columns", "offset")
+    frame = reader.load(history.location)
+    count = len(records(history))
+    assert frame.rdd.getNumPartitions() == -(-count // 7)
+    assert sorted(row.offset for row in frame.collect()) == list(range(count))
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        ({"startoffset": "80"}, range(80, END)),
+        ({"endoffset": "3"}, range(3)),
+        ({"startoffset": "5", "endoffset": "5"}, range(0)),
+        ({"at": "8"}, range(9)),
+        ({"at": f"{BORN_MS + 60}ms"}, range(9)),
+        ({"at": "2100-01-01", "startoffset": "9"}, range(9, END)),
+    ],
+    ids=str,
+)
+def test_from_and_to(history: LogRef, options: dict[str, str], offsets: range) -> None:
+    end = len(records(history))
+    expected = [one for one in offsets if one < end]
+    assert [row["offset"] for row in read(history.location, columns="offset", **options)] == expected
+
+
+def test_shards(spark: SparkSession, history: LogRef) -> None:
+    rows = events_frame(spark, history, columns=["shard", "type"], shards=["pay.orders", ""]).collect()
+    shards = [row.shard for row in rows]
+    assert set(shards) == {"pay_orders", ""}
+    assert shards.count("") == sum(1 for one in records(history) if not hasattr(one.event, "topic"))
+
+
+def test_sql_on_the_columns(spark: SparkSession, history: LogRef) -> None:
+    events_frame(spark, history).createOrReplaceTempView("events")
+    rows = spark.sql("select topic, size(partitions[0].replicas) as factor from events where type = 'TopicCreated'")
+    expected = {one.event.topic: one.event.replication_factor for one in records(history) if _created(one)}  # type: ignore[union-attr]
+    assert {row.topic: row.factor for row in rows.collect()} == expected
+
+
+def _created(one: Recorded) -> bool:
+    return type(one.event).__name__ == "TopicCreated"
+
+
+def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSession, own_history: LogRef) -> None:
+    frame = spark.read.format("topicwright").option("columns", "offset").load(own_history.location)
+    count = len(records(own_history))
+    log = open_log(own_history.path)
+    first = log.read_one(0)
+    log.write(Commit((Entry(first),)))
+    log.flush()
+    log.close()
+    assert frame.count() == count, "the end is pinned"
+    assert events_frame(spark, own_history, columns=["offset"]).count() == count + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"startoffset": "1000"}, "startoffset=1000 is past the end"),
+        ({"endoffset": "1000"}, "endoffset=1000 is past the end"),
+        ({"endoffset": "-1"}, "option endoffset='-1' is not a whole number"),
+        ({"at": "1000"}, "offset 1000 is not reached yet: the newest event is at offset "),
+        ({"at": "2001-01-01"}, "2001-01-01 is before the log begins: its first event is of 2023-11-14T22:13:20.010Z"),
+        ({"at": "soon"}, "'soon' is not a valid point in time"),
+        ({"at": "1", "endoffset": "1"}, "options at and endoffset both say where to end"),
+        ({"columns": "offset,colour"}, "no column colour"),
+        ({"rangeevents": "0"}, "option rangeevents must be above 0"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_is_told(history: LogRef, options: dict[str, str], says: str) -> None:
+    with pytest.raises(ReplayError) as raised:
+        read(history.location, **options)
+    assert str(raised.value).startswith(says)
+
+
+def test_what_cannot_be_read_is_told_through_spark(spark: SparkSession, history: LogRef) -> None:
+    with pytest.raises(PySparkException) as raised:
+        spark.read.format("topicwright").option("at", "soon").load(history.location)
+    assert message_of(raised.value).startswith("'soon' is no")
+
+
+def test_ranges_cover_and_do_not_overlap() -> None:
+    for start, end, most in ((0, 10, 3), (5, 6, 50), (0, 100_001, 50_000), (4, 4, 9)):
+        cut = ranges(start, end, most)
+        assert [cut[0].start, cut[-1].end] == [start, end]
+        assert all(before.end == after.start for before, after in pairwise(cut))
+        assert all(one.end - one.start <= most for one in cut)
+
+
+# --- the log that is named
+
+
+def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no log")
+    (tmp_path / "folder").mkdir()
+    open_log(tmp_path / "empty").close()
+    for text, says in (
+        (str(tmp_path / "missing"), "missing does not exist"),
+        (str(tmp_path / "file"), "file is not a folder"),
+        (str(tmp_path / "folder"), "folder holds no log"),
+        (str(tmp_path / "empty"), "empty holds no events yet"),
+        ("kafka://localhost:9092", "names no log in Kafka: say kafka://HOST:PORT"),
+        ("", "LOG is empty"),
+    ):
+        with pytest.raises(ReplayError, match=says):
+            open_ref(text)
+
+
+def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(history.path.parent)
+    assert open_folder("data").path == open_folder(f"file://{history.path}").path == history.path
+    assert span_of(history).end == len(records(history))
+
+
+# --- looking beside a service
+
+
+async def test_a_running_service_can_be_read(tmp_path: Path, empty_temp: Path) -> None:
+    log = open_log(tmp_path / "data")
+    day = await Day(log).start()
+    try:
+        assert is_written(log.path)
+        with look(log.path) as before:
+            await day.create("a.b", num_partitions=1)
+            await day.settled()
+            with look(log.path) as after:
+                assert before.durable_offset < after.durable_offset == log.durable_offset
+                assert list(after.read()) == list(log.read())
+                assert list(after.shard_offsets(shard_key("a.b"))) == list(log.shard_offsets(shard_key("a.b")))
+                assert dict(after.scan()) == dict(log.scan())
+            assert len(list(before.read())) == before.next_offset, "a look is frozen"
+    finally:
+        await day.controller.stop()
+        log.close()
+    assert not is_written(log.path)
+
+
+def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) -> None:
+    log = open_log(own_history.path)
+    synced = log.durable_offset
+    try:
+        log.write(Commit((Entry(log.read_one(0)),)))
+        with look(own_history.path) as seen:
+            assert (seen.durable_offset, seen.next_offset) == (synced, synced + 1)
+            assert end_of(seen, None) == synced
+    finally:
+        log.close()
+    with look(own_history.path) as seen:
+        assert seen.durable_offset == seen.next_offset == synced + 1
+
+
+def test_a_look_beside_a_busy_writer_is_whole(tmp_path: Path, empty_temp: Path) -> None:
+    """Files move under a look all the time: it never misses an event, and never cries damage."""
+    log = open_log(tmp_path / "data")
+    value = bytes(range(200))
+
+    def write(commits: int) -> None:
+        for _ in range(commits):
+            offset = log.next_offset
+            log.write(Commit([Entry(value, "a", "r")] * 300, {b"k": str(offset).encode()}))
+            log.flush()
+
+    async def both() -> None:
+        writing = asyncio.create_task(asyncio.to_thread(write, 400))
+        looks = 0
+        while not writing.done():
+            await asyncio.to_thread(look_once)
+            looks += 1
+        await writing
+        assert looks > 0, "some looks were taken meanwhile"
+
+    def look_once() -> None:
+        durable = log.durable_offset
+        with look(log.path) as seen:
+            end = seen.next_offset
+            assert durable <= seen.durable_offset <= end, "what was durable is there"
+            assert sum(1 for _ in seen.read()) == end, "no event is missing"
+            assert (seen.get(b"k") or b"0") == str(max(0, end - 300)).encode(), "state and events belong together"
+
+    write(1)
+    asyncio.run(both())
+    look_once()
+    log.close()
+
+
+def test_a_copy_without_its_mark_is_read_to_its_end(own_history: LogRef) -> None:
+    expected = len(records(own_history))
+    (own_history.path / "DURABLE").unlink()
+    assert len(records(own_history)) == expected
+
+
+def test_a_checkpoint_is_a_log(own_history: LogRef, tmp_path: Path) -> None:
+    log = open_log(own_history.path)
+    log.checkpoint(tmp_path / "copy")
+    log.close()
+    assert records(open_folder(str(tmp_path / "copy"))) == records(own_history)
+
+
+def test_a_look_takes_no_writes(own_history: LogRef) -> None:
+    with look(own_history.path) as seen, pytest.raises(Exception, match="takes no writes"):
+        seen.write(Commit((Entry(b"x"),)))
+
+
+def test_a_log_of_a_newer_release_is_refused(own_history: LogRef) -> None:
+    put_view(own_history.path, b"mevents", b"99")
+    with pytest.raises(LogFromNewerVersion, match="event version 99"):
+        Look(own_history.path)
+    with pytest.raises(LogNotAFolder):
+        Look(own_history.path / "nowhere")
+
+
+# --- damage
+
+
+def unknown_type(path: Path) -> None:
+    """An event of a type that no release knows."""
+    put_event(path, 20, event_bytes(path, 20).replace(b"CreateRequested", b"CreateDreamedOf"))
+
+
+def garbled(path: Path) -> None:
+    """Bytes that are no event."""
+    put_event(path, 20, b"\xc1garbage")
+
+
+def cut_short(path: Path) -> None:
+    """An event that ends in its middle."""
+    put_event(path, 20, event_bytes(path, 20)[:-5])
+
+
+def missing(path: Path) -> None:
+    """An event that is not there."""
+    put_event(path, 20, None)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (unknown_type, "event at offset 20: unknown event type 'CreateDreamedOf'"),
+        (garbled, "event at offset 20: not an event"),
+        (cut_short, "event at offset 20: not an event"),
+        (missing, "event 20 is missing"),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+@pytest.mark.parametrize("asked", [{}, {"columns": "offset"}, {"shards": "late_one"}], ids=str)
+def test_damage_does_not_pass_whatever_is_asked_for(
+    own_history: LogRef, damage: Damage, says: str, asked: dict[str, str]
+) -> None:
+    damage(own_history.path)
+    with pytest.raises((LogError, EventDecodeError), match=re.escape(says)):
+        read(own_history.location, **asked)
+
+
+def _unclean(source: Path, target: Path) -> Path:
+    """A copy of a log as `kill -9` leaves it: with everything in the write-ahead log."""
+    log = open_log(source)
+    value = log.read_one(0)
+    for _ in range(50):
+        log.write(Commit((Entry(value),)))
+        log.flush()
+    shutil.copytree(source, target)
+    log.close()
+    return target
+
+
+def _wal(path: Path) -> Path:
+    return max(path.glob("*.log"), key=lambda file: file.stat().st_size)
+
+
+def cut_wal(path: Path) -> None:
+    """The write-ahead log ends in the middle of a record."""
+    wal = _wal(path)
+    wal.write_bytes(wal.read_bytes()[: wal.stat().st_size // 2 + 3])
+
+
+def flipped_wal(path: Path) -> None:
+    """One byte of the write-ahead log turned."""
+    wal = _wal(path)
+    data = bytearray(wal.read_bytes())
+    data[len(data) // 2] ^= 0x40
+    wal.write_bytes(data)
+
+
+def flipped_table(path: Path) -> None:
+    """One byte of the largest table file turned, where its data is."""
+    table = max(path.glob("*.sst"), key=lambda file: file.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[len(data) // 4] ^= 0x40
+    table.write_bytes(data)
+
+
+def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
+    with look(own_history.path) as log:
+        database: Any = log._database
+        name = next(each["name"] for each in database._events.live_files() if each["start_key"][0] != 0)
+    views = own_history.path / name.lstrip("/")
+    data = bytearray(views.read_bytes())
+    data[len(data) // 4] ^= 0x40
+    views.write_bytes(data)
+    with pytest.raises(ReplayError, match=rf"is damaged \(Corruption: .*{views}.*\); restore the folder"):
+        read_through(own_history)
+
+
+@pytest.mark.parametrize("damage", [cut_wal, flipped_wal, flipped_table], ids=lambda one: one.__name__)
+def test_damaged_files_do_not_pass(own_history: LogRef, tmp_path: Path, damage: Damage) -> None:
+    copy = _unclean(own_history.path, tmp_path / "copy")
+    with look(copy) as whole:
+        assert whole.next_offset == len(list(whole.read()))
+    damage(copy)
+    with pytest.raises(LogCorrupted, match="damaged"), look(copy) as seen:
+        list(seen.read())
+
+
+def test_a_log_that_lost_its_files_is_told(own_history: LogRef) -> None:
+    max(own_history.path.glob("*.sst"), key=lambda file: file.stat().st_size).unlink()
+    with pytest.raises(ReplayError, match="damaged"):
+        records(own_history)
+
+
+def test_parsing_a_log_looks_at_nothing() -> None:
+    assert parse_ref("/nowhere") == LogRef("/nowhere", Path("/nowhere"))

@@ -1,0 +1,120 @@
+"""Following a log in Kafka: a stream goes on where it was in each partition, and a watch alerts to what is put in."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import DataFrame, SparkSession
+
+from events.catalog import CreateAnswered, Recorded
+from events.codec import encode_event
+from events.logs.kafka_fold import PartitionFold
+from events.logs.kafka_record import Decided, encode_record
+from events.names import Offset
+from projections.replay.checks.invariants import CHECKS
+from projections.replay.errors import ReplayError
+from projections.replay.log.kafka_ref import kafka_topic
+from projections.replay.log.log_ref import open_ref
+from projections.replay.spark.streaming import KafkaStreamReader
+from projections.replay.watch.watch import LogWatch
+from projections.replay.watch.watch_http import Alerts, serving
+from tests.replay.checks.planted import at, clean
+from tests.replay.kafka_history import append, as_records, in_partitions, make_topic
+from tests.replay.watch.test_watch import WITHIN_S, following, got
+from tests.support.reference_kafka import ReferenceKafka
+
+Offsets = set[tuple[int, int]]
+
+
+@pytest.fixture
+def parts() -> list[list[Recorded]]:
+    """Two partitions of a sound history."""
+    return in_partitions(clean(), 2)
+
+
+@pytest.fixture
+def topic(kafka43: ReferenceKafka, parts: list[list[Recorded]]) -> str:
+    """A topic with them."""
+    return make_topic(kafka43.bootstrap, [as_records(part) for part in parts])
+
+
+def url(kafka: ReferenceKafka, topic: str) -> str:
+    """A topic as LOG."""
+    return f"kafka://{kafka.bootstrap}/{topic}"
+
+
+def decided(record: Recorded, source: int) -> bytes:
+    """One more decision with one event."""
+    return encode_record(Decided(2, source, (encode_event(record.at_ms, record.cause, record.event),)))
+
+
+def last_source(part: list[Recorded]) -> int:
+    """The command after those that are decided in a partition."""
+    fold = PartitionFold(0)
+    for offset, value in enumerate(as_records(part)):
+        fold.take(offset, value)
+    return fold.next_source
+
+
+def test_a_stream_goes_on_where_it_was(
+    spark: SparkSession, kafka43: ReferenceKafka, topic: str, parts: list[list[Recorded]], tmp_path: Path
+) -> None:
+    def run() -> Offsets:
+        found: Offsets = set()
+
+        def take(batch: DataFrame, _: int) -> None:
+            rows = [(row.log_partition, row.offset) for row in batch.collect()]
+            assert not found & set(rows)
+            assert len(rows) == len(set(rows))
+            found.update(rows)
+
+        reader = spark.readStream.format("topicwright").option("columns", "log_partition,offset")
+        writer = reader.option("maxeventspertrigger", "40").load(url(kafka43, topic)).writeStream.foreachBatch(take)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return found
+
+    assert run() == {(number, offset) for number, part in enumerate(parts) for offset in range(len(part))}
+    append(kafka43.bootstrap, topic, 1, [decided(parts[1][-1], last_source(parts[1]))])
+    assert run() == {(1, len(parts[1]))}
+
+
+def test_a_topic_that_became_another_ends_a_stream(kafka43: ReferenceKafka, topic: str) -> None:
+    reader = KafkaStreamReader(kafka_topic(url(kafka43, topic)), ("offset",), {})
+    begin = reader.initialOffset()
+    reached = reader.latestOffset(begin, reader.getDefaultReadLimit())
+    far = {name: {**place, "kafka_offset": 5000} for name, place in reached.items()}
+    with pytest.raises(ReplayError, match="is not the topic any more that the stream has read: partition 0 ends at"):
+        reader.latestOffset(far, reader.getDefaultReadLimit())
+    with pytest.raises(ReplayError, match="it has 2 partitions"):
+        reader.latestOffset({"0": begin["0"]}, reader.getDefaultReadLimit())
+
+
+@pytest.mark.timeout(WITHIN_S)
+def test_a_watch_alerts_with_the_partition(
+    spark: SparkSession, kafka43: ReferenceKafka, topic: str, parts: list[list[Recorded]]
+) -> None:
+    alerts, out = Alerts(CHECKS), io.StringIO()
+    watching = LogWatch(spark, open_ref(url(kafka43, topic)), alerts, out)
+    number = next(n for n, part in enumerate(parts) if any(isinstance(one.event, CreateAnswered) for one in part))
+    part = parts[number]
+    answered = replace(part[at(part, CreateAnswered)], offset=Offset(len(part)), at_ms=part[-1].at_ms)
+    with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
+        checked(sum(map(len, parts)))
+        assert alerts.count == 0, out.getvalue()
+        append(kafka43.bootstrap, topic, number, [decided(answered, last_source(part))])
+        checked(sum(map(len, parts)) + 1)
+        shown = json.loads(got(http, "/alerts"))
+    assert [(one["check"], one["log_partition"], one["offset"]) for one in shown["alerts"]] == [
+        ("one-answer", number, len(part))
+    ]
+    assert shown["next_offsets"][str(number)] == len(part) + 1
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith(f"ALERT one-answer: offset {len(part)} of partition {number}, topic ")

@@ -1,0 +1,233 @@
+"""The continuous check: it alerts to what breaks an invariant as it is written, once, on stdout and over HTTP."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from events.catalog import CreateAnswered, Recorded
+from events.codec import encode_event
+from events.logs.log import Commit, Entry
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import Offset, shard_key
+from projections.replay.checks.invariants import CHECKS
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import open_ref
+from projections.replay.outcome import Options
+from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
+from projections.replay.watch.watch_http import Alerts, serving
+from tests.replay.checks.planted import at, clean, without
+from tests.replay.history import open_log
+
+WITHIN_S = 600.0
+"""When a watch must be stuck. A batch takes a second or two, and minutes where others use the machine."""
+VIOLATION = {
+    "log_partition": 0, "shard": "a", "offset": 7, "topic": "a", "check": "topic-exists", "seen": "x", "expected": "y"
+}  # fmt: skip
+
+
+def write(log: RocksDbLog, records: Sequence[Recorded]) -> None:
+    """Append records, synced."""
+    for record in records:
+        topic = getattr(record.event, "topic", None)
+        value = encode_event(record.at_ms, record.cause, record.event)
+        log.write(Commit((Entry(value, "" if topic is None else shard_key(topic)),)))
+    log.flush()
+
+
+def until(holds: Callable[[], bool], goes_on: Callable[[], bool]) -> None:
+    """Wait for it, for as long as what it comes from goes on."""
+    end = time.monotonic() + WITHIN_S
+    while not holds():
+        assert goes_on() or holds(), "the watch has ended"
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
+
+
+@contextmanager
+def following(watching: LogWatch, alerts: Alerts) -> Iterator[Callable[[int], None]]:
+    """Follow in another thread meanwhile. The value waits until the events before an offset are checked; what ends the
+    watch before is raised."""
+    stop, ended = threading.Event(), Future[None]()
+
+    def follow() -> None:
+        try:
+            watching.follow(0.1, stop)
+        except BaseException as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    def checked(offset: int) -> None:
+        until(lambda: ended.done() or alerts.next_offset >= offset, thread.is_alive)
+        if alerts.next_offset < offset:
+            ended.result()
+        assert alerts.next_offset == offset
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield checked
+    finally:
+        stop.set()
+        thread.join()
+    ended.result()
+
+
+def got(http: str | None, path: str) -> str:
+    """A page of the watch."""
+    with urllib.request.urlopen(f"http://{http}{path}", timeout=WITHIN_S) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+@pytest.mark.timeout(WITHIN_S)
+def test_what_is_written_is_checked_with_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
+    records = clean()
+    log = open_log(tmp_path / "data")
+    try:
+        write(log, records)
+        alerts, out = Alerts(CHECKS), io.StringIO()
+        watching = LogWatch(spark, open_ref(str(tmp_path / "data")), alerts, out)
+        with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
+            checked(len(records))
+            assert alerts.count == 0, out.getvalue()
+            answered = records[at(records, CreateAnswered, topic="a_b")]
+            write(log, [replace(answered, offset=Offset(len(records)), at_ms=records[-1].at_ms)])
+            checked(len(records) + 1)
+            shown = json.loads(got(http, "/alerts"))
+            metrics = got(http, "/metrics")
+    finally:
+        log.close()
+    assert [(one["check"], one["offset"], one["topic"]) for one in shown["alerts"]] == [
+        ("one-answer", len(records), "a_b")
+    ]
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith(f"ALERT one-answer: offset {len(records)}, topic a_b: answered again")
+    assert 'topicwright_invariant_violations_total{check="one-answer"} 1.0' in metrics
+    assert f"topicwright_watched_offset {len(records) + 1}.0" in metrics
+
+
+@pytest.mark.timeout(WITHIN_S)
+def test_what_was_told_once_is_not_told_again(spark: SparkSession, tmp_path: Path) -> None:
+    records = clean()
+    broken = without(records, at(records, CreateAnswered, topic="a_b"))
+    cut = len(broken) // 2
+    log = open_log(tmp_path / "data")
+    try:
+        write(log, broken[:cut])
+        alerts, out = Alerts(CHECKS), io.StringIO()
+        watching = LogWatch(spark, open_ref(str(tmp_path / "data")), alerts, out, as_json=True)
+        with following(watching, alerts) as checked:
+            checked(cut)
+            write(log, broken[cut:])
+            checked(len(broken))
+    finally:
+        log.close()
+    (line,) = out.getvalue().splitlines()
+    assert json.loads(line)["check"] == "one-answer"
+
+
+def test_a_damaged_log_ends_it(spark: SparkSession, tmp_path: Path) -> None:
+    log = open_log(tmp_path / "data")
+    try:
+        write(log, clean()[:3])
+        log.write(Commit((Entry(b"no event"),)))
+        log.flush()
+        watching = LogWatch(spark, open_ref(str(tmp_path / "data")), Alerts(CHECKS), io.StringIO())
+        with pytest.raises(ReplayError, match="offset 3"):
+            watching.follow(0.1, threading.Event())
+    finally:
+        log.close()
+
+
+def test_alerts_are_counted_once_and_shown_newest() -> None:
+    alerts = Alerts(CHECKS)
+    assert alerts.add(VIOLATION)
+    assert not alerts.add(VIOLATION)
+    assert alerts.add({**VIOLATION, "offset": 8})
+    assert alerts.count == 2
+    assert [one["offset"] for one in json.loads(alerts.shown())["alerts"]] == [7, 8]
+
+
+def test_other_pages_are_not_there() -> None:
+    with serving("127.0.0.1:0", Alerts(CHECKS)) as http, pytest.raises(urllib.error.HTTPError) as refused:
+        got(http, "/secrets")
+    with refused.value:
+        assert refused.value.code == 404
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:http", "127.0.0.1:99999", "no.such.host.invalid:80"])
+def test_a_wrong_address_is_told(address: str) -> None:
+    with pytest.raises(ReplayError), serving(address, Alerts(CHECKS)):
+        pass
+
+
+def test_an_address_that_is_taken_is_told() -> None:
+    with (
+        serving("127.0.0.1:0", Alerts(CHECKS)) as http,
+        pytest.raises(ReplayError, match="cannot listen"),
+        serving(http, Alerts(CHECKS)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_stop_it(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stopped_by_signals() as stop:
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.timeout(WITHIN_S)
+def test_a_watch_ends_when_it_is_told_to(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = clean()[:20]
+    log = open_log(tmp_path / "data")
+    write(log, records)
+    log.close()
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = threading.Event()
+
+    def stop_it() -> None:
+        try:
+            until(lambda: "http=" in out.getvalue(), lambda: not ended.is_set())
+            http = out.getvalue().split("http=")[1].strip()
+            until(
+                lambda: json.loads(got(http, "/alerts"))["next_offset"] == len(records),
+                lambda: not ended.is_set(),
+            )
+        finally:
+            if not ended.is_set():  # nobody else would take the signal
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    stopping = threading.Thread(target=stop_it)
+    stopping.start()
+    more = {"http": "127.0.0.1:0", "every": "0.1"}
+    try:
+        outcome = run_watch(spark, open_ref(str(tmp_path / "data")), Options(more=more))
+    finally:
+        ended.set()
+        stopping.join()
+    assert not outcome.found
+    assert outcome.lines == [f"watched up to offset {len(records) - 1}: all invariants held"]
+    assert not [one for one in tmp_path.iterdir() if one.name.startswith("topicwright-watch-")]

@@ -1,0 +1,216 @@
+"""`topicwright serve` as a process that tests kill, fill, starve and stop; and clients that put load on it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import create_topics as creates
+from controller.kafka.messages import delete_topics as deletes
+from controller.kafka.messages import metadata as metadatas
+from controller.machine.state import DictTopics, State
+from events.catalog import EVENT_VERSION, Recorded
+from events.codec import decode_event
+from events.logs.rocksdb_log import RocksDbLog
+from projections.store.store import TopicStore
+from tests.machine.audit.auditor import audit
+from tests.machine.rig import fold, topics_of
+from tests.support.processes import Process
+from tests.support.topicwright import COMMAND
+from tests.support.wire import ConnectionClosed, Wire
+
+CREATE, DELETE, METADATA = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.METADATA
+
+
+class Serving:
+    """One process that serves on `data`."""
+
+    def __init__(self, folder: Path, data: Path | None = None, *, settings: dict[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.data = data or folder / "data"
+        argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        argv += ["--data", self.data]
+        for key, value in (settings or {}).items():
+            argv += ["--set", f"{key}={value}"]
+        self.process = Process(argv, cwd=folder, env={"PYTHONPATH": str(folder)})
+        ready = self.process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=60)
+        self.kafka, self.http = ready[1], ready[2]
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Status and JSON of a GET."""
+        return self._fetch(urllib.request.Request(f"http://{self.http}{path}"))
+
+    def post(self, path: str, body: object = None, method: str = "POST") -> tuple[int, dict[str, Any]]:
+        """Status and JSON of a POST, or PUT."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        return self._fetch(urllib.request.Request(f"http://{self.http}{path}", content, headers, method=method))
+
+    def _fetch(self, request: urllib.request.Request) -> tuple[int, dict[str, Any]]:
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def topics(self) -> dict[str, bytes]:
+        """Name and id of every topic, as Metadata tells them."""
+        with Talk(self.kafka) as talk:
+            answer = talk.call(METADATA, 12, metadatas.MetadataRequest(topics=None))
+        assert isinstance(answer, metadatas.MetadataResponse)
+        return {topic.name: topic.topic_id for topic in answer.topics if topic.name is not None}
+
+
+@contextmanager
+def serving(folder: Path, data: Path | None = None, *, settings: dict[str, str] | None = None) -> Iterator[Serving]:
+    """Serve until the end of the block; then the process is gone, however it ended."""
+    server = Serving(folder, data, settings=settings)
+    try:
+        yield server
+    except BaseException as error:
+        code = server.process.popen.poll()
+        error.add_note(
+            f"the server {'runs' if code is None else f'ended with {code}'}:\n{server.process.output[-3000:]}"
+        )
+        raise
+    finally:
+        server.process.stop()
+
+
+def wait_until(what: Callable[[], bool], within_s: float = 240) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + within_s
+    while not what():
+        assert time.monotonic() < deadline, f"it did not come to that within {within_s} s"
+        time.sleep(0.05)
+
+
+class Talk(Wire):
+    """A connection that speaks in the product's own messages, which are quick to make."""
+
+    def ask(self, api: ApiKey, version: int, number: int, request: Message) -> None:
+        """Send a request under a number of its own."""
+        self._socket.sendall(encode_request(api, version, number, "load", request))
+
+    def told(self, api: ApiKey, version: int) -> tuple[int, Message]:
+        """The next answer, with the number of its request."""
+        return decode_response(api, version, self.receive_frame())
+
+    def call(self, api: ApiKey, version: int, request: Message) -> Message:  # type: ignore[override]
+        """One request and its answer."""
+        self.ask(api, version, 1, request)
+        return self.told(api, version)[1]
+
+
+def create(*names: str, timeout_ms: int = 30_000) -> creates.CreateTopicsRequest:
+    """Topics of three partitions on two brokers."""
+    topics = tuple(creates.CreatableTopic(name=name, num_partitions=3, replication_factor=2) for name in names)
+    return creates.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+def codes(answer: Message) -> list[int]:
+    """The codes of an answer to CreateTopics."""
+    assert isinstance(answer, creates.CreateTopicsResponse)
+    return [topic.error_code for topic in answer.topics]
+
+
+class Load(threading.Thread):
+    """A client that pipelines creates, and now and then deletes what it created, until it is cut off.
+
+    `there` holds the topics that it was told exist, by name; `maybe` those that it asked to delete and was not told.
+    """
+
+    WINDOW = 16
+
+    def __init__(self, address: str, name: str, count: int = 1 << 30) -> None:
+        super().__init__(name=name, daemon=True)
+        self.there: dict[str, bytes] = {}
+        self.maybe: set[str] = set()
+        self.told: Counter[int] = Counter()
+        self.error: BaseException | None = None
+        self._talk = Talk(address)
+        self._count = count
+        self._asked: dict[int, tuple[ApiKey, str]] = {}
+
+    def run(self) -> None:
+        try:
+            for number in range(self._count + self.WINDOW):
+                if number < self._count:
+                    self._ask(number)
+                if number >= self.WINDOW:
+                    self._listen()
+        except (ConnectionClosed, ConnectionError):
+            return  # cut off, as some tests want it
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._talk.close()
+
+    def _ask(self, number: int) -> None:
+        known = next(iter(self.there), None)
+        if number % 3 == 2 and known is not None:
+            self.maybe.add(known)
+            del self.there[known]
+            self._asked[number] = (DELETE, known)
+            state = deletes.DeleteTopicState(name=known)
+            self._talk.ask(DELETE, 6, number, deletes.DeleteTopicsRequest(topics=(state,), timeout_ms=1000))
+        else:
+            name = f"{self.name}-{number}"
+            self._asked[number] = (CREATE, name)
+            self._talk.ask(CREATE, 7, number, create(name))
+
+    def _listen(self) -> None:
+        frame = self._talk.receive_frame()
+        number = int.from_bytes(frame[:4], "big")
+        api, name = self._asked.pop(number)
+        answer = decode_response(api, 7 if api == CREATE else 6, frame)[1]
+        if isinstance(answer, creates.CreateTopicsResponse):
+            [topic] = answer.topics
+            self.told[topic.error_code] += 1
+            if topic.error_code == 0:
+                self.there[name] = topic.topic_id
+        elif isinstance(answer, deletes.DeleteTopicsResponse) and answer.responses[0].error_code == 0:
+            self.maybe.discard(name)
+
+    def done(self) -> None:
+        """Wait until it was cut off, or has asked all it wanted."""
+        self.join(60)
+        assert not self.is_alive(), "the client was neither answered nor cut off"
+        if self.error is not None:
+            raise self.error
+
+
+def check_there(topics: dict[str, bytes], loads: list[Load]) -> int:
+    """Everything that clients were told is there; returns how much that is."""
+    promised = {name: topic_id for load in loads for name, topic_id in load.there.items()}
+    lost = {name for name, topic_id in promised.items() if topics.get(name) != topic_id}
+    assert not lost, f"answered NONE, and not there: {sorted(lost)[:10]} and {len(lost)} in all"
+    return len(promised)
+
+
+def check_log(data: Path) -> list[Recorded]:
+    """The log of a process that has ended is whole, and its state is what its events lead to. Returns the events."""
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    try:
+        records = [decode_event(offset, value) for offset, value in log.read()]
+        store = TopicStore(log)
+        folded = fold(records, State(DictTopics()))
+        assert store.durable_slice(None, 1 << 30) == topics_of(folded), "the stored topics are those of the events"
+        assert store.durable_cluster == folded.cluster
+        assert list(store.state().waiting) == list(folded.waiting)
+        assert store.durable_counts.topics == len(topics_of(folded))
+    finally:
+        log.close()
+    violations = audit(records)
+    assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
+    return records

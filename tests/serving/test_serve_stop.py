@@ -1,0 +1,85 @@
+"""SIGTERM: what was taken is answered, what was answered is there, and the process ends well."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from events.catalog import CreateAnswered
+from tests.serving.service import CREATE, Load, Talk, check_log, check_there, codes, create, serving, wait_until
+from tests.support.wire import ConnectionClosed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_well_under_load(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path) as server:
+        loads = [Load(server.kafka, f"c{n}") for n in range(3)]
+        for load in loads:
+            load.start()
+        time.sleep(0.3)
+        server.process.popen.send_signal(number)
+        assert server.process.popen.wait(30) == 0
+        for load in loads:
+            load.done()
+        assert "Traceback" not in server.process.output
+    with serving(tmp_path) as server:
+        assert check_there(server.topics(), loads) > 0
+        assert server.process.stop() == 0
+    check_log(tmp_path / "data")
+
+
+def test_creates_that_wait_are_cut_off_and_end_at_the_next_start(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        assert server.post("/simulated/brokers/3/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
+        talk = Talk(server.kafka)
+        talk.ask(CREATE, 7, 1, create("waits", timeout_ms=60_000))
+        wait_until(lambda: server.get("/topics/waits")[0] == 200)
+        assert server.process.stop(within_s=120) == 0
+        with pytest.raises(ConnectionClosed):
+            talk.told(CREATE, 7)
+        talk.close()
+    with serving(tmp_path) as server:
+        wait_until(lambda: bool(server.get("/topics/waits")[1]["ready_at"]))
+        assert server.process.stop() == 0
+    answers = [r.event.error_code for r in check_log(tmp_path / "data") if isinstance(r.event, CreateAnswered)]
+    assert answers == [0], "complete at once at the next start, and answered once"
+
+
+POLICY = """
+import time
+
+class Stuck:
+    def validate(self, request):
+        if request.topic == "stuck":
+            time.sleep(3600)
+"""
+
+
+def test_a_policy_that_never_returns_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    (tmp_path / "stuck_policy.py").write_text(POLICY)
+    with serving(tmp_path, settings={"create.topic.policy.class.name": "stuck_policy.Stuck"}) as server:
+        with Talk(server.kafka) as talk:
+            assert codes(talk.call(CREATE, 7, create("fine"))) == [0]
+        talk = Talk(server.kafka)
+        talk.ask(CREATE, 7, 1, create("stuck"))
+        time.sleep(0.2)
+        assert server.process.stop(within_s=120) == 0
+        with pytest.raises(ConnectionClosed):
+            talk.told(CREATE, 7)
+        talk.close()
+        assert "left behind" in server.process.output
+
+
+def test_a_client_that_does_not_read_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        stuck = Talk(server.kafka)
+        for number in range(60):
+            stuck.ask(CREATE, 7, number, create(*(f"t{number}-{n}" for n in range(50)), timeout_ms=1))
+        with Talk(server.kafka) as talk:
+            assert codes(talk.call(CREATE, 7, create("other"))) == [0], "others are served meanwhile"
+        assert server.process.stop(within_s=120) == 0
+        stuck.close()
+    check_log(tmp_path / "data")

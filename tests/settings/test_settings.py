@@ -1,0 +1,319 @@
+"""The settings of `serve`: where they come from, what is allowed, and what becomes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.machine.configs.table import BROKER_SYNONYMS
+from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, validate_topic_configs
+from controller.machine.configs.values import Bad, read_value
+from controller.machine.configs.views import ConfigSource, effective_configs
+from controller.machine.state import Settings, settings_from_pairs
+from controller.settings.load import ServeSettings, SettingsError, load_settings
+from controller.settings.page import settings_page
+from controller.settings.server_table import SETTINGS, Setting
+from events.catalog import Endpoint
+
+DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "server.properties"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_each_setting_has_a_field_and_a_valid_default() -> None:
+    derived = {"topic_defaults", "texts", "of_listeners"}
+    assert {setting.field for setting in SETTINGS} == set(ServeSettings.__struct_fields__) - derived
+    settings = load_settings()
+    for setting in SETTINGS:
+        value = getattr(settings, setting.field)
+        assert (value is None) == (setting.default is None), setting.key
+
+
+VALUES = """
+node.id                                | 7                           | 7
+cluster.id                             | Ix3EocdxRySRXLH9Lu9uPQ      | 'Ix3EocdxRySRXLH9Lu9uPQ'
+cluster.id                             |                             | None
+num.partitions                         | +6                          | 6
+auto.create.topics.enable              | FALSE                       | False
+create.topic.policy.class.name         | a.B, c.D                    | 'a.B, c.D'
+super.users                            | User:a;User:CN=b,O=c ;      | ('User:a', 'User:CN=b,O=c')
+super.users                            |                             | ()
+api.versions.max                       | Metadata:3,CreateTopics : 1 | {'Metadata': 3, 'CreateTopics': 1}
+api.versions.max                       |                             | {}
+max.connections                        | 0                           | 0
+topic.rules.mode                       | observe                     | 'observe'
+topic.rules.file                       | rules.json                  | 'rules.json'
+log.level                              | debug                       | 'debug'
+"""
+
+
+@pytest.mark.parametrize("line", VALUES.strip().splitlines())
+def test_a_text_becomes_a_value(line: str) -> None:
+    key, text, expected = (cell.strip() for cell in line.split("|"))
+    settings = load_settings(overrides=[f"{key}={text}"])
+    assert repr(getattr(settings, key.replace(".", "_"))) == expected
+
+
+SECRETS = """
+ssl.key.pasword            | unknown setting ssl.key.pasword=(hidden)
+ssl.keystore.key           | unknown setting ssl.keystore.key=(hidden)
+listener.name.in.plain.sasl.jaas.config | unknown setting listener.name.in.plain.sasl.jaas.config=(hidden)
+"""
+
+
+@pytest.mark.parametrize("line", SECRETS.strip().splitlines())
+def test_what_may_be_a_secret_is_not_told(line: str) -> None:
+    key, expected = (cell.strip() for cell in line.split("|"))
+    with pytest.raises(SettingsError) as raised:
+        load_settings(overrides=[f"{key}=PLANTED-SECRET"])
+    assert str(raised.value).startswith(expected)
+    assert "PLANTED-SECRET" not in str(raised.value)
+
+
+def test_an_override_without_a_value_does_not_tell_a_secret() -> None:
+    with pytest.raises(SettingsError, match="must be KEY=VALUE") as raised:
+        load_settings(overrides=["ssl.key.password PLANTED-SECRET"])
+    assert "PLANTED-SECRET" not in str(raised.value)
+
+
+def test_a_secret_setting_is_not_given_to_policies() -> None:
+    settings = load_settings(overrides=["ssl.key.password=PLANTED-SECRET"])
+    assert settings.ssl_key_password == "PLANTED-SECRET"
+    assert "PLANTED-SECRET" not in repr(settings.as_mapping())
+
+
+def test_a_setting_can_be_said_for_one_listener() -> None:
+    settings = load_settings(overrides=["ssl.client.auth=requested", "listener.name.in.ssl.client.auth=required"])
+    assert settings.of_listener("IN", "ssl_client_auth") == "required"
+    assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
+    with pytest.raises(SettingsError, match=r"for one listener there are listener\.name\.NAME\. and"):
+        load_settings(overrides=["listener.name.in.num.partitions=5"])
+
+
+ENDPOINTS = [
+    ("PLAINTEXT://kafka.example:9092", (Endpoint("PLAINTEXT", "kafka.example", 9092),)),
+    ("PLAINTEXT://[::1]:9092", (Endpoint("PLAINTEXT", "::1", 9092),)),
+    ("ssl://a:1, Internal://b:2", (Endpoint("SSL", "a", 1), Endpoint("INTERNAL", "b", 2))),
+    ("", ()),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), ENDPOINTS)
+def test_the_advertised_address(text: str, expected: tuple[Endpoint, ...]) -> None:
+    assert load_settings(overrides=[f"advertised.listeners={text}"]).advertised_listeners == expected
+
+
+REFUSED = """
+num.partitions             | 0                          | a 32-bit integer in [1,...]
+num.partitions             | three                      | a 32-bit integer in [1,...]
+num.partitions             |                            | a 32-bit integer in [1,...]
+default.replication.factor | 32768                      | a 32-bit integer in [1,...,32767]
+auto.create.topics.enable  | yes                        | true or false
+log.level                  | trace                      | one of [debug, info, warning, error]
+topic.rules.mode           | warn                       | one of [enforce, observe]
+cluster.id                 | a b                        | 1 to 100 letters, digits, - and _
+advertised.listeners       | PLAINTEXT://0.0.0.0:9092   | NAME://HOST:PORT
+advertised.listeners       | PLAINTEXT://a:0            | NAME://HOST:PORT
+advertised.listeners       | PLAINTEXT://a:70000        | NAME://HOST:PORT
+advertised.listeners       | A://a:9092,A://b:9092      | NAME://HOST:PORT
+listeners                  | SSL://a:1,PLAINTEXT://a:1  | names and addresses that differ
+listeners                  | SSL:a:1                    | NAME://HOST:PORT
+listener.security.protocol.map | IN:TLS                 | protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+ssl.keystore.type          | JKS                        | one of [PEM]
+ssl.client.auth            | maybe                      | one of [none, requested, required]
+ssl.enabled.protocols      | TLSv1.1                    | a comma-separated list of [TLSv1.2, TLSv1.3]
+ssl.principal.mapping.rules | RULE:(/x/                 | DEFAULT or RULE:PATTERN/REPLACEMENT/[LU]
+sasl.enabled.mechanisms    | GSSAPI | a comma-separated list of [PLAIN, SCRAM-SHA-256, SCRAM-SHA-512]
+listener.name.in.ssl.client.auth | yes                  | one of [none, requested, required]
+connections.max.reauth.ms  | -1                         | a 64-bit integer in [0,...]
+advertised.listeners       | a:9092                     | NAME://HOST:PORT
+api.versions.max           | Metadata                   | API:VERSION
+api.versions.max           | Metadata:99                | Metadata 0 to 13
+api.versions.max           | Fetch:1                    | Metadata 0 to 13
+super.users                | alice                      | TYPE:NAME
+log.retention.hours        | 0                          | a 32-bit integer in [1,...] or -1
+log.segment.bytes          | 1000                       | a 32-bit integer in [1048576,...]
+log.cleanup.policy         | compact,                   | a comma-separated list of [compact, delete]
+min.insync.replicas        | 0                          | a 32-bit integer in [1,...]
+remote.log.storage.system.enable | 1                    | true or false
+"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_a_bad_value_is_named_with_what_is_allowed(line: str) -> None:
+    key, text, allowed = (cell.strip() for cell in line.split("|"))
+    with pytest.raises(SettingsError) as raised:
+        load_settings(overrides=[f"{key}={text}"])
+    message = str(raised.value)
+    assert message.startswith(f"setting {key}={text} (--set) is not allowed; allowed: ")
+    assert allowed in message.partition("allowed: ")[2]
+
+
+UNKNOWN = """
+num.partition    | did you mean num.partitions?
+log.retention.hour | did you mean log.retention.hours?
+retention.ms     | for all topics it is log.retention.ms
+max.message.bytes | for all topics it is message.max.bytes
+ssl.truststore.certificates | the certificates are in the PEM file that ssl.truststore.location names
+log.dirs         | the data folder is said by --data DIR
+zzzzzzzz         | docs/settings.md has all that there are
+"""
+
+
+@pytest.mark.parametrize("line", UNKNOWN.strip().splitlines())
+def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> None:
+    key, hint = (cell.strip() for cell in line.split("|"))
+    with pytest.raises(SettingsError) as raised:
+        load_settings(overrides=[f"{key}=5"])
+    assert str(raised.value) == f"unknown setting {key}=5 (--set): {hint}"
+
+
+def test_a_file_is_read_and_overrides_come_after_it(tmp_path: Path) -> None:
+    path = _file(tmp_path, "# ours\nnum.partitions = 3\nlog.level: warning\nlog.retention.hours 24\n")
+    settings = load_settings(path, ["num.partitions=5", "num.partitions=6"])
+    assert (settings.num_partitions, settings.log_level) == (6, "warning")
+    assert settings.topic_defaults == (("log.retention.hours", "24"),)
+
+
+def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
+    path = _file(tmp_path, "node.id=1\n\nnum.partitions=many\n")
+    with pytest.raises(SettingsError) as raised:
+        load_settings(path)
+    assert str(raised.value).startswith(f"setting num.partitions=many ({path}, line 3) is not allowed")
+    assert load_settings(path, ["num.partitions=2"]).num_partitions == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"num.partitions=\xff", "cannot be read: not UTF-8 at byte 15"),
+        (b"a=b\nc=\\u1", "line 2: \\u must be followed by four hexadecimal digits"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "server.properties"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError) as raised:
+        load_settings(path)
+    assert str(raised.value).startswith(f"the settings file {path}")
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("override", ["num.partitions", "=3", " =3", ""])
+def test_an_override_must_be_key_and_value(override: str) -> None:
+    with pytest.raises(SettingsError, match="must be KEY=VALUE"):
+        load_settings(overrides=[override])
+
+
+def test_defaults_of_topics_that_contradict_each_other_are_refused() -> None:
+    lags = ["log.cleaner.min.compaction.lag.ms=10", "log.cleaner.max.compaction.lag.ms=9"]
+    with pytest.raises(SettingsError) as raised:
+        load_settings(overrides=lags)
+    assert all(lag in str(raised.value) for lag in lags)
+    assert load_settings(overrides=lags[:1]).topic_defaults == (("log.cleaner.min.compaction.lag.ms", "10"),)
+
+
+def test_what_decisions_depend_on_is_sorted_complete_and_in_one_form() -> None:
+    plain = load_settings().decision_settings()
+    assert plain == (
+        ("auto.create.topics.enable", "true"),
+        ("create.topic.policy.class.name", ""),
+        ("default.replication.factor", "1"),
+        ("delete.topic.enable", "true"),
+        ("enable.under.replicated.topic.creation", "false"),
+        ("num.partitions", "1"),
+    )
+    given = ["min.insync.replicas=2", "auto.create.topics.enable=TRUE", "num.partitions=+1", "log.level=error"]
+    assert load_settings(overrides=given).decision_settings() == tuple(sorted([*plain, ("min.insync.replicas", "2")]))
+
+
+def test_the_machine_reads_what_is_recorded() -> None:
+    given = {
+        "num.partitions": "4",
+        "default.replication.factor": "3",
+        "auto.create.topics.enable": "false",
+        "delete.topic.enable": "false",
+        "create.topic.policy.class.name": "a.B",
+        "enable.under.replicated.topic.creation": "true",
+        "min.insync.replicas": "2",
+        "log.retention.hours": "24",
+        TIERED_STORAGE_KEY: "true",
+    }
+    pairs = load_settings(overrides=[f"{key}={text}" for key, text in given.items()]).decision_settings()
+    defaults = (("log.retention.hours", "24"), ("min.insync.replicas", "2"), (TIERED_STORAGE_KEY, "true"))
+    assert settings_from_pairs(pairs) == Settings(
+        num_partitions=4,
+        default_replication_factor=3,
+        auto_create_topics_enable=False,
+        delete_topic_enable=False,
+        create_topic_policy_class_name="a.B",
+        enable_under_replicated_topic_creation=True,
+        topic_defaults=defaults,
+    )
+    static = {
+        entry.name: entry.value
+        for entry in effective_configs((), defaults)
+        if entry.source is ConfigSource.STATIC_BROKER_CONFIG
+    }
+    assert static == {"retention.ms": "86400000", "min.insync.replicas": "2"}
+
+
+def test_policies_are_given_every_setting_and_their_own() -> None:
+    overrides = ["policy.owners.file=x.json", "topic.rules.grace=5", "num.partitions=3", "log.retention.hours=24"]
+    mapping = load_settings(overrides=overrides).as_mapping()
+    own = {
+        "policy.owners.file": "x.json",
+        "topic.rules.grace": "5",
+        "num.partitions": "3",
+        "log.retention.hours": "24",
+        "topic.rules.mode": "enforce",
+        "log.level": "info",
+    }
+    assert own.items() <= mapping.items()
+    assert {setting.key for setting in SETTINGS if setting.default is not None and not setting.secret} <= mapping.keys()
+    assert "cluster.id" not in mapping
+
+
+def test_the_page_of_settings_is_drawn_from_the_tables() -> None:
+    assert DOCS.read_text(encoding="utf-8") == settings_page(), (
+        "docs/settings.md is out of date: python -m controller.settings.page > docs/settings.md"
+    )
+
+
+_KEYS = st.sampled_from([*(setting.key for setting in SETTINGS), *sorted(BROKER_SYNONYMS), "policy.x", "nonsense"])
+_TEXTS = st.one_of(st.integers(-2, 1 << 33).map(str), st.sampled_from(["true", "delete", "gzip", "info", "", "a:1"]))
+
+
+def _loaded(overrides: list[str]) -> ServeSettings | SettingsError:
+    try:
+        return load_settings(overrides=overrides)
+    except SettingsError as error:
+        return error
+
+
+@given(st.dictionaries(_KEYS, _TEXTS, max_size=4))
+def test_any_settings_are_taken_or_refused_and_taken_ones_suit_the_machine(given: dict[str, str]) -> None:
+    settings = _loaded([f"{key}={text}" for key, text in given.items()])
+    if isinstance(settings, SettingsError):
+        assert any(key in str(settings) for key in given), f"{settings} names none of {given}"
+        return
+    machine = settings_from_pairs(settings.decision_settings())
+    assert machine.num_partitions == settings.num_partitions, f"{given} lost its way to the machine"
+    rejection = validate_topic_configs((("preallocate", "true"),), machine.topic_defaults)
+    assert rejection is None, f"with {given} no topic can be created: {rejection}"
+
+
+@given(st.sampled_from([setting for setting in SETTINGS if not setting.form]), _TEXTS)
+def test_a_value_is_refused_exactly_when_its_type_and_limits_say_so(setting: Setting, text: str) -> None:
+    bad = isinstance(read_value(setting.key, setting.kind, setting.allowed, text), Bad)
+    refused = isinstance(_loaded([f"{setting.key}={text}"]), SettingsError)
+    assert refused == bad, f"{setting.key}={text}: refused is {refused}, bad is {bad}"

@@ -1,0 +1,307 @@
+"""Who may do what, at a front: asks about the cluster, mutation quotas, refusals that are counted, listeners."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from msgspec.structs import replace
+
+from controller.access import refusals
+from controller.access.mutation_quotas import MutationQuotas
+from controller.machine.commands.access import (
+    AclFilter,
+    AlterClientQuotas,
+    CreateAcls,
+    DeleteAcls,
+    QuotaAlteration,
+    RecordRefusals,
+)
+from controller.machine.commands.commands import ChangeSettings
+from controller.machine.errors import ErrorCode
+from controller.stream.front import gate
+from controller.stream.front.members import ANNOUNCEMENT_VERSION, Announcement, node_id_of
+from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
+from events.access import Acl
+from events.catalog import Endpoint
+from events.logs.kafka_record import Decided, encode_record
+from events.names import RequestId
+from tests.simulation.virtual_time import on_virtual_time
+from tests.stream.front.stage import SESSION_S, Rig, codes, in_partition
+from tests.stream.log.records import BORN_MS, SETTINGS, create, joined
+
+ALICE = "User:alice"
+READS = Acl(2, 3, "t", ALICE, "*", 3, 3)
+WRITES = replace(READS, operation=4)
+BROKEN = replace(READS, name="")
+ADMIN: dict[str, Any] = {"at_ms": BORN_MS, "principal": "User:admin"}
+
+
+@pytest.fixture
+def metered(tmp_path: Path) -> Iterator[Rig]:
+    """A front where alice may create or delete two partitions a second, two at once."""
+    one = Rig(tmp_path, MutationQuotas(windows_s=1.0))
+    one.begin()
+    alteration = QuotaAlteration((("user", "alice"),), (("controller_mutation_rate", 2.0),))
+    one.workers[CLUSTER_PARTITION].decide(
+        AlterClientQuotas(request_id=RequestId("q"), alterations=(alteration,), **ADMIN)
+    )
+    one.read()
+    yield one
+    one.close()
+
+
+def creates(*acls: Acl, request: str = "c") -> CreateAcls:
+    return CreateAcls(request_id=RequestId(request), acls=acls, **ADMIN)
+
+
+def asked_by_alice(number: int, **fields: Any) -> Any:
+    """A create of two partitions in partition 1, where no quota is kept."""
+    command = create(in_partition(1), timeout_ms=0, principal=ALICE, **fields)
+    return replace(command, request_id=RequestId(f"a{number}"))
+
+
+def put_last(rig: Rig) -> Any:
+    """The command that was put last."""
+    return decode_command(rig.put[-1][3])
+
+
+# --- asks about the cluster
+
+
+@on_virtual_time
+async def test_they_are_decided_in_one_partition_and_hold_before_they_are_answered(rig: Rig) -> None:
+    rig.begin()
+    held: list[bool] = []
+    asked = rig.ask(creates(READS, BROKEN, WRITES))
+    asked.add_done_callback(lambda _: held.append(READS in rig.front.cluster.acls))
+    assert [one[:3] for one in rig.put] == [("commands", CLUSTER_PARTITION, b"")], "one order for all fronts"
+    rig.work()
+    (answer,) = await asked
+    assert (answer.code, [each.code for each in answer.details]) == (0, [0, ErrorCode.INVALID_REQUEST, 0])
+    assert "empty resource name" in answer.details[1].message
+    gone = rig.ask(
+        DeleteAcls(request_id=RequestId("d"), filters=(AclFilter(operation=3), AclFilter(name="x")), **ADMIN)
+    )
+    await asyncio.sleep(0)
+    assert held == [True]
+    rig.work(acknowledge_first=False)
+    (answer,) = await gone
+    assert [each.acls for each in answer.details] == [(READS,), ()], "each filter is told what it found"
+    assert list(rig.front.cluster.acls) == [WRITES]
+
+
+@on_virtual_time
+async def test_brokers_are_told_as_the_partition_behind_has_them_and_entries_all_the_same(rig: Rig) -> None:
+    rig.begin(brokers=1)
+    rig.workers[CLUSTER_PARTITION].decide(*joined(2), creates(READS))
+    rig.read()
+    assert list(rig.front.cluster.live) == [1], "the other partition has not heard of broker 2"
+    assert READS in rig.front.cluster.acls
+    rig.workers[1].decide(*joined(2), *joined(3))
+    rig.read()
+    assert list(rig.front.cluster.live) == [1, 2]
+    assert READS in rig.front.cluster.acls
+
+
+@on_virtual_time
+async def test_without_kafka_they_are_refused(rig: Rig) -> None:
+    rig.begin()
+    rig.full = True
+    (answer,) = await rig.ask(creates(READS))
+    assert (answer.code, answer.details) == (ErrorCode.NOT_CONTROLLER, ())
+    rig.full = False
+    untaken = rig.ask(creates(READS, request="c2"))
+    rig.put.pop()[4](-1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    (answer,) = await untaken
+    assert answer.code == ErrorCode.NOT_CONTROLLER
+    assert "whether it will be decided is not known" in answer.message
+    rig.clock.now_s += SESSION_S + 1
+    rig.presence.announce()
+    rig.put.clear()
+    assert codes(await rig.ask(creates(READS, request="c3"))) == {"": ErrorCode.NOT_CONTROLLER}
+    assert rig.put == []
+    assert len(rig.node.replies) == 0
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+@on_virtual_time
+async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
+    rig.begin()
+    asked = rig.ask(creates(READS), timeout_ms=20_000)
+    if is_taken:
+        rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.fold.next_source)])
+    (answer,) = await asked
+    assert answer.code == (ErrorCode.REQUEST_TIMED_OUT if is_taken else ErrorCode.NOT_CONTROLLER)
+    rig.work()
+    assert READS in rig.front.cluster.acls, "decided all the same, and in force"
+
+
+@on_virtual_time
+async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -> None:
+    rig.begin()
+    asked = rig.ask(creates(READS))
+    worker = rig.workers[CLUSTER_PARTITION]
+    offset = worker.partition.fold.next_source
+    value = encode_record(Decided(worker.partition.fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    worker.partition.accept(len(worker.topic), value)
+    worker.topic.append(value)
+    rig.acknowledge([(rig.put.pop()[4], offset)])
+    rig.read()
+    (answer,) = await asked
+    assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
+
+
+# --- quotas
+
+
+@on_virtual_time
+async def test_an_ask_beyond_its_askers_quota_is_refused_by_the_workers(metered: Rig) -> None:
+    outcomes = []
+    for number in range(3):
+        asked = metered.ask(asked_by_alice(number, validate_only=True))
+        metered.work()
+        outcomes.append(codes(await asked)[in_partition(1)])
+    assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a bucket may go below zero once"
+    other = metered.ask(replace(asked_by_alice(9, validate_only=True), principal="User:bob"))
+    metered.work()
+    assert codes(await other) == {in_partition(1): 0}
+    later = replace(asked_by_alice(10, validate_only=True), at_ms=BORN_MS + 1500)
+    asked = metered.ask(later)
+    assert put_last(metered).throttle_ms == 0
+    metered.work()
+    assert codes(await asked) == {in_partition(1): 0}
+
+
+@on_virtual_time
+async def test_older_versions_are_carried_out_and_told_to_be_silent(metered: Rig) -> None:
+    told = []
+    for number in range(3):
+        old = asked_by_alice(number, validate_only=True, api_version=5)
+        asked = metered.ask(old)
+        metered.work()
+        reply = await asked
+        assert codes(reply) == {in_partition(1): 0}
+        told.append(max(0, reply.throttled_until_ms - BORN_MS))
+    assert told == [0, 1000, 2000]
+
+
+@on_virtual_time
+async def test_quotas_hold_where_policies_are_asked_too(metered: Rig) -> None:
+    settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
+    for worker in metered.workers:
+        worker.decide(
+            ChangeSettings(request_id=RequestId("s"), at_ms=BORN_MS, settings=settings, release="1.0"),
+        )
+    metered.read()
+    stamps = []
+    for number in range(3):
+        metered.ask(asked_by_alice(number))
+        stamps.append(put_last(metered).throttle_ms)
+    assert stamps == [0, 0, 1000]
+
+
+@on_virtual_time
+async def test_a_bug_in_deciding_is_left_to_the_workers(metered: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(gate, "decide", broken)
+    metered.put.clear()
+    metered.ask(asked_by_alice(1))
+    assert [put_last(metered).request_id] == ["a1"]
+
+
+# --- refusals
+
+
+@on_virtual_time
+async def test_refusals_alike_are_answered_without_being_put_and_counted(rig: Rig) -> None:
+    rig.begin()
+    denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    for number in range(4):
+        asked = rig.ask(asked_by_alice(number, denied=denied))
+        assert len(rig.put) == (1 if number == 0 else 0), "the first is put, and recorded by the workers"
+        rig.work()
+        assert codes(await asked) == {in_partition(1): denied}
+    rig.node.take_no_more()
+    rig.node.refusals.stop()
+    command = put_last(rig)
+    assert rig.put[-1][:3] == ("commands", CLUSTER_PARTITION, b"")
+    assert isinstance(command, RecordRefusals)
+    (told,) = command.refusals
+    assert (told.principal, told.resource, told.count) == (ALICE, f"Topic:{in_partition(1)}", 3)
+
+
+@on_virtual_time
+async def test_refusals_by_rules_are_put_until_they_are_too_many(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "RECORDED_MAX", 2)
+    rig.begin()
+    put = []
+    for number in range(4):
+        asked = rig.ask(replace(asked_by_alice(number), num_partitions=0))
+        put.append(len(rig.put))
+        rig.work()
+        assert codes(await asked) == {in_partition(1): ErrorCode.INVALID_PARTITIONS}
+    assert put == [1, 1, 0, 0]
+
+
+@on_virtual_time
+async def test_refusals_by_quotas_are_put_until_they_are_too_many(
+    metered: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "RECORDED_MAX", 1)
+    put = []
+    for number in range(5):
+        metered.put.clear()
+        metered.ask(asked_by_alice(number))
+        put.append(len(metered.put))
+    assert put == [1, 1, 1, 0, 0]
+
+
+@on_virtual_time
+async def test_what_nobody_waits_for_is_dropped_without_kafka(rig: Rig) -> None:
+    rig.begin()
+    rig.put.clear()
+    noted = RecordRefusals(request_id=RequestId("x"), at_ms=BORN_MS, refusals=())
+    rig.node.observe(noted)
+    (_, partition, key, value, done) = rig.put.pop()
+    assert (partition, key, decode_command(value)) == (CLUSTER_PARTITION, b"", noted)
+    done(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    rig.full = True
+    rig.node.observe(noted)
+    rig.full = False
+    rig.clock.now_s += SESSION_S + 1
+    rig.presence.announce()
+    rig.put.clear()
+    rig.node.observe(noted)
+    assert rig.put == []
+
+
+# --- listeners
+
+
+def at_two_listeners(front_id: str) -> Announcement:
+    endpoints = (Endpoint("PLAINTEXT", front_id, 9092), Endpoint("SASL_SSL", front_id, 9093))
+    return Announcement(ANNOUNCEMENT_VERSION, front_id, "p1", front_id, 9092, "", endpoints=endpoints)
+
+
+@on_virtual_time
+async def test_clients_are_told_where_fronts_listen_under_the_name_of_their_own_listener(rig: Rig) -> None:
+    rig.members.own = at_two_listeners("a-front")
+    rig.begin(brokers=1)
+    rig.hear(at_two_listeners("b-front"))
+    rig.hear(Announcement(ANNOUNCEMENT_VERSION, "c-front", "p", "c-front", 9092, ""))
+    secured = rig.front.at_listener(Endpoint("SASL_SSL", "a-front", 9093))
+    assert [(node.node_id, node.host, node.port) for node in secured.nodes()] == [
+        (1, "a-front", 9093),
+        (node_id_of("b-front"), "b-front", 9093),
+        (node_id_of("c-front"), "c-front", 9092),
+    ]
+    assert secured.controller_id() == 1
+    plain = rig.front.at_listener(Endpoint("PLAINTEXT", "a-front", 9092))
+    assert {node.port for node in plain.nodes()} == {9092}

@@ -1,0 +1,272 @@
+"""A front's side of the stream without Kafka: what it puts, and whom it answers what, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from msgspec.structs import replace
+
+from controller.http.simulated import SimulatedBrokers
+from controller.machine.commands.commands import DeleteTopic
+from controller.machine.errors import ErrorCode
+from controller.stream.front.brokers import FrontBrokers
+from controller.stream.front.follower import FollowedEvents, Record
+from controller.stream.front.members import ANNOUNCEMENT_VERSION, Announcement, encode_announcement, node_id_of
+from controller.stream.front.node import GRACE_S
+from controller.stream.front.producer import NotProduced
+from events.catalog import Endpoint
+from events.logs.kafka_record import Decided, encode_record
+from events.names import BrokerId, RequestId, TopicName
+from tests.simulation.virtual_time import on_virtual_time
+from tests.stream.front.stage import SESSION_S, Rig, both, codes, in_partition
+from tests.stream.log.records import BORN_MS, create, joined
+
+
+@on_virtual_time
+async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_knows_the_settings(rig: Rig) -> None:
+    assert not rig.node.caught_up
+    rig.read(ended=True)
+    assert not rig.node.caught_up, "no worker has said what the settings are"
+    rig.hear(rig.members.own)
+    for worker in rig.workers[:1]:
+        worker.fence()
+    rig.read()
+    assert not rig.node.caught_up, "one partition has no settings"
+    rig.workers[1].fence()
+    rig.read()
+    assert rig.node.caught_up
+
+
+@on_virtual_time
+async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answered(rig: Rig) -> None:
+    rig.begin()
+    seen: list[list[str]] = []
+    asked = rig.ask(*both())
+    asked.add_done_callback(lambda _: seen.append([t.name for t in rig.front.store.durable_slice(None, 9)]))
+    assert [one[1] for one in rig.put] == [0, 1]
+    assert [one[2] for one in rig.put] == [in_partition(0).encode(), in_partition(1).encode()]
+    rig.work()
+    answers = await asked
+    assert codes(answers) == {in_partition(0): 7, in_partition(1): 7}, "created, and not waited for"
+    await asyncio.sleep(0)
+    assert seen == [sorted([in_partition(0), in_partition(1)])]
+    assert all(answer.topic is not None and answer.topic.partitions for answer in answers)
+
+
+@on_virtual_time
+async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
+    rig.begin()
+    asked = rig.ask(*both(validate_only=True))
+    rig.work()
+    (first, _) = await asked
+    assert first.topic is not None
+    assert (first.code, len(first.topic.partitions)) == (0, 2)
+    refused = rig.ask(create("bad*", timeout_ms=0))
+    rig.work()
+    assert (await refused).answers[0].code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@on_virtual_time
+async def test_what_another_front_put_is_seen_here(rig: Rig) -> None:
+    rig.begin()
+    name = in_partition(1)
+    rig.workers[1].decide(create(name, timeout_ms=0))
+    rig.read()
+    assert rig.front.topic(name) is not None
+    gone = rig.ask(DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName(name)))
+    rig.work()
+    assert (await gone).answers[0].code == 0
+    assert rig.front.topic(name) is None
+
+
+@on_virtual_time
+async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig: Rig) -> None:
+    rig.begin()
+    asked = rig.ask(*both())
+    (_, _, _, _, first), (_, _, _, _, second) = rig.put
+    first(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    second(-1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    answers = (await asked).answers
+    assert [answer.code for answer in answers] == [ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST]
+    assert "whether it will be decided is not known" in answers[0].message
+    rig.full = True
+    assert codes(await rig.ask(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
+
+
+@on_virtual_time
+async def test_after_its_time_an_ask_is_answered_whatever_comes(rig: Rig) -> None:
+    rig.begin()
+    asked = rig.ask(*both(), timeout_ms=20_000)
+    rig.acknowledge([(rig.put[0][4], 6)])
+    answers = (await asked).answers
+    assert asyncio.get_running_loop().time() == pytest.approx(20 + GRACE_S), "a worker would have answered before"
+    assert [answer.code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
+    assert len(rig.node.replies) == 0
+    rig.work()
+    assert rig.front.topic(in_partition(0)) is not None, "decided all the same, and seen"
+
+
+@on_virtual_time
+async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
+    rig.begin()
+    rig.clock.now_s += SESSION_S - 1
+    rig.presence.announce()
+    assert rig.node.storage_error is None
+    rig.clock.now_s += 2
+    rig.presence.announce()
+    assert rig.node.storage_error == "Kafka has not taken and given back what this front writes"
+    rig.put.clear()
+    assert codes(await rig.ask(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
+    assert rig.put == []
+    with pytest.raises(NotProduced):
+        rig.node.broadcast(joined(4))
+    rig.hear(rig.members.own)
+    rig.presence.announce()
+    assert rig.node.storage_error is None
+    asked = rig.ask(*both())
+    rig.work()
+    assert set(codes(await asked).values()) == {7}
+
+
+@pytest.mark.parametrize("acknowledge_first", [True, False])
+@on_virtual_time
+async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge_first: bool) -> None:
+    rig.begin()
+    name = in_partition(1)
+    asked = rig.ask(create(name))
+    (_, partition, _, _, done) = rig.put.pop()
+    fold = rig.workers[partition].partition.fold
+    offset = fold.next_source
+    value = encode_record(Decided(fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    rig.workers[partition].partition.accept(len(rig.workers[partition].topic), value)
+    rig.workers[partition].topic.append(value)
+    if acknowledge_first:
+        done(offset, None)
+        rig.read()
+    else:
+        rig.read()
+        done(offset, None)
+    (answer,) = await asked
+    assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
+    again = rig.ask(replace(create(name, timeout_ms=0), request_id=RequestId("again")))
+    rig.work(acknowledge_first=acknowledge_first)
+    assert codes(await again) == {name: 7}, "the partition goes on"
+
+
+@on_virtual_time
+async def test_a_record_that_cannot_be_read_ends_the_front(rig: Rig) -> None:
+    rig.begin()
+    asked = rig.ask(*both())
+    rig.node.take(FollowedEvents((Record("events", 0, len(rig.workers[0].topic), b"\xc1"),), frozenset()))
+    assert {answer.code for answer in await asked} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert rig.node.failed.is_set()
+    assert codes(await rig.ask(create("t"))) == {"t": ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+@on_virtual_time
+async def test_who_stops_takes_nothing_more_and_leaves_nobody_waiting(rig: Rig) -> None:
+    rig.begin()
+    waiting = rig.ask(*both())
+    rig.node.take_no_more()
+    assert codes(await rig.ask(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
+    rig.node.replies.abandon_all()
+    assert waiting.cancelled()
+
+
+@on_virtual_time
+async def test_ids_and_times_are_its_own(rig: Rig) -> None:
+    assert [rig.node.new_request_id(), rig.node.new_request_id("auto")] == ["boot-1", "auto-boot-2"]
+    assert rig.node.now_ms() == BORN_MS
+    rig.begin()
+    assert rig.node.standing().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
+    assert rig.front.cluster_id == "cluster-1"
+
+
+# --- who else is there
+
+
+def other(front_id: str, **fields: Any) -> Announcement:
+    values = {"process": "p", "host": front_id, "port": 9092, "http": "", **fields}
+    return Announcement(ANNOUNCEMENT_VERSION, front_id, **values)
+
+
+@on_virtual_time
+async def test_live_fronts_stand_in_for_brokers_without_addresses(rig: Rig) -> None:
+    rig.begin()
+    assert [(node.node_id, node.host) for node in rig.front.nodes()] == [(n, "front-a") for n in (1, 2, 3)]
+    rig.hear(other("b-front"))
+    assert [(n.node_id, n.host) for n in rig.front.nodes()] == [(1, "front-a"), (2, "b-front"), (3, "front-a")]
+    assert rig.front.controller_id() == 1
+    for name in ("0-front", "c-front", "d-front"):
+        rig.hear(other(name))
+    nodes = rig.front.nodes()
+    assert [node.host for node in nodes] == ["0-front", "front-a", "b-front", "c-front", "d-front"]
+    assert [node.node_id for node in nodes] == [1, 2, 3, node_id_of("c-front"), node_id_of("d-front")]
+    assert rig.front.controller_id() == 2, "where this very front is reached"
+
+
+@on_virtual_time
+async def test_a_front_that_is_silent_or_leaves_is_told_no_more(rig: Rig) -> None:
+    rig.begin()
+    rig.hear(other("b-front"))
+    rig.hear(other("c-front"))
+    rig.hear(other("c-front", leaving=True))
+    assert [told.front_id for told in rig.members.live()] == ["a-front", "b-front"]
+    rig.clock.now_s += SESSION_S + 1
+    assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
+    rig.hear(rig.members.own)
+    assert [told.front_id for told in rig.members.live()] == ["a-front"]
+    rig.members.hear(b"\xc1 not an announcement")
+    rig.members.hear(encode_announcement(other("a-front", process="an earlier one")))
+    assert rig.members.live() == [rig.members.own]
+
+
+@on_virtual_time
+async def test_without_live_brokers_the_fronts_are_the_nodes(rig: Rig) -> None:
+    rig.begin(brokers=0)
+    assert [node.node_id for node in rig.front.nodes()] == [node_id_of("a-front")]
+    assert rig.front.controller_id() == node_id_of("a-front")
+
+
+@on_virtual_time
+async def test_brokers_with_addresses_are_told_with_them_and_the_fronts_beside_them(rig: Rig) -> None:
+    for worker in rig.workers:
+        worker.fence()
+        (register, unfence) = joined(1)
+        worker.decide(replace(register, endpoints=(Endpoint("PLAINTEXT", "kafka", 19092),)), unfence)
+    rig.read(ended=True)
+    rig.hear(other("b-front"))
+    assert [(n.node_id, n.host) for n in rig.front.nodes()] == [
+        (1, "kafka"),
+        (node_id_of("a-front"), "front-a"),
+        (node_id_of("b-front"), rig.members.live()[1].host),
+    ]
+    assert rig.front.controller_id() == node_id_of("a-front")
+
+
+# --- simulated brokers
+
+
+@on_virtual_time
+async def test_brokers_are_moved_in_every_partition(rig: Rig) -> None:
+    rig.begin(brokers=0)
+    brokers = FrontBrokers(rig.node)
+    assert isinstance(brokers, SimulatedBrokers)
+    assert brokers.add().broker_id == 1
+    assert brokers.add("rack-z").broker_id == 2
+    rig.work()
+    assert list(rig.front.cluster.live) == [1, 2]
+    assert rig.front.cluster.brokers[BrokerId(2)].rack == "rack-z"
+    brokers.stop_broker(1)
+    assert brokers.brokers[BrokerId(1)].running is False
+    rig.work()
+    assert list(rig.front.cluster.live) == [2]
+    brokers.start_broker(1)
+    rig.work()
+    assert list(rig.front.cluster.live) == [1, 2]
+    brokers.set_delay(2, 0)
+    with pytest.raises(ValueError, match="allowed is 0"):
+        brokers.set_delay(2, 5)

@@ -1,0 +1,287 @@
+"""Fronts as processes, with workers behind them, over a real Kafka: what their users see, also when one dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import Stream, stream
+from tests.support.topicwright import COMMAND, Topicwright
+from tests.support.wire import ConnectionClosed, Wire
+
+NOT_CONTROLLER, TIMED_OUT = 41, 7
+WITHIN_S = 240
+
+
+@pytest.fixture(scope="module")
+def running(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
+    """Two fronts and a worker; a front that does not hear another for a second leaves it out."""
+    settings = {"num.partitions": "2"}
+    with stream(tmp_path_factory.mktemp("fronts") / "s", kafka43.bootstrap, "fronts", settings, fronts=0) as one:
+        for _ in range(2):
+            one.start_front({"front.session.timeout.ms": "1500", "front.heartbeat.interval.ms": "200"})
+        yield one
+
+
+def create(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, int]:
+    """The error codes of a create, by topic."""
+    topics = [
+        {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []} for name in names
+    ]
+    with Wire(address) as wire:
+        answer = wire.call("CreateTopics", 7, topics=topics, timeout_ms=timeout_ms, validate_only=False)
+    return {each["name"]: each["error_code"] for each in answer["topics"]}
+
+
+def described(address: str, name: str) -> int:
+    """The error code of the topic in Metadata."""
+    with Wire(address) as wire:
+        body = wire.call("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+    code: int = body["topics"][0]["error_code"]
+    return code
+
+
+def nodes(address: str) -> set[str]:
+    with Wire(address) as wire:
+        body = wire.call("Metadata", 12, topics=[])
+    controller = {each["node_id"]: f"{each['host']}:{each['port']}" for each in body["brokers"]}[body["controller_id"]]
+    assert controller == address, "the controller that a front names is the front itself, which answers"
+    return {f"{each['host']}:{each['port']}" for each in body["brokers"]}
+
+
+def get(front: Topicwright, path: str, expect: int = 200) -> Any:
+    try:
+        with urllib.request.urlopen(f"http://{front.http}{path}", timeout=30) as answer:
+            status, body = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, body = error.code, error.read()
+    assert status == expect, f"{path}: {status} {body!r}"
+    return json.loads(body)
+
+
+def until(what: str, reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not reached():
+        assert time.monotonic() < deadline, f"{what}: not within {WITHIN_S} s"
+        time.sleep(0.05)
+
+
+def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_whoever_was_answered_finds_the_topic_at_once(running: Stream) -> None:
+    one, other = running.fronts[:2]
+    for number in range(50):
+        name = f"own-write-{number}"
+        assert create(one.kafka, name) == {name: 0}
+        assert described(one.kafka, name) == 0, "at the front that answered: at once"
+        until("the other front shows it", lambda shown=name: described(other.kafka, shown) == 0)  # type: ignore[misc]
+        assert create(other.kafka, name) == {name: 36}
+
+
+def test_one_request_may_name_topics_of_all_partitions(running: Stream) -> None:
+    names = [f"many.{number}" for number in range(40)]
+    assert create(running.fronts[1].kafka, *names) == dict.fromkeys(names, 0)
+    with Wire(running.fronts[1].kafka) as wire:
+        listed = [each["name"] for each in wire.call("Metadata", 12, topics=None)["topics"]]
+    mine = [name for name in listed if name.startswith("many.")]
+    assert mine == sorted(names), "the partitions' topics come in one order"
+
+
+def test_all_live_fronts_are_told_and_each_names_itself(running: Stream) -> None:
+    addresses = {front.kafka for front in running.fronts[:2]}
+    for front in running.fronts[:2]:
+        assert nodes(front.kafka) == addresses
+
+
+def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
+    one, other = running.fronts[:2]
+    request = urllib.request.Request(
+        f"http://{one.http}/topics", json.dumps({"name": "over.http", "num_partitions": 3}).encode(), method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        made = json.loads(answer.read())
+        assert answer.status == 201
+    until("the other front follows", lambda: described(other.kafka, "over.http") == 0)
+    for front in (one, other):
+        assert get(front, "/health/ready") == {"status": "ready", "reason": ""}
+        topic = get(front, "/topics/over.http")
+        assert (topic["topic_id"], topic["num_partitions"], topic["status"]) == (made["topic_id"], 3, "ready")
+        partition = topic["as_of"]["partition"]
+        told = get(front, f"/requests/{made['request_id']}")
+        assert [(each["topic"], each["status"]) for each in told["topics"]] == [("over.http", "created")]
+        events = get(front, "/topics/over.http/events")["events"]
+        assert events[0]["type"] == "CreateRequested"
+        assert {event["partition"] for event in events} == {partition}
+        page = get(front, f"/events?partition={partition}&from={events[0]['offset']}&limit=1")
+        assert page["events"] == events[:1]
+        assert page["next"] == events[0]["offset"] + 1
+        assert get(front, "/explain/over.http")["summary"].startswith("topic over.http: ready, 3 partitions")
+        assert [each["broker_id"] for each in get(front, "/brokers")["brokers"]] == [1, 2, 3]
+        assert get(front, "/events?from=3", 400)["message"].startswith("from: each partition has offsets of its own")
+        assert get(front, "/topics?at=3", 400)["message"].startswith("at: '3' is an offset, and each of the 4")
+
+
+def test_all_events_are_listed_in_pages_in_the_order_of_their_times(running: Stream) -> None:
+    create(running.fronts[0].kafka, *(f"paged-{number}" for number in range(10)))
+    found, path = [], "/events?limit=37"
+    while path:
+        page = get(running.fronts[0], path)
+        found += page["events"]
+        path = f"/events?limit=37&cursor={page['next_cursor']}" if "next_cursor" in page else ""
+    assert (
+        len({(event["partition"], event["offset"]) for event in found})
+        == len(found)
+        >= get(running.fronts[0], "/events?limit=1")["end"]
+    )
+    times = [event["at_ms"] for event in found]
+    assert times == sorted(times)
+
+
+def test_the_query_commands_ask_a_front(running: Stream) -> None:
+    front = running.fronts[0]
+    create(front.kafka, "for.commands")
+    listed = command("topics", "--http", front.http)
+    assert listed.returncode == 0, listed.stderr
+    assert "for.commands" in listed.stdout
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+    assert "for.commands" in command("topics", "--http", front.http, "--at", at).stdout
+    shown = command("topics", "for.commands", "--http", front.http)
+    assert shown.stdout.startswith("for.commands"), shown.stderr
+    events = command("events", "--http", front.http, "--json")
+    assert events.returncode == 0, events.stderr
+    read = [json.loads(line) for line in events.stdout.splitlines()]
+    assert len(read) >= get(front, "/events?limit=1")["end"] - 50
+    one = command("events", "--http", front.http, "--topic", "for.commands", "--json").stdout.splitlines()
+    assert json.loads(one[0])["type"] == "CreateRequested"
+    assert "for.commands" in command("explain", "for.commands", "--http", front.http).stdout
+
+
+def test_a_simulated_broker_stops_and_starts_through_any_front(running: Stream) -> None:
+    one, other = running.fronts[:2]
+    one.stop_broker(2)
+    until("the other front knows", lambda: get(other, "/brokers")["live"] == [1, 3])
+    name = "while-one-is-down"
+    assert create(other.kafka, name) == {name: 0}
+    started = urllib.request.Request(f"http://{other.http}/simulated/brokers/2/start", method="POST")
+    urllib.request.urlopen(started, timeout=30).close()
+    until("it is back", lambda: get(one, "/brokers")["live"] == [1, 2, 3])
+
+
+def test_a_killed_front_is_left_out_and_comes_back(running: Stream) -> None:
+    doomed = running.start_front({"front.session.timeout.ms": "1500"}, folder="doomed")
+    one = running.fronts[0]
+    until("all three are told", lambda: len(nodes(one.kafka)) == 3)
+    create(doomed.kafka, "before-the-kill")
+    doomed.process.kill()
+    until("it is left out", lambda: doomed.kafka not in nodes(one.kafka))
+    assert create(one.kafka, "after-the-kill") == {"after-the-kill": 0}
+    again = running.start_front({"front.session.timeout.ms": "1500"}, folder="doomed")
+    assert described(again.kafka, "after-the-kill") == 0, "read again from where its cache ends"
+    until("it is told again", lambda: again.kafka in nodes(one.kafka))
+    again.process.stop()
+    until("a front that leaves is left out", lambda: again.kafka not in nodes(one.kafka))
+    listed = command("topics", "--data", again.data, "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "before-the-kill" in {topic["name"] for topic in json.loads(listed.stdout)["topics"]}
+    told = command("events", "--data", again.data, "--topic", "after-the-kill", "--json")
+    assert json.loads(told.stdout.splitlines()[0])["type"] == "CreateRequested"
+    assert "after-the-kill" in command("explain", "after-the-kill", "--data", again.data).stdout
+
+
+def test_two_fronts_cannot_share_a_folder(running: Stream) -> None:
+    refused = command("front", "--bootstrap", running.kafka, "--data", running.fronts[0].data, "--kafka", "127.0.0.1:0")
+    assert refused.returncode == 2
+    assert "choose another with --data" in refused.stderr
+
+
+def test_a_front_whose_partitions_are_not_those_of_the_topics_does_not_start(running: Stream, tmp_path: Path) -> None:
+    words = [f"--set={key}={value}" for key, value in {**running.common, "stream.partitions": "5"}.items()]
+    refused = command("front", "--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
+    assert refused.returncode == 2
+    assert "fronts.commands has 4 partitions, and stream.partitions=5" in refused.stderr
+
+
+def test_settings_that_decide_are_refused_where_nothing_is_decided(running: Stream, tmp_path: Path) -> None:
+    words = ("--set", "num.partitions=3")
+    refused = command("front", "--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
+    assert refused.returncode == 2
+    assert "num.partitions (--set) is for those who decide: give it to `topicwright worker`" in refused.stderr
+
+
+def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> None:
+    words = [f"--set={key}={value}" for key, value in running.common.items()]
+    taken = ("--kafka", "127.0.0.1:0", "--http", running.fronts[0].http)
+    refused = command("front", "--bootstrap", running.kafka, "--data", tmp_path / "d", *taken, *words)
+    assert refused.returncode == 2
+    assert f"cannot listen on {running.fronts[0].http} for HTTP" in refused.stderr
+
+
+def test_without_a_worker_asks_are_answered_in_time(running: Stream) -> None:
+    """A front alone: its asks lie in Kafka until somebody decides them."""
+    (worker,) = running.workers
+    worker.popen.send_signal(signal.SIGSTOP)
+    try:
+        name = "nobody-decides"
+        assert create(running.fronts[0].kafka, name, timeout_ms=500) == {name: TIMED_OUT}
+    finally:
+        worker.popen.send_signal(signal.SIGCONT)
+    until("it is decided later", lambda: described(running.fronts[1].kafka, "nobody-decides") == 0)
+
+
+def test_a_front_that_has_lost_kafka_says_so_and_recovers(tmp_path: Path) -> None:
+    """Kafka is stopped for a while, like one behind a broken network."""
+    with (
+        reference_kafka(tmp_path / "kafka", nodes=1) as kafka,
+        stream(tmp_path / "s", kafka.bootstrap, "lost", fronts=0) as one,
+    ):
+        front = one.start_front({"front.session.timeout.ms": "1500", "front.heartbeat.interval.ms": "200"})
+        assert create(front.kafka, "before") == {"before": 0}
+        kafka.process.popen.send_signal(signal.SIGSTOP)
+        try:
+            until("it is not ready", lambda: not _ready(front))
+            assert "Kafka has not taken" in get(front, "/health/ready", 503)["reason"]
+            assert create(front.kafka, "meanwhile") == {"meanwhile": NOT_CONTROLLER}
+            assert described(front.kafka, "before") == 0, "what is known is still told"
+        finally:
+            kafka.process.popen.send_signal(signal.SIGCONT)
+        until("it is ready again", lambda: _ready(front))
+        until("asks are decided again", lambda: _created(front.kafka, "after"))
+        assert described(front.kafka, "meanwhile") == 3, "what was refused was not put"
+
+
+def test_a_front_waits_for_kafka_and_can_be_told_to_give_up(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    argv: list[str | Path] = [COMMAND, "front", "--bootstrap", f"127.0.0.1:{port}", "--data", tmp_path / "d"]
+    with Process([*argv, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"], cwd=tmp_path) as process:
+        process.wait_for_line("waiting for Kafka", within_s=60)
+        assert process.stop(within_s=120) == 0
+
+
+def _ready(front: Topicwright) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{front.http}/health/ready", timeout=10):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+
+
+def _created(address: str, name: str) -> bool:
+    try:
+        return create(address, name, timeout_ms=5000)[name] in {0, 36}
+    except ConnectionClosed:
+        return False

@@ -1,0 +1,61 @@
+"""Commands and records for tests of partitions, without Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker, UnfenceBroker
+from controller.machine.decide import decide
+from controller.stream.log.answers import encode_answers
+from controller.stream.log.partition import PartitionState
+from events.catalog import EVENT_VERSION, Cause, SettingsChanged
+from events.codec import encode_event
+from events.logs.kafka_record import Decided, Fence, encode_record
+from events.names import BrokerId, RequestId, TopicId, TopicName
+
+BORN_MS = 1_700_000_000_000
+SETTINGS = (("num.partitions", "1"),)
+
+
+def create(name: str, at_ms: int = BORN_MS, **fields: Any) -> CreateTopic:
+    """An ask for a topic of two partitions, under a request named after it."""
+    fields = {"num_partitions": 2, "replication_factor": 1, "timeout_ms": 1000, **fields}
+    topic_id = TopicId(name.encode().rjust(16, b".")[-16:])
+    return CreateTopic(
+        request_id=RequestId(f"r-{name}"), at_ms=at_ms, topic=TopicName(name), topic_id=topic_id, **fields
+    )
+
+
+def joined(broker_id: int) -> list[AnyCommand]:
+    """A broker registers and is live."""
+    stamps: dict[str, Any] = {"request_id": RequestId("b"), "at_ms": BORN_MS, "broker_id": BrokerId(broker_id)}
+    return [
+        RegisterBroker(**stamps, incarnation="i", rack=None, endpoints=()),
+        UnfenceBroker(**stamps, reason="started"),
+    ]
+
+
+class Writing:
+    """A worker without Kafka: decides on a partition and keeps the records that it would write."""
+
+    def __init__(self, partition: PartitionState) -> None:
+        self.partition = partition
+        self.topic: list[bytes] = []
+
+    def fence(self, epoch: int = 1, release: str = "1.0") -> None:
+        """Take the partition over, with settings."""
+        event = encode_event(BORN_MS, Cause("ChangeSettings", RequestId("s")), SettingsChanged(SETTINGS, release))
+        value = encode_record(Fence(epoch, f"w{epoch}", release, EVENT_VERSION, (event,)))
+        assert self.partition.accept(len(self.topic), value) is not None
+        self.topic.append(value)
+
+    def decide(self, *commands: AnyCommand) -> None:
+        """Decide commands one after another, a record each."""
+        for command in commands:
+            state, fold = self.partition.state, self.partition.fold
+            decision, source = decide(state, command), fold.next_source
+            cause = Cause(type(command).__name__, command.request_id)
+            values = tuple(encode_event(command.at_ms, cause, event) for event in decision.events)
+            self.partition.decided(source, command.at_ms, cause, decision.events, values)
+            answers = encode_answers(decision, state.topics)
+            self.topic.append(encode_record(Decided(fold.epoch, source, values, answers)))

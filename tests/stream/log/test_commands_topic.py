@@ -1,0 +1,57 @@
+"""Commands as bytes: each comes back as it was; what is no command is told apart from what is from a newer release."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.machine.commands.commands import (
+    AnyCommand,
+    ConfirmMetadata,
+    DeleteTopic,
+    ExpireRequest,
+    ReviewTopics,
+)
+from controller.stream.log.commands_topic import (
+    COMMAND_VERSION,
+    CommandError,
+    CommandFromNewerVersion,
+    decode_command,
+    encode_command,
+    key_of,
+)
+from events.names import BrokerId, Offset, RequestId, TopicName
+from tests.stream.log.records import BORN_MS, create, joined
+
+ONE, NAME = RequestId("r"), TopicName("b.c")
+COMMANDS: list[AnyCommand] = [
+    create("b.c", configs=(("retention.ms", None), ("a", "b"))),
+    DeleteTopic(request_id=ONE, at_ms=BORN_MS, topic=NAME),
+    ExpireRequest(request_id=ONE, at_ms=BORN_MS, topic=NAME),
+    ReviewTopics(request_id=ONE, at_ms=BORN_MS, topics=(NAME,)),
+    ConfirmMetadata(request_id=ONE, at_ms=BORN_MS, brokers=(BrokerId(1),), offset=Offset(7)),
+    *joined(3),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_a_command_comes_back_as_it_was(command: AnyCommand) -> None:
+    assert decode_command(encode_command(command)) == command
+
+
+def test_keys_are_those_of_the_shards() -> None:
+    assert [key_of(command) for command in COMMANDS] == ["b_c", "b_c", "b_c", "", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, b"", b"\x01", b"\x01\xc1", b"\x01\x81\xa4type\xa5Paint", b"\x00\x80", encode_command(COMMANDS[0])[:40]],
+)
+def test_what_is_no_command_is_told(value: bytes | None) -> None:
+    with pytest.raises(CommandError, match="not a command"):
+        decode_command(value)
+
+
+def test_a_newer_version_is_another_error() -> None:
+    newer = bytes((COMMAND_VERSION + 1,)) + encode_command(COMMANDS[0])[1:]
+    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before fronts"):
+        decode_command(newer)

@@ -1,0 +1,199 @@
+"""One partition of the events topic as a local log: written by one, read by others, dropped and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.machine.apply import CannotApply
+from controller.machine.commands.commands import DeleteTopic
+from controller.stream.log.partition import NOTE_AFTER_RECORDS, Accepted, PartitionState
+from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
+from events.codec import EventDecodeError, decode_event, encode_event
+from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.log import LogLocked
+from events.names import RequestId, TopicName
+from tests.stream.log.records import BORN_MS, Writing, create, joined
+
+CLUSTER, TOPIC = "cluster-1", "topic-1"
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[Writing]:
+    """A worker that has taken partition 2 over; its brokers 1 and 2 are live."""
+    state = opened(tmp_path / "worker")
+    worker = Writing(state)
+    worker.fence()
+    worker.decide(*joined(1), *joined(2))
+    state.commit()
+    yield worker
+    state.close()
+
+
+def opened(data: Path, **options: Any) -> PartitionState:
+    return PartitionState.open(data, 2, **{"cluster_id": CLUSTER, "topic_id": TOPIC, **options})
+
+
+def read_all(state: PartitionState, topic: list[bytes], commit_every: int = 1) -> list[Accepted]:
+    """Take the rest of a topic."""
+    accepted = []
+    for offset in range(state.fold.kafka_offset, len(topic)):
+        one = state.accept(offset, topic[offset])
+        if one is not None:
+            accepted.append(one)
+        if offset % commit_every == 0:
+            state.commit()
+    state.commit()
+    return accepted
+
+
+def test_a_reader_has_what_the_writer_has(writing: Writing, tmp_path: Path) -> None:
+    writing.decide(create("a"), create("b.c"), create("b_c"), create("b.c", validate_only=True))
+    writing.partition.commit()
+    front = opened(tmp_path / "front", answers=True)
+    accepted = read_all(front, writing.topic, commit_every=3)
+    assert list(front.log.read()) == list(writing.partition.log.read())
+    assert front.store.durable_slice(None, 10) == writing.partition.store.durable_slice(None, 10)
+    assert front.store.durable_cluster == writing.partition.store.durable_cluster
+    assert front.fold.position == writing.partition.fold.position
+    assert [each.source_offset for each in accepted] == [None, *range(8)]
+    assert front.log.durable_offset == front.log.next_offset
+    front.close()
+
+
+def test_answers_show_what_the_decision_showed(writing: Writing, tmp_path: Path) -> None:
+    deleting = DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName("a"))
+    writing.decide(create("a", timeout_ms=0), create("a"), create("dry", validate_only=True), deleting)
+    front = opened(tmp_path / "front", answers=True)
+    told = [answer for each in read_all(front, writing.topic) for answer in each.answers]
+    assert [(each.topic_name, each.code) for each in told] == [("a", 7), ("a", 36), ("dry", 0), ("a", 0)]
+    assert [each.topic.name if each.topic else None for each in told] == ["a", None, "dry", "a"]
+    assert told[0].topic is not None
+    assert told[0].topic.created_offset >= 0, "the topic as the reader has it, with its place in the log"
+    front.close()
+
+
+def test_without_answers_none_are_decoded(writing: Writing, tmp_path: Path) -> None:
+    writing.decide(create("a", timeout_ms=0))
+    reader = opened(tmp_path / "reader")
+    assert all(each.answers == () for each in read_all(reader, writing.topic))
+    reader.close()
+
+
+def test_a_fault_is_told_and_counts_as_decided(writing: Writing, tmp_path: Path) -> None:
+    fold = writing.partition.fold
+    source = fold.next_source
+    writing.topic.append(encode_record(Decided(fold.epoch, source, (), b"", "no command")))
+    reader = opened(tmp_path / "reader")
+    last = read_all(reader, writing.topic)[-1]
+    assert (last.fault, last.records, reader.fold.next_source) == ("no command", (), source + 1)
+    reader.close()
+
+
+@pytest.mark.parametrize("keep", range(7))
+def test_it_goes_on_where_the_last_commit_left_it(writing: Writing, tmp_path: Path, keep: int) -> None:
+    """Closed after any record, with more accepted and not committed: nothing is lost or applied twice."""
+    writing.decide(create("a"), create("b"))
+    data = tmp_path / "again"
+    first = opened(data)
+    for offset, value in enumerate(writing.topic):
+        first.accept(offset, value)
+        if offset == keep:
+            first.commit()
+    first.close()
+    second = opened(data)
+    assert second.fold.kafka_offset == keep + 1
+    read_all(second, writing.topic)
+    assert second.store.durable_slice(None, 10) == _read_once(tmp_path / "once", writing.topic)
+    second.close()
+
+
+def _read_once(data: Path, topic: list[bytes]) -> list[Any]:
+    state = opened(data)
+    read_all(state, topic)
+    topics = state.store.durable_slice(None, 10)
+    state.close()
+    return list(topics)
+
+
+def test_a_decision_that_kafka_did_not_take_is_gone_with_the_closing(writing: Writing, tmp_path: Path) -> None:
+    writing.decide(create("lost"))
+    assert writing.partition.store.durable_named("lost") is None
+    before = list(writing.partition.log.read())
+    writing.partition.close()
+    again = opened(tmp_path / "worker")
+    assert list(again.log.read()) == before
+    assert (again.fold.next_source, again.store.durable_named("lost")) == (4, None)
+    again.close()
+
+
+def test_records_without_events_are_noted_now_and_then(writing: Writing, tmp_path: Path) -> None:
+    for _ in range(NOTE_AFTER_RECORDS // 2 + 10):
+        writing.decide(*joined(1))
+    writing.partition.commit()
+    position = writing.partition.fold.position
+    writing.partition.close()
+    again = opened(tmp_path / "worker")
+    assert again.fold.position == position
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"topic_id": "topic-2"}, "id topic-1"), ({"cluster_id": "cluster-2"}, "holds the log of cluster cluster-1")],
+)
+def test_a_cache_of_something_else_is_dropped(
+    writing: Writing, tmp_path: Path, options: dict[str, str], says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    writing.partition.close()
+    again = opened(tmp_path / "worker", **options)
+    assert (again.log.next_offset, again.fold.kafka_offset) == (0, 0)
+    again.close()
+    told = capfd.readouterr()
+    assert says in told.out + told.err
+
+
+def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path) -> None:
+    writing.partition.close()
+    (tmp_path / "worker/partition-00002/CURRENT").unlink()
+    again = opened(tmp_path / "worker")
+    assert again.log.next_offset == 0
+    again.close()
+
+
+def test_a_second_process_is_refused(writing: Writing, tmp_path: Path) -> None:
+    with pytest.raises(LogLocked):
+        opened(tmp_path / "worker")
+
+
+class _FromTheFuture(Fact, frozen=True, tag="TopicPainted"):
+    topic: str
+
+
+def test_an_unknown_event_stops_the_reader(writing: Writing) -> None:
+    fold = writing.partition.fold
+    value = encode_event(BORN_MS, Cause("c", RequestId("r")), _FromTheFuture("a"))  # type: ignore[arg-type]
+    record = encode_record(Decided(fold.epoch, fold.next_source, (value,)))
+    with pytest.raises(EventDecodeError, match="unknown event type 'TopicPainted'"):
+        writing.partition.accept(fold.kafka_offset, record)
+
+
+def test_an_event_that_does_not_fit_stops_the_reader(writing: Writing) -> None:
+    fold = writing.partition.fold
+    value = encode_event(BORN_MS, Cause("c", RequestId("r")), TopicReady(TopicName("nowhere")))
+    with pytest.raises(CannotApply, match="nowhere"):
+        writing.partition.accept(fold.kafka_offset, encode_record(Decided(fold.epoch, fold.next_source, (value,))))
+
+
+def test_the_first_event_is_that_of_the_settings(writing: Writing) -> None:
+    assert isinstance(decode_event(0, writing.partition.log.read_one(0)).event, SettingsChanged)
+    assert writing.partition.last_ms == BORN_MS
+
+
+def test_a_losing_fence_changes_nothing(writing: Writing) -> None:
+    fold = writing.partition.fold
+    assert writing.partition.accept(fold.kafka_offset, encode_record(Fence(9, "x", "1", EVENT_VERSION, ()))) is None
+    assert fold.writer == "w1"

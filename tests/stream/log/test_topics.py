@@ -1,0 +1,108 @@
+"""The topics that hold the log: made as they must be, and refused where they are otherwise; and missed when they go."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from controller.stream.log.topic_watch import TopicGone, TopicWatch
+from controller.stream.log.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
+from controller.stream.log.transport import Topics
+from tests.support.reference_kafka import ReferenceKafka
+
+FOREVER = {"retention.ms": "-1"}
+
+
+@pytest.fixture
+def wanted() -> Wanted:
+    """Topics of names that no other test has."""
+    name = f"topics-{uuid.uuid4().hex[:12]}"
+    return Wanted(f"{name}.commands", f"{name}.events", partitions=4, replication_factor=-1)
+
+
+def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, replicas, config=configs)])[name].result(30)
+
+
+def prepared(kafka: ReferenceKafka, wanted: Wanted) -> Topics:
+    """As the services do it: the broker that is asked may not know yet what was just made."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return prepare_topics({"bootstrap.servers": kafka.bootstrap}, wanted)
+        except KafkaUnreachable:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wanted: Wanted) -> None:
+    made = prepared(stream_kafka, wanted)
+    assert (made.commands, made.events, made.partitions) == (wanted.commands, wanted.events, 4)
+    assert prepared(stream_kafka, wanted) == made, "and again: nothing is made twice"
+    with pytest.raises(TopicsMismatch, match=r"has 3 replicas a partition, and stream\.replication\.factor=2"):
+        prepared(stream_kafka, Wanted(wanted.commands, wanted.events, 4, replication_factor=2))
+
+
+@pytest.mark.parametrize(
+    ("commands", "events", "says"),
+    [
+        ((3, 1, {}), (3, 1, FOREVER), "commands has 3 partitions, and stream.partitions=4: set stream.partitions=3"),
+        ((4, 1, {}), (5, 1, FOREVER), "events has 5 partitions"),
+        ((4, 1, {}), (4, 1, {}), "events has retention.ms=604800000, and must have retention.ms=-1"),
+        ((4, 1, {}), (4, 1, {**FOREVER, "retention.bytes": "9"}), "events has retention.bytes=9, and must have"),
+        ((4, 1, {"cleanup.policy": "compact"}), (4, 1, FOREVER), "commands has cleanup.policy=compact, and must have"),
+        ((4, 1, {}), (4, 1, {**FOREVER, "cleanup.policy": "compact,delete"}), "events has cleanup.policy=compact,del"),
+        (
+            (4, 1, {}),
+            (4, 3, {**FOREVER, "min.insync.replicas": "1"}),
+            "events has min.insync.replicas=1, and for 3 replicas a partition must have 2 to 3",
+        ),
+        (
+            (4, 1, {"min.insync.replicas": "2"}),
+            (4, 1, FOREVER),
+            "commands has min.insync.replicas=2, and for 1 replicas a partition must have 1;",
+        ),
+        (
+            (4, 1, {}),
+            (4, 1, {**FOREVER, "unclean.leader.election.enable": "true"}),
+            "events has unclean.leader.election.enable=true, and must have unclean.leader.election.enable=false",
+        ),
+    ],
+)
+def test_topics_that_are_not_what_they_must_be_are_refused(
+    stream_kafka: ReferenceKafka,
+    wanted: Wanted,
+    commands: tuple[int, int, dict[str, str]],
+    events: tuple[int, int, dict[str, str]],
+    says: str,
+) -> None:
+    make(stream_kafka, wanted.commands, *commands)
+    make(stream_kafka, wanted.events, *events)
+    with pytest.raises(TopicsMismatch, match=re.escape(says)):
+        prepared(stream_kafka, wanted)
+
+
+@pytest.fixture
+def watch() -> TopicWatch:
+    """A watch over topics whose events have the id `one`."""
+    return TopicWatch({}, Topics("commands", "events", 4, "cluster", "one"))
+
+
+def test_a_topic_is_gone_when_it_is_missing_twice_in_a_row(watch: TopicWatch) -> None:
+    for found in ("one", None, "one", None):
+        watch.learn("events", found)
+    with pytest.raises(TopicGone, match="topic events was deleted: it held all that was ever decided; restore it"):
+        watch.learn("events", None)
+
+
+def test_a_topic_of_another_id_is_another_topic(watch: TopicWatch) -> None:
+    with pytest.raises(TopicGone, match="topic events was deleted and made anew"):
+        watch.learn("events", "two")
+    watch.learn("commands", "any")
+    with pytest.raises(TopicGone, match="topic commands was deleted and made anew: what was not decided yet is lost"):
+        watch.learn("commands", "other")

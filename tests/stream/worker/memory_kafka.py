@@ -1,0 +1,91 @@
+"""The two topics in memory, with everything that can go wrong in Kafka's answers; for tests of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from controller.machine.commands.commands import AnyCommand, TopicCommand
+from controller.stream.log.commands_topic import encode_command, partition_of
+from controller.stream.log.transport import KafkaTrouble, Topics, Values
+from controller.stream.worker.partition_decider import Sourced
+from events.names import shard_key
+
+TOPICS = Topics("commands", "events", 2, "cluster-1", "events-1")
+
+
+class MemoryKafka:
+    """Both topics by partition. `first_command` is the offset of the oldest command that retention has left."""
+
+    def __init__(self, partitions: int = TOPICS.partitions) -> None:
+        self.commands: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.events: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.first_command = 0
+
+    def put(self, *commands: AnyCommand) -> None:
+        """Put asks to the partitions of their topics, other commands to all."""
+        for command in commands:
+            value = encode_command(command)
+            if isinstance(command, TopicCommand):
+                self.commands[partition_of(shard_key(command.topic), len(self.commands))].append(value)
+            else:
+                for partition in self.commands:
+                    partition.append(value)
+
+    def fetch(self, partition: int, start: int, count: int = 1000) -> list[Sourced]:
+        """Commands as a driver delivers them."""
+        values = self.commands[partition][start : start + count]
+        return [Sourced(partition, offset, value) for offset, value in enumerate(values, start)]
+
+
+class MemoryTransport:
+    """A `Transport` over it. What `failing` says happens to the next appends: "before" nothing arrives, "after" all
+    arrives, "half" the first records do; in each case nobody is told."""
+
+    def __init__(self, kafka: MemoryKafka, failing: list[str] | None = None) -> None:
+        self.kafka = kafka
+        self.failing = failing if failing is not None else []
+        self.closed = False
+        self.appends: list[int] = []
+        """The partition of each append, in order."""
+        self.before_append: list[bytes] = []
+        """What another worker writes just before our next append."""
+
+    async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
+        assert not self.closed, "a closed transport is not used"
+        self.appends.append(partition)
+        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        log = self.kafka.events[partition]
+        log += self.before_append
+        self.before_append = []
+        failing = self.failing.pop(0) if self.failing else ""
+        arriving = {"before": 0, "half": len(values) // 2}.get(failing, len(values))
+        first = len(log)
+        log += values[:arriving]
+        await asyncio.sleep(0)
+        if failing:
+            told.set_exception(KafkaTrouble(f"no answer ({failing})"))
+        else:
+            told.set_result(first)
+        return told
+
+    async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
+        for at in range(start, end, 3):
+            await asyncio.sleep(0)
+            portion = self.kafka.events[partition][at : min(at + 3, end)]
+            yield list(enumerate(portion, at))
+
+    async def events_end(self, partition: int) -> int:
+        return len(self.kafka.events[partition])
+
+    async def commands_range(self, partition: int) -> tuple[int, int]:
+        return self.kafka.first_command, len(self.kafka.commands[partition])
+
+    async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
+        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.kafka.commands[partition].append(value)
+        told.set_result(len(self.kafka.commands[partition]) - 1)
+        return told
+
+    async def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,181 @@
+"""Workers on a stage: real engines over topics in memory, fed by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from controller.engine.consulting import Clears
+from controller.engine.stamps import Stamps
+from controller.machine.commands.commands import AnyCommand
+from controller.policy.runner import PolicyJudge
+from controller.stream.log.commands_topic import partition_of
+from controller.stream.log.partition import PartitionState
+from controller.stream.worker.duties import PartitionDuties, Surroundings
+from controller.stream.worker.engine import Engine, Identity
+from controller.stream.worker.partition_brokers import PartitionBrokers
+from controller.stream.worker.partition_decider import Copy, Fault
+from events.catalog import Recorded
+from events.codec import decode_event
+from events.names import shard_key
+from tests.stream.checking import Found, check_topics
+from tests.stream.log.records import BORN_MS, SETTINGS, joined
+from tests.stream.worker.memory_kafka import TOPICS, MemoryKafka, MemoryTransport
+
+ALL = tuple(range(TOPICS.partitions))
+
+
+class Nothing:
+    """An owner that only decides."""
+
+    def begin(self, partition: PartitionState) -> None:
+        return None
+
+    def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+        return None
+
+    async def end(self, partition: int) -> None:
+        return None
+
+
+class Stage:
+    """One worker. Several on the same `kafka` are workers of one group; the test is the group."""
+
+    def __init__(
+        self,
+        kafka: MemoryKafka,
+        data: Path,
+        name: str = "a",
+        *,
+        release: str = "1.0",
+        settings: tuple[tuple[str, str], ...] = SETTINGS,
+        judge: PolicyJudge | None = None,
+        brokers: int = 0,
+        cluster: Clears | None = None,
+    ) -> None:
+        self.kafka = kafka
+        self.failing: list[str] = []
+        self.faults: list[Fault] = []
+        self.copies: list[Copy] = []
+        self.losses: list[str] = []
+        self.records: list[Recorded] = []
+        self.now_ms = BORN_MS
+        self.transports: list[MemoryTransport] = []
+        self.failures: list[BaseException] = []
+        self.engine = Engine(
+            data / name,
+            TOPICS,
+            Identity(name, release, settings),
+            connect=self._connect,
+            owner=self._watching(name, brokers) if brokers else Nothing(),
+            watcher=self,
+            clock=lambda: 0.0,
+            clock_ms=lambda: self.now_ms,
+            judge=judge,
+            cluster_of=lambda _: cluster,
+        )
+
+    def _connect(self) -> MemoryTransport:
+        self.transports.append(MemoryTransport(self.kafka, self.failing))
+        return self.transports[-1]
+
+    def _watching(self, name: str, brokers: int) -> PartitionDuties:
+        return PartitionDuties(
+            Surroundings(
+                partitions=TOPICS.partitions,
+                transport=lambda: self.engine.transport,
+                clock_ms=lambda: self.now_ms,
+                new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
+                make_fleet=lambda partition: PartitionBrokers(brokers, partition.log),
+                on_trouble=self.losses.append,
+                on_failure=self.failures.append,
+            )
+        )
+
+    # --- as a driver does
+
+    async def claim(self, *partitions: int) -> None:
+        """Take partitions over; all of them unless named."""
+        assert await self.engine.claim(partitions or ALL, lambda: True)
+
+    async def work(self, partition: int | None = None, count: int = 1000) -> None:
+        """Decide what is there, up to `count` commands of each partition."""
+        for each in sorted(self.engine.active) if partition is None else (partition,):
+            await self.engine.handle(self.kafka.fetch(each, self.engine.next_source(each), count))
+
+    async def settle(self) -> None:
+        """Decide until nobody puts anything any more."""
+        quiet = 0
+        while quiet < 5:
+            behind = [p for p in self.engine.active if self.engine.next_source(p) < len(self.kafka.commands[p])]
+            quiet = 0 if behind else quiet + 1
+            await self.work()
+            await asyncio.sleep(0.001)
+        assert not self.failures, self.failures
+
+    async def decide(self, *commands: AnyCommand) -> None:
+        """Put commands, and decide them."""
+        self.kafka.put(*commands)
+        await self.work()
+
+    async def close(self) -> None:
+        await self.engine.close()
+
+    def state(self, partition: int) -> PartitionState:
+        return self.engine._states[partition]
+
+    # --- told by the engine
+
+    def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
+        return None
+
+    def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
+        self.records += records
+
+    def passed_over(self, fault: Fault) -> None:
+        self.faults.append(fault)
+
+    def decided_before(self, copy: Copy) -> None:
+        self.copies.append(copy)
+
+    def lost(self, why: str) -> None:
+        self.losses.append(why)
+
+
+def kafka_with_brokers() -> MemoryKafka:
+    """Topics in which two brokers join, in every partition, before anything else."""
+    made = MemoryKafka()
+    made.put(*joined(1), *joined(2))
+    return made
+
+
+def home(name: str) -> int:
+    """The partition of a topic."""
+    return partition_of(shard_key(name), TOPICS.partitions)
+
+
+def events_of(worker: Stage, partition: int) -> list[Recorded]:
+    """The events of a partition, as a worker has them."""
+    return [decode_event(offset, value) for offset, value in worker.state(partition).log.read()]
+
+
+def topic_of(worker: Stage, name: str) -> Any:
+    """A topic, as a worker has it."""
+    return worker.state(home(name)).store.durable_named(name)
+
+
+def check(kafka: MemoryKafka) -> Found:
+    """What the topics hold must be whole; the commands that are not decided yet are counted as lost."""
+    found = check_topics(kafka.commands, kafka.events)
+    assert found.counts["decided twice"] == found.counts["out of order"] == 0, found.counts
+    return found
+
+
+def check_all_decided(kafka: MemoryKafka) -> Found:
+    """Every command was decided once, every ask answered once, and the auditor has nothing to say."""
+    found = check(kafka)
+    assert found.counts["lost"] == 0, found.counts
+    assert not found.wrong, found.wrong[:10]
+    return found

@@ -1,0 +1,161 @@
+"""What owners of partitions do beside deciding: brokers, readiness, deadlines; handed on when the owner changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.machine.commands.commands import FenceBroker, UnfenceBroker
+from controller.stream.log.transport import KafkaTrouble
+from events.catalog import BrokerRegistered, CreateAnswered, TopicReady
+from events.codec import decode_event
+from events.names import BrokerId, RequestId, TopicName
+from tests.stream.log.records import BORN_MS, create
+from tests.stream.worker.memory_kafka import MemoryKafka, MemoryTransport
+from tests.stream.worker.stage import Stage, check_all_decided
+
+
+async def started(kafka: MemoryKafka, data: Path, name: str = "a", brokers: int = 3) -> Stage:
+    worker = Stage(kafka, data, name, brokers=brokers)
+    await worker.claim()
+    await worker.settle()
+    return worker
+
+
+def answers(worker: Stage) -> Counter[tuple[str, int]]:
+    """The terminal answers in the log, by topic and code."""
+    told = (record.event for record in worker.records)
+    return Counter((event.topic, event.error_code) for event in told if isinstance(event, CreateAnswered))
+
+
+def stop(broker_id: int) -> FenceBroker:
+    return FenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(broker_id), reason="stopped")
+
+
+def start(broker_id: int) -> UnfenceBroker:
+    return UnfenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(broker_id), reason="started")
+
+
+async def test_brokers_are_registered_in_every_partition_and_topics_become_ready(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    for partition in (0, 1):
+        assert worker.state(partition).store.durable_cluster.live == (1, 2, 3)
+    kafka.put(create("a"), create("b"), create("c"))
+    await worker.settle()
+    assert answers(worker) == {("a", 0): 1, ("b", 0): 1, ("c", 0): 1}
+    assert check_all_decided(kafka).counts["lost"] == 0
+    await worker.close()
+
+
+async def test_a_new_owner_registers_nobody_again_and_leaves_the_stopped_stopped(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    first = await started(kafka, tmp_path, "first")
+    kafka.put(stop(2))
+    await first.settle()
+    await first.close()
+    second = await started(kafka, tmp_path, "second")
+    assert second.state(0).store.durable_cluster.live == (1, 3)
+    events = [decode_event(offset, value).event for offset, value in second.state(0).log.read()]
+    assert sum(isinstance(event, BrokerRegistered) for event in events) == 3
+    kafka.put(create("a"))
+    await second.settle()
+    assert answers(second) == {("a", 0): 1}, "the stopped broker is not waited for"
+    await second.close()
+
+
+async def test_a_broker_whose_owner_died_halfway_is_made_live(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    first = await started(kafka, tmp_path, "first", brokers=1)
+    await first.close()
+    for partition in range(2):
+        # as if the worker had died after its first two commands: registered, and not live yet
+        del kafka.commands[partition][1:]
+        del kafka.events[partition][2:]
+    second = await started(kafka, tmp_path, "second", brokers=1)
+    assert [second.state(partition).store.durable_cluster.live for partition in (0, 1)] == [(1,), (1,)]
+    await second.close()
+
+
+async def test_a_broker_that_returns_joins_the_in_sync_sets_again(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    kafka.put(create("a", replication_factor=3))
+    await worker.settle()
+    kafka.put(stop(1))
+    await worker.settle()
+    topic = _topic(worker, "a")
+    assert all(set(each.isr) == {2, 3} and each.leader in (2, 3) for each in topic.partitions)
+    kafka.put(start(1))
+    await worker.settle()
+    assert all(set(each.isr) == {1, 2, 3} for each in _topic(worker, "a").partitions)
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    await _without_confirmations(worker, kafka, create("slow", timeout_ms=60_000))
+    assert answers(worker) == {}
+    heir = Stage(kafka, tmp_path, "heir", brokers=3)
+    heir.now_ms = BORN_MS + 60_001
+    kafka.put(stop(1), stop(2), stop(3))
+    await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0)))
+    await worker.engine.handle(kafka.fetch(1, worker.engine.next_source(1)))
+    await worker.close()
+    await heir.claim()
+    await heir.settle()
+    assert answers(heir) == {("slow", 7): 1}, "the deadline had passed when the partition was taken over"
+    check_all_decided(kafka)
+    await heir.close()
+
+
+async def test_deadlines_pass_while_a_partition_is_owned(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    await _without_confirmations(worker, kafka, create("slow", timeout_ms=50))
+    worker.now_ms += 50
+    await asyncio.sleep(0.1)
+    await worker.settle()
+    assert sum(answers(worker).values()) == 1
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_worker_that_cannot_put_commands_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+
+    async def refuse(*_: Any) -> Any:
+        raise KafkaTrouble("no room")
+
+    monkeypatch.setattr(MemoryTransport, "put", refuse)
+    kafka.put(create("a"))
+    await worker.work()
+    await asyncio.sleep(0.01)
+    assert worker.losses == ["commands were not taken: no room"]
+    monkeypatch.undo()
+    await worker.claim()
+    await worker.settle()
+    assert answers(worker) == {("a", 0): 1}, "what was dropped is said again by whoever claims"
+    await worker.close()
+
+
+async def _without_confirmations(worker: Stage, kafka: MemoryKafka, command: Any) -> None:
+    """Decide a create whose confirmations nobody decides."""
+    kafka.put(command)
+    await worker.work()
+    assert not any(isinstance(record.event, TopicReady) for record in worker.records)
+
+
+def _topic(worker: Stage, name: str) -> Any:
+    for partition in (0, 1):
+        topic = worker.state(partition).store.durable_named(TopicName(name))
+        if topic is not None:
+            return topic
+    raise AssertionError(f"no topic {name}")

@@ -1,0 +1,334 @@
+"""The engine of a worker: claims, batches, and everything that other workers and Kafka can do to it meanwhile."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controller.machine.commands.commands import AnyCommand
+from controller.stream.log.commands_topic import CommandFromNewerVersion, encode_command
+from controller.stream.worker.engine import CommandsMissing, Lost
+from events.catalog import EVENT_VERSION, SettingsChanged
+from events.logs.kafka_record import Decided, Fence, RecordFromNewerVersion, encode_record
+from events.logs.log import LogCorrupted
+from events.names import RequestId
+from tests.stream.log.records import create, joined
+from tests.stream.worker.memory_kafka import MemoryKafka
+from tests.stream.worker.stage import (
+    Stage,
+    check,
+    check_all_decided,
+    events_of,
+    home,
+    kafka_with_brokers,
+    topic_of,
+)
+
+
+@pytest.fixture
+def kafka() -> MemoryKafka:
+    """Two brokers join, in every partition, before anything else."""
+    return kafka_with_brokers()
+
+
+async def test_what_is_asked_is_decided_once(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    again = replace(create("t3", timeout_ms=0), request_id=RequestId("again"))
+    await worker.decide(*(create(f"t{n}", timeout_ms=0) for n in range(20)), again)
+    found = check_all_decided(kafka)
+    assert found.counts["asks"] == 21
+    assert worker.state(home("t7")).store.durable_named("t7") is not None
+    await worker.close()
+
+
+async def test_commands_that_come_again_are_dropped(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    await worker.decide(create("a", timeout_ms=0))
+    await worker.engine.handle(kafka.fetch(home("a"), 0))
+    await worker.engine.handle(kafka.fetch(1 - home("a"), 2))
+    assert check_all_decided(kafka).counts["ignored"] == 0, "not even written"
+    await worker.close()
+
+
+async def test_a_partition_has_one_append_on_its_way(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """Messages of several partitions may come in turns; two appends to one of them could overtake each other."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    [transport] = worker.transports
+    transport.appends.clear()
+    in_turns = [each for pair in zip(kafka.fetch(0, 0), kafka.fetch(1, 0), strict=True) for each in pair]
+    await worker.engine.handle(in_turns)
+    assert transport.appends == [0, 1]
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """They are there, so the partitions are claimed anew; nothing that came after them was decided."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    here = [name for n in range(99) if home(name := f"t{n}") == 0]
+    for number in range(3):
+        kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
+        with pytest.raises(Lost, match=r"partition 0: command \d+ was to come, and \d+ came"):
+            await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0) + 2))
+        assert worker.engine.active == set()
+        await worker.claim()
+        await worker.work()
+    assert len(worker.losses) == 3
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_command_that_never_comes_ends_it(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    for _ in range(2):
+        await worker.claim()
+        with pytest.raises(Lost):
+            await worker.engine.handle(kafka.fetch(0, 2))
+    await worker.claim()
+    with pytest.raises(CommandsMissing, match=r"partition 0: command 0 was to come, and 2 came, 3 times"):
+        await worker.engine.handle(kafka.fetch(0, 2))
+    await worker.close()
+
+
+async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    kafka.first_command = 1
+    with pytest.raises(CommandsMissing, match=r"command 0 was to come, and 1 came; the oldest that is there is 1"):
+        await worker.engine.handle(kafka.fetch(0, 1))
+    await worker.close()
+
+
+async def test_commands_that_come_again_within_a_batch_are_no_gap(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """As after a seek back: what was on its way is followed by the same once more."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim(0)
+    await worker.engine.handle([*kafka.fetch(0, 0, 3), *kafka.fetch(0, 1)])
+    assert worker.engine.next_source(0) == 4
+    await worker.close()
+
+
+async def test_partitions_that_are_not_ours_are_left_alone(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim(1)
+    await worker.engine.handle(kafka.fetch(0, 0))
+    assert kafka.events[0] == []
+    await worker.engine.revoke()
+    await worker.engine.handle(kafka.fetch(1, 0))
+    assert len(kafka.events[1]) == 1, "the fence alone"
+    await worker.close()
+
+
+async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    asked = iter([True, True, True, False])
+    assert not await worker.engine.claim((0, 1), lambda: next(asked, False))
+    assert worker.engine.active == set()
+    await worker.close()
+
+
+# Others.
+
+
+async def test_who_was_replaced_writes_in_vain_and_notices(kafka: MemoryKafka, tmp_path: Path) -> None:
+    zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
+    await zombie.claim()
+    await zombie.decide(create("before", timeout_ms=0))
+    await heir.claim()
+    kafka.put(create("after", timeout_ms=0))
+    with pytest.raises(Lost, match="taken over by heir"):
+        await zombie.work()
+    assert zombie.engine.active == set()
+    await heir.work()
+    assert check_all_decided(kafka).counts["ignored"] == 1, "what the zombie wrote"
+    await zombie.close()
+    await heir.close()
+
+
+async def test_what_a_zombie_writes_does_not_stop_the_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
+    zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
+    await zombie.claim()
+    await zombie.work()
+    await heir.claim()
+    kafka.put(create("a", timeout_ms=0))
+    with pytest.raises(Lost):
+        await zombie.work()
+    epoch = heir.state(0).fold.epoch
+    stale = [encode_record(Decided(epoch - 1, 4, ())), encode_record(Fence(epoch, "late", "1.0", EVENT_VERSION))]
+    heir.engine.transport.before_append = stale  # type: ignore[attr-defined]
+    await heir.work()
+    await heir.decide(create("b", timeout_ms=0), create("c", timeout_ms=0))
+    assert heir.losses == []
+    check_all_decided(kafka)
+    for partition in (0, 1):
+        assert heir.state(partition).fold.kafka_offset == len(kafka.events[partition])
+    await zombie.close()
+    await heir.close()
+
+
+async def test_of_two_that_claim_at_once_both_end_up_with_one_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """The fence of the other comes first: ours does not count, so we claim again, with the next epoch."""
+    worker = Stage(kafka, tmp_path)
+    other = encode_record(Fence(1, "other", "1.0", EVENT_VERSION))
+    worker.engine.transport.before_append = [other]  # type: ignore[attr-defined]
+    await worker.claim(0)
+    assert worker.state(0).fold.epoch == 2
+    assert len(kafka.events[0]) == 3
+    await worker.close()
+
+
+@pytest.mark.parametrize("failing", ["before", "half", "after"])
+async def test_when_kafka_does_not_answer_the_log_tells_what_happened(
+    kafka: MemoryKafka, tmp_path: Path, failing: str
+) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    kafka.put(*(create(f"t{n}", timeout_ms=0) for n in range(10)))
+    worker.failing.append(failing)
+    with pytest.raises(Lost, match="no answer"):
+        await worker.work()
+    assert worker.transports[0].closed
+    await worker.claim()
+    await worker.work()
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_claim_that_kafka_does_not_answer_can_be_made_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    worker.failing += ["before", "after"]
+    for _ in range(2):
+        with pytest.raises(Lost):
+            await worker.claim()
+    await worker.claim()
+    await worker.work()
+    check_all_decided(kafka)
+    await worker.close()
+
+
+# Restarts, releases, settings.
+
+
+async def test_it_goes_on_from_its_cache_or_from_nothing(kafka: MemoryKafka, tmp_path: Path) -> None:
+    for number in range(4):
+        worker = Stage(kafka, tmp_path, "a" if number % 2 else f"empty{number}")
+        await worker.claim()
+        await worker.decide(create(f"t{number}", timeout_ms=0))
+        await worker.close()
+    check_all_decided(kafka)
+
+
+async def test_settings_are_the_first_event_and_come_again_only_when_they_change(
+    kafka: MemoryKafka, tmp_path: Path
+) -> None:
+    """Two releases with other settings take turns, as in a rolling upgrade: each partition says who decided how."""
+    old = Stage(kafka, tmp_path, "old")
+    new = Stage(kafka, tmp_path, "new", release="2.0", settings=(("num.partitions", "3"),))
+    for number, worker in enumerate((old, old, new, new, old)):
+        await worker.claim()
+        await worker.decide(create(f"t{number}", num_partitions=-1, timeout_ms=0))
+    fold = check_all_decided(kafka)
+    changes = [record.event for value in events_of(old, 0) if isinstance((record := value).event, SettingsChanged)]
+    assert [(event.release, event.settings[0][1]) for event in changes] == [("1.0", "1"), ("2.0", "3"), ("1.0", "1")]
+    assert isinstance(events_of(old, 0)[0].event, SettingsChanged)
+    sizes = [len(topic_of(old, f"t{number}").partitions) for number in range(5)]
+    assert sizes == [1, 1, 3, 3, 1]
+    assert fold.counts["fences"] == 10
+    await old.close()
+    await new.close()
+
+
+async def test_it_does_not_read_what_a_newer_release_wrote(kafka: MemoryKafka, tmp_path: Path) -> None:
+    kafka.events[0].append(encode_record(Fence(1, "new", "9.0", EVENT_VERSION + 1)))
+    worker = Stage(kafka, tmp_path)
+    with pytest.raises(RecordFromNewerVersion, match=r"release 9\.0.*run 9\.0, or a later one"):
+        await worker.claim()
+    assert len(kafka.events[0]) == 1, "and it writes nothing after it"
+    await worker.close()
+
+
+async def test_it_does_not_decide_what_a_newer_front_asked(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    await worker.work()
+    newer = create("a")
+    kafka.commands[home("a")].append(b"\x02" + encode_command(newer)[1:])
+    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before fronts"):
+        await worker.work()
+    assert check(kafka).counts["lost"] == 1, "a newer worker will decide it"
+    await worker.close()
+
+
+async def test_commands_that_retention_took_are_missed(kafka: MemoryKafka, tmp_path: Path) -> None:
+    kafka.first_command = 3
+    worker = Stage(kafka, tmp_path)
+    with pytest.raises(CommandsMissing, match=r"commands 0 to 2 were deleted before they were decided"):
+        await worker.claim()
+    await worker.close()
+
+
+async def test_topics_made_anew_are_noticed(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    await worker.work()
+    kafka.commands[0].clear()
+    with pytest.raises(CommandsMissing, match=r"ends at 0, and the events topic proves 4 commands"):
+        await worker.claim()
+    kafka.events[1].clear()
+    with pytest.raises(LogCorrupted, match=r"events partition 1 ends at 0, and was read up to 5"):
+        await worker.claim(1)
+    await worker.close()
+
+
+# Everything together.
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path, seed: int) -> None:
+    """Three workers of two releases; claims, zombies, failures, restarts and copies of commands, as the seed draws."""
+    chance = random.Random(seed)
+    kafka = MemoryKafka()
+    kafka.put(*joined(1), *joined(2))
+    workers = [Stage(kafka, tmp_path, name, release=f"1.{number % 2}") for number, name in enumerate("abc")]
+    asks: list[AnyCommand] = []
+    for number in range(120):
+        worker = chance.choice(workers)
+        match chance.randrange(10):
+            case 0 | 1:
+                worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.3 else []
+                await _try(worker.claim(*chance.choice([(0,), (1,), (0, 1)])))
+            case 2:
+                await worker.close()
+            case 3 | 4 | 5:
+                names = [f"t{chance.randrange(40)}" for _ in range(chance.randrange(1, 6))]
+                timeout_ms = chance.choice([0, 1000])
+                for at, name in enumerate(names):
+                    request_id = RequestId(f"{number}-{at}")
+                    asks.append(replace(create(name, timeout_ms=timeout_ms), request_id=request_id))
+                    kafka.put(asks[-1], *chance.sample(asks, chance.choice([0, 0, 0, 1])))
+            case _:
+                worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.1 else []
+                await _try(worker.work(count=chance.randrange(1, 8)))
+    last = Stage(kafka, tmp_path, "last")
+    await last.claim()
+    await last.work()
+    found = check_all_decided(kafka)
+    assert found.counts["commands"] > 20, f"seed {seed}"
+    assert found.counts["copies"] > 0, f"seed {seed}"
+    for worker in (*workers, last):
+        await worker.close()
+
+
+async def _try(doing: Any) -> None:
+    try:
+        await doing
+    except Lost:
+        return

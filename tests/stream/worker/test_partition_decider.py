@@ -1,0 +1,314 @@
+"""A batch of commands as a worker decides it: poison commands, clocks that differ, policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controller.brokers.cluster.clearing import Planned
+from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
+from controller.machine.commands.commands import AnyCommand, Clearance, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.decide import decide as decide_really
+from controller.policy.interface import RequestMetadata
+from controller.stream.log import partition, recent_requests
+from controller.stream.log.commands_topic import encode_command
+from controller.stream.worker import partition_decider
+from events.access import Acl, AclsCreated, AclsDeleted
+from events.catalog import CreateAnswered, Verdict
+from events.names import RequestId, TopicName
+from tests.stream.log.records import BORN_MS, SETTINGS, create
+from tests.stream.worker.memory_kafka import MemoryKafka
+from tests.stream.worker.stage import (
+    Stage,
+    check,
+    check_all_decided,
+    events_of,
+    home,
+    kafka_with_brokers,
+    topic_of,
+)
+
+
+@pytest.fixture
+def kafka() -> MemoryKafka:
+    """Two brokers join, in every partition, before anything else."""
+    return kafka_with_brokers()
+
+
+# Poison.
+
+
+async def test_poison_commands_are_recorded_and_passed_over(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def decide(state: Any, command: Any) -> Any:
+        if getattr(command, "topic", "") == "bug":
+            raise ZeroDivisionError("no such luck")
+        return decide_really(state, command)
+
+    monkeypatch.setattr(partition_decider, "decide", decide)
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    here = home("bug")
+    elsewhere = next(name for name in "abcdef" if home(name) != here)
+    kafka.commands[here] += [b"", b"\x01?", encode_command(create(elsewhere))]
+    await worker.decide(create("bug"), create("bug2", timeout_ms=0))
+    assert [fault.offset for fault in worker.faults] == [4, 5, 6, 7]
+    assert "has no value" in worker.faults[0].why
+    assert "is decided in partition" in worker.faults[2].why
+    assert "CreateTopic of request r-bug: ZeroDivisionError: no such luck" in worker.faults[3].why
+    found = check(kafka)
+    assert (found.counts["faults"], found.counts["lost"]) == (4, 0)
+    await worker.close()
+
+
+async def test_a_decision_that_no_record_holds_is_a_fault(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_decider, "RECORD_BYTES_MAX", partition_decider._ROOM_BYTES + 500)
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    await worker.decide(create("large", num_partitions=100), create("small", num_partitions=1, timeout_ms=0))
+    assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"]
+    assert topic_of(worker, "small") is not None
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_asks_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    allowed = Acl(2, 3, "t", "User:alice", "*", 3, 3)
+    command = encode_command(CreateAcls(request_id=RequestId("c"), at_ms=BORN_MS, acls=(allowed,)))
+    for commands in kafka.commands:
+        commands.append(command)
+    await worker.work()
+    assert [fault.why for fault in worker.faults] == ["CreateAcls is decided in partition 0 of 2"]
+    assert [isinstance(events_of(worker, n)[-1].event, AclsCreated) for n in (0, 1)] == [True, False]
+    await worker.close()
+
+
+async def test_what_filters_found_counts_for_how_large_a_record_is(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two filters that find the same: the event has it once, the answer twice."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    allowed = Acl(2, 3, "t" * 249, "User:alice", "*", 3, 3)
+    stamps: dict[str, Any] = {"request_id": RequestId("c"), "at_ms": BORN_MS}
+    kafka.commands[0].append(encode_command(CreateAcls(acls=(allowed,), **stamps)))
+    await worker.work()
+    monkeypatch.setattr(partition_decider, "RECORD_BYTES_MAX", partition_decider._ROOM_BYTES + 700)
+    for count in (2, 1):
+        kafka.commands[0].append(encode_command(DeleteAcls(filters=(AclFilter(),) * count, **stamps)))
+    await worker.work()
+    assert ["more than a record may" in fault.why for fault in worker.faults] == [True]
+    assert isinstance(events_of(worker, 0)[-1].event, AclsDeleted)
+    await worker.close()
+
+
+# Time.
+
+
+async def test_the_time_of_a_partition_never_goes_back(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    late = create("late", at_ms=BORN_MS + 5000, timeout_ms=0)
+    early = next(create(f"e{n}", at_ms=BORN_MS, timeout_ms=0) for n in range(9) if home(f"e{n}") == home("late"))
+    await worker.decide(late, early)
+    times = [record.at_ms for record in events_of(worker, home("late"))]
+    assert times == sorted(times)
+    await worker.close()
+
+
+# Policies.
+
+
+class Judge:
+    """Refuses names that begin with "no"; notes who asks together."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
+        self.asked.append([request.topic for request in requests])
+        return tuple(
+            Verdict("refused", "p", "policy:p", "no") if request.topic.startswith("no") else Verdict("allowed")
+            for request in requests
+        )
+
+    async def close(self, timeout_s: float) -> tuple[str, ...]:
+        return ()
+
+
+async def test_policies_are_asked_a_batch_at_a_time_and_once(kafka: MemoryKafka, tmp_path: Path) -> None:
+    judge = Judge()
+    settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
+    worker = Stage(kafka, tmp_path, settings=settings, judge=judge)
+    await worker.claim(0)
+    await worker.work()
+    names = [name for n in range(30) for name in (f"no{n}", f"yes{n}") if home(name) == 0][:6]
+    kafka.commands[0] += [encode_command(create(name, timeout_ms=0)) for name in names]
+    kafka.commands[0].append(encode_command(create(names[0], num_partitions=0, timeout_ms=0)))
+    await worker.work()
+    assert judge.asked == [names], "what is refused without a policy is not shown to it"
+    codes = {name: topic_of(worker, name) is not None for name in names}
+    assert codes == {name: name.startswith("yes") for name in names}
+    await worker.close()
+
+
+async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
+    kafka: MemoryKafka, tmp_path: Path
+) -> None:
+    """The topic stands in its own way until the command before deletes it."""
+    judge = Judge()
+    settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
+    worker = Stage(kafka, tmp_path, settings=settings, judge=judge)
+    await worker.claim()
+    first: CreateTopic = create("yes", timeout_ms=0)
+    await worker.decide(first)
+    delete = DeleteTopic(request_id=first.request_id, at_ms=BORN_MS, topic=first.topic, api="DeleteTopics")
+    kafka.put(delete, replace(first, request_id=RequestId("again")))
+    await worker.work()
+    assert judge.asked == [["yes"], ["yes"]]
+    assert topic_of(worker, "yes").waiter is None
+    await worker.close()
+
+
+# A cluster that carries out.
+
+
+class Cluster:
+    """Refuses names that begin with "no"; fails on "bug"; notes who asks together."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+        self.asked.append([one.command.topic for one in planned])
+        if any(one.command.topic == "bug" for one in planned) and len(planned) == 1:
+            raise ZeroDivisionError("no such luck")
+        return [Clearance(44, "not here") if one.command.topic.startswith("no") else Clearance() for one in planned]
+
+
+CARRIED_OUT = (("cluster.carries.out", "true"), *SETTINGS)
+
+
+async def test_a_cluster_is_asked_about_every_ask_each_topic_once_at_a_time(kafka: MemoryKafka, tmp_path: Path) -> None:
+    cluster = Cluster()
+    worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=cluster)
+    await worker.claim(0)
+    await worker.work()
+    there, refused, new = (
+        next(f"{kind}{n}" for n in range(99) if home(f"{kind}{n}") == 0) for kind in ("yes", "no", "new")
+    )
+    kafka.commands[0].append(encode_command(create(there, timeout_ms=0)))
+    await worker.work()
+    grow = CreatePartitions(request_id=RequestId("g"), at_ms=BORN_MS, topic=TopicName(there), count=5)
+    again = replace(grow, request_id=RequestId("h"), count=7)
+    asks: list[AnyCommand] = [grow, create(refused, timeout_ms=0), again, create(new, timeout_ms=0)]
+    kafka.commands[0] += [encode_command(ask) for ask in asks]
+    await worker.work()
+    assert cluster.asked == [[there], [there, refused, new], [there]]
+    assert topic_of(worker, refused) is None
+    assert [len(topic_of(worker, name).partitions) for name in (there, new)] == [7, 2]
+    await worker.close()
+
+
+async def test_an_ask_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """And not the end of the worker: the next one would end in the same way."""
+    worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=Cluster())
+    await worker.claim(home("bug"))
+    await worker.decide(create("bug", timeout_ms=0))
+    assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: no such luck"]
+    await worker.close()
+
+
+# Copies.
+
+
+async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
+    first, heir = Stage(kafka, tmp_path, "first"), Stage(kafka, tmp_path, "heir")
+    ask = create("a")
+    await first.claim()
+    await first.decide(ask, ask)
+    await first.decide(ask)
+    await heir.claim()
+    await heir.decide(ask)
+    await first.close()
+    again = Stage(kafka, tmp_path, "first")
+    await again.claim()
+    await again.decide(ask)
+    assert [[copy.offset for copy in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
+    assert topic_of(again, "a").waiter is not None, "nobody was told that the topic exists"
+    found = check_all_decided(kafka)
+    assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
+    for worker in (heir, again):
+        await worker.close()
+
+
+async def test_an_ask_that_is_there_twice_keeps_its_one_answer(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = Stage(kafka, tmp_path, brokers=2)
+    await worker.claim()
+    await worker.settle()
+    ask = create("a")
+    kafka.put(ask, ask)
+    await worker.settle()
+    await worker.decide(ask)
+    answers = [event for record in worker.records if isinstance(event := record.event, CreateAnswered)]
+    assert [(answer.request_id, answer.error_code) for answer in answers] == [("r-a", 0)]
+    assert len(worker.copies) == 2
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_copy_of_a_deletion_spares_the_topic_that_came_after(kafka: MemoryKafka, tmp_path: Path) -> None:
+    """The request's other asks are no copies: neither another kind for the same topic nor the same for another."""
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    ask: CreateTopic = create("a", timeout_ms=0)
+    delete = DeleteTopic(request_id=ask.request_id, at_ms=BORN_MS, topic=ask.topic, api="DeleteTopics")
+    other = replace(ask, topic=TopicName("b"))
+    await worker.decide(ask, other, delete, replace(ask, request_id=RequestId("later")), delete)
+    assert [copy.what for copy in worker.copies] == ["DeleteTopic"]
+    assert topic_of(worker, "a") is not None
+    assert topic_of(worker, "b") is not None
+    await worker.close()
+
+
+async def test_what_left_no_event_is_decided_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    await worker.decide(*[create("a", validate_only=True)] * 2)
+    assert worker.copies == []
+    await worker.close()
+
+
+async def test_copies_are_known_for_so_many_events_whoever_decides(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ask leaves three events here: of four asks the last three have one of the newest eight."""
+    for module in (recent_requests, partition):
+        monkeypatch.setattr(module, "RECENT_EVENTS", 8)
+    monkeypatch.setattr(recent_requests, "_FORGET_EVERY", 1)
+    names = [name for n in range(20) if home(name := f"t{n}") == 0][:4]
+    asks = [create(name, timeout_ms=0) for name in names]
+    found = []
+    for taking_over in (False, True):
+        worker = Stage(kafka, tmp_path, str(taking_over))
+        await worker.claim(0)
+        if not taking_over:
+            await worker.decide(*asks)
+            assert len(events_of(worker, 0)) == 5 + 4 * 3
+        state = worker.state(0)
+        state.remember_requests()
+        found.append([state.decided_before(ask) for ask in asks])
+        await worker.close()
+    assert found == [[False, True, True, True]] * 2

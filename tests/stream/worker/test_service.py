@@ -1,0 +1,269 @@
+"""`topicwright worker` as a process, on a real Kafka: starting, stopping, saying how it is, and bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from controller.stream.log.commands_topic import encode_command, partition_of
+from events.catalog import EVENT_VERSION
+from events.logs.kafka_record import Fence, encode_record
+from events.names import shard_key
+from tests.stream.checking import check_topics, next_source
+from tests.stream.load import POISON, read_topic
+from tests.stream.log.records import create
+from tests.support.kafka_cluster import kafka_cluster
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.stream import Stream
+from tests.support.tools import ROOT
+from tests.support.topicwright import COMMAND
+
+DRIVERS = pytest.mark.parametrize("driver", ["plain", "faust"])
+PARTITIONS = 4
+USAGE, FAILED = 2, 3
+
+Settings = dict[str, str]
+
+
+class Group:
+    """Workers of one pair of topics."""
+
+    def __init__(self, folder: Path, kafka: str, held: ExitStack) -> None:
+        self.folder = folder
+        self.kafka = kafka
+        self.names = f"worker-{time.time_ns()}"
+        self._held = held
+
+    @property
+    def commands(self) -> str:
+        return f"{self.names}.commands"
+
+    @property
+    def events(self) -> str:
+        return f"{self.names}.events"
+
+    def start(self, driver: str = "plain", data: str = "a", settings: Settings | None = None) -> Process:
+        """A worker that may not be ready yet."""
+        given = {
+            "stream.commands.topic": self.commands,
+            "stream.events.topic": self.events,
+            "stream.group.id": f"{self.names}.workers",
+            "stream.session.timeout.ms": "1500",
+            **(settings or {}),
+        }
+        argv: list[str | Path] = [COMMAND, "worker", "--bootstrap", self.kafka, "--driver", driver]
+        argv += ["--brokers", "simulated:3"]
+        argv += ["--http", "127.0.0.1:0", "--data", self.folder / data]
+        for key, value in given.items():
+            argv += ["--set", f"{key}={value}"]
+        return self._held.enter_context(Process(argv, cwd=self.folder))
+
+    def ready(self, driver: str = "plain", data: str = "a", settings: Settings | None = None) -> tuple[Process, str]:
+        """A worker that is ready, and where it answers over HTTP."""
+        worker = self.start(driver, data, settings)
+        return worker, worker.wait_for_line(r"^ready http=(\S+)$", within_s=90)[1]
+
+    def put(self, *names: str, poison: bool = False, times: int = 1) -> None:
+        """Ask for topics, each command so many times over, and put a poison command to each partition."""
+        producer = Producer({"bootstrap.servers": self.kafka, "acks": "all", "enable.idempotence": True})
+        for name in names:
+            at_ms, home = time.time_ns() // 1_000_000, partition_of(shard_key(name), PARTITIONS)
+            value = encode_command(create(name, at_ms=at_ms, timeout_ms=20_000))
+            for _ in range(times):
+                producer.produce(self.commands, value, partition=home)
+        for partition in range(PARTITIONS if poison else 0):
+            producer.produce(self.commands, POISON, partition=partition)
+        assert producer.flush(30) == 0
+
+    def decided(self, within_s: float = 240) -> dict[str, int]:
+        """Wait until all commands are decided, and check both topics; the counts."""
+        deadline = time.monotonic() + within_s
+        while True:
+            commands, events = self.read()
+            if all(next_source(each) == len(asked) for asked, each in zip(commands, events, strict=True)):
+                found = check_topics(commands, events)
+                assert not found.wrong, found.wrong[:10]
+                return dict(found.counts)
+            assert time.monotonic() < deadline, "commands are not decided"
+            time.sleep(0.2)
+
+    def read(self) -> tuple[Any, Any]:
+        """Both topics."""
+        commands = read_topic(self.kafka, self.commands, PARTITIONS)
+        return commands, read_topic(self.kafka, self.events, PARTITIONS)
+
+    def make(self, name: str, partitions: int, **configs: str) -> None:
+        """Make a topic by hand."""
+        admin = AdminClient({"bootstrap.servers": self.kafka})
+        config = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+        admin.create_topics([topic])[name].result(30)
+
+
+@pytest.fixture
+def group(stream_kafka: ReferenceKafka, tmp_path: Path) -> Iterator[Group]:
+    """Workers on the shared Kafka, ended with the test."""
+    with ExitStack() as held:
+        yield Group(tmp_path, stream_kafka.bootstrap, held)
+
+
+def get(http: str, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{http}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def wait_until(what: Callable[[], bool], within_s: float = 240) -> None:
+    deadline = time.monotonic() + within_s
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.1)
+
+
+@DRIVERS
+def test_it_decides_says_how_it_is_and_leaves_in_order(group: Group, driver: str) -> None:
+    worker, http = group.ready(driver)
+    group.put(*(f"t{n}" for n in range(50)), poison=True, times=2)
+    counts = group.decided()
+    assert (counts["asks"], counts["copies"], counts["faults"], counts["lost"]) == (100, 50, PARTITIONS, 0)
+    assert get(http, "/health/live")[0] == get(http, "/health/ready")[0] == 200
+    metrics = get(http, "/metrics")[1]
+    assert f"topicwright_partitions_owned {PARTITIONS}.0" in metrics
+    assert f"topicwright_commands_passed_over {PARTITIONS}.0" in metrics
+    assert "topicwright_commands_duplicate 50.0" in metrics
+    assert "topicwright_ready 1.0" in metrics
+    assert worker.stop(within_s=120) == 0, worker.output[-3000:]
+    passed = [line for line in _lines(worker) if line.get("event") == "command passed over"]
+    assert len(passed) == PARTITIONS
+    assert "not a command" in passed[0]["why"]
+
+
+def _lines(worker: Process) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
+
+
+def test_a_second_worker_takes_its_share_and_hands_it_back(group: Group) -> None:
+    _, first = group.ready("plain", "a")
+    second, other = group.ready("plain", "b")
+    wait_until(lambda: "topicwright_partitions_owned 2.0" in get(first, "/metrics")[1])
+    assert "topicwright_partitions_owned 2.0" in get(other, "/metrics")[1]
+    group.put("a", "b", "c")
+    assert second.stop(within_s=120) == 0, second.output[-3000:]
+    wait_until(lambda: "topicwright_partitions_owned 4.0" in get(first, "/metrics")[1])
+    assert group.decided()["lost"] == 0
+
+
+def test_other_settings_and_drivers_take_turns(group: Group) -> None:
+    """A rolling change: the worker that owns a partition decides by its settings, and the events say which."""
+    group.ready("plain", "a", {"num.partitions": "3"})
+    group.put("before")
+    group.decided()
+    group.ready("faust", "b", {"num.partitions": "5"})
+    group.put(*(f"t{n}" for n in range(20)))
+    counts = group.decided()
+    assert (counts["lost"], counts["asks"]) == (0, 21)
+    assert counts["fences"] > PARTITIONS
+
+
+def test_it_stops_where_a_newer_release_has_written(group: Group) -> None:
+    group.make(group.commands, PARTITIONS)
+    group.make(group.events, PARTITIONS, retention_ms="-1", retention_bytes="-1")
+    producer = Producer({"bootstrap.servers": group.kafka})
+    producer.produce(group.events, encode_record(Fence(1, "w", "9.0", EVENT_VERSION + 1)), partition=2)
+    producer.flush(30)
+    worker = group.start("faust")
+    assert worker.popen.wait(100) == FAILED, worker.output[-3000:]
+    assert "written by release 9.0" in worker.output
+    assert read_topic(group.kafka, group.events, PARTITIONS)[2][1:] == [], "and writes nothing there"
+
+
+def test_topics_that_are_not_what_they_must_be_stop_the_start(group: Group) -> None:
+    """What else may be wrong with them is in `test_topics`."""
+    group.make(group.commands, 3)
+    group.make(group.events, 3, retention_ms="-1")
+    worker = group.start()
+    assert worker.popen.wait(100) == USAGE, worker.output[-3000:]
+    worker.stop()
+    assert f"{group.commands} has 3 partitions, and stream.partitions=4: set stream.partitions=3" in worker.output
+
+
+def test_a_folder_is_for_one_worker(group: Group) -> None:
+    group.ready("plain", "a")
+    second = group.start("plain", "a")
+    assert second.popen.wait(100) == USAGE
+    second.stop()
+    assert "is used by process" in second.output
+
+
+def test_kafka_that_is_down_at_the_start_is_waited_for(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    with ExitStack() as held:
+        group = Group(tmp_path, f"127.0.0.1:{port}", held)
+        worker = group.start(settings={"log.level": "info"})
+        worker.wait_for_line("waiting for Kafka", within_s=60)
+        assert worker.popen.poll() is None
+        assert worker.stop(within_s=120) == 0, "and it can be told to stop"
+
+
+def test_kafka_that_goes_away_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+    """The only broker is killed and comes back: workers of both drivers go on by themselves. Killed once more, it does
+    not keep them from ending when they are to."""
+    with ExitStack() as held:
+        kafka = held.enter_context(kafka_cluster(tmp_path / "kafka", nodes=1, group_min_session_timeout_ms="1000"))
+        groups = {driver: Group(tmp_path, kafka.bootstrap, held) for driver in ("plain", "faust")}
+        workers = {driver: group.ready(driver, data=driver) for driver, group in groups.items()}
+        for group in groups.values():
+            group.put("a", "b", "c")
+            group.decided()
+        kafka.kill(1)
+        wait_until(lambda: not any(_is_ready(*worker) for worker in workers.values()))
+        kafka.start(1)
+        wait_until(
+            lambda: all(worker.popen.poll() is not None or _is_ready(worker, http) for worker, http in workers.values())
+        )
+        for driver, (worker, _) in workers.items():
+            assert worker.popen.poll() is None, worker.output[-3000:]
+            groups[driver].put("d", "e")
+            assert groups[driver].decided(120)["lost"] == 0
+        kafka.kill(1)
+        wait_until(lambda: not any(_is_ready(*worker) for worker in workers.values()))
+        for worker, _ in workers.values():
+            worker.popen.terminate()
+        for worker, _ in workers.values():
+            assert worker.stop(within_s=120) == 0, worker.output[-3000:]
+
+
+@pytest.mark.parametrize("lost", ["commands", "events"])
+def test_a_topic_that_is_deleted_ends_whoever_uses_it(stream_kafka: ReferenceKafka, tmp_path: Path, lost: str) -> None:
+    """Whether Kafka makes another under the same name at once, as it does here for whoever asks, or not. A worker may
+    learn it from its next claim of a partition before it looks at the topic."""
+    names = f"gone-{time.time_ns()}"
+    with ExitStack() as held:
+        one = Stream(tmp_path, stream_kafka.bootstrap, names, {}, "plain", ROOT, held)
+        processes = [one.start_worker(), one.start_front().process]
+        topic = f"{names}.{lost}"
+        admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        for process in processes:
+            assert process.popen.wait(100) == FAILED, process.output[-3000:]
+            assert re.search(f"topic {topic} was deleted|commands partition .* was made anew", process.output)
+
+
+def _is_ready(worker: Process, http: str) -> bool:
+    return worker.popen.poll() is None and get(http, "/health/ready")[0] == 200
