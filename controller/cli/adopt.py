@@ -4,7 +4,6 @@ broker's copy of the metadata log, and give a cluster back."""
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, 
 from controller.brokers.kraft.moving.adopting import COMMAND, Adopted, adopted
 from controller.brokers.kraft.moving.handing_back import HAND_BACK, REPLACED, write_folder
 from controller.brokers.kraft.moving.kafka_folder import FolderError, KafkaFolder, read_folder, refuse_if_in_use
+from controller.cli.words import complain
 from controller.settings.load import load_settings
 from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, SettingsChanged
 from events.logs.log import EventLog, LogError
@@ -159,8 +159,7 @@ def _exit_code(run: Callable[[], None]) -> int:
     try:
         run()
     except (FolderError, BrokenBatch, LogError, OSError) as error:
-        print(f"topicwright: {error}", file=sys.stderr)
-        return 2
+        return complain(str(error))
     return 0
 
 

@@ -22,13 +22,15 @@ import msgspec
 from controller.cli import tables
 from controller.cli.http_access import AccessError, http_address, read_access
 from controller.cli.http_source import DryRun, HttpSource, Refusal, Source, SourceError, Which
-from projections.queries.moments import SYNTAX, BadMoment, parse_moment
+from controller.cli.words import WRONG, complain, count, moment, pair
+from projections.queries.moments import SYNTAX
+from projections.shown import lines
 from projections.shown.json_types import AsOfShape, ErrorShape, EventShape, TopicSummary
 
 if TYPE_CHECKING:
     from controller.cli.folder_source import FolderSource
 
-DONE, FOUND, WRONG = 0, 1, 2
+DONE, FOUND = 0, 1
 DEFAULT_HTTP = "127.0.0.1:8080"
 PAGE = 1000
 
@@ -51,12 +53,12 @@ def register(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
 def _register_topics(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser("topics", help="list all topics, show one, or try out a create")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the topic to show in full; default: list all")
-    parser.add_argument("--at", metavar="OFFSET|TIME", type=_moment, help=f"show the past: {SYNTAX}; default: now")
+    parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=f"show the past: {SYNTAX}; default: now")
     trial = parser.add_argument_group("try out a create of NAME, without creating it")
     trial.add_argument("--dry-run", action="store_true", help="run every check and show the replicas it would get")
     trial.add_argument("--partitions", type=int, metavar="N", help="how many partitions; default: the cluster's")
     trial.add_argument("--replication-factor", type=int, metavar="N", help="replicas of each; default: the cluster's")
-    trial.add_argument("--config", action="append", type=_config, metavar="KEY=VALUE", help="a config; may be repeated")
+    trial.add_argument("--config", action="append", type=pair, metavar="KEY=VALUE", help="a config; may be repeated")
     _add_common(parser, _topics)
 
 
@@ -64,9 +66,9 @@ def _register_events(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser("events", help="show the log, event by event")
     parser.add_argument("--topic", metavar="NAME", help="only events of this topic")
     parser.add_argument("--request", metavar="ID", help="only events of this request")
-    parser.add_argument("--partition", type=_offset, metavar="N", help="only events of this partition of the log")
+    parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
     parser.add_argument(
-        "--from", dest="start", type=_offset, metavar="OFFSET", default=0, help="the first offset to show; %(default)s"
+        "--from", dest="start", type=count, metavar="OFFSET", default=0, help="the first offset to show; %(default)s"
     )
     parser.add_argument("--follow", action="store_true", help="keep showing new events, until interrupted")
     _add_common(parser, _events)
@@ -104,9 +106,9 @@ def _run(command: _Command, options: argparse.Namespace, parser: argparse.Argume
             sys.stdout.flush()
             return code
     except (SourceError, AccessError) as error:
-        return _complain(str(error), WRONG)
+        return complain(str(error))
     except Refusal as refusal:
-        return _complain(_in_words(refusal.error), FOUND if refusal.status == 404 else WRONG)
+        return complain(_in_words(refusal.error), FOUND if refusal.status == 404 else WRONG)
     except KeyboardInterrupt:
         return DONE
     except BrokenPipeError:
@@ -179,7 +181,7 @@ def _events(options: argparse.Namespace, source: Source) -> int:
     for event in found:
         print(_as_json(event) if options.json else tables.event(event), flush=options.follow)
     if event is None and options.request is not None:
-        print(f"topicwright: {NO_REQUEST.format(options.request)}", file=sys.stderr)
+        complain(NO_REQUEST.format(options.request))
     return DONE
 
 
@@ -193,14 +195,14 @@ def _recorded(start: int, which: Which, source: Source) -> Iterator[EventShape]:
 
 def _explain(options: argparse.Namespace, source: Source) -> int:
     explanation = source.explain(options.subject)
-    return _print(options, explanation, tables.explanation(explanation))
+    return _print(options, explanation, lines.explanation(explanation))
 
 
 # --- words in and out
 
 
-def _print(options: argparse.Namespace, answer: object, lines: Iterable[str]) -> int:
-    for line in [_as_json(answer)] if options.json else lines:
+def _print(options: argparse.Namespace, answer: object, text: Iterable[str]) -> int:
+    for line in [_as_json(answer)] if options.json else text:
         print(line)
     return DONE
 
@@ -212,30 +214,3 @@ def _as_json(answer: object) -> str:
 def _in_words(error: ErrorShape) -> str:
     rule = f", by {error.rule}" if error.rule else ""
     return f"{error.message} ({error.error}{rule})"
-
-
-def _complain(message: str, code: int) -> int:
-    sys.stdout.flush()
-    print(f"topicwright: {message}", file=sys.stderr)
-    return code
-
-
-def _moment(text: str) -> str:
-    try:
-        parse_moment(text)
-    except BadMoment as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _offset(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an offset: a whole number, 0 or more")
-    return int(text)
-
-
-def _config(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return name, value

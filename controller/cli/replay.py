@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from controller.cli.words import complain, count, moment, pair
 from controller.machine.apply import CannotApply
 from controller.settings.properties import PropertiesError, read_values
 from events.codec import EventDecodeError
 from events.logs.log import LogError
-from projections.queries.moments import SYNTAX, BadMoment, parse_moment
+from projections.queries.moments import SYNTAX
 from projections.replay.errors import ReplayError, message_of
 from projections.replay.outcome import Options, Outcome
 from projections.rows.topics import CannotFold
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from projections.replay.log.log_ref import Ref
 
-DONE, FOUND, WRONG, INTERRUPTED = 0, 1, 2, 130
+DONE, FOUND, INTERRUPTED = 0, 1, 130
 LIMIT = 20
 _DAY_S = 86_400
 _OF_ONE_ALONE = ("http", "every", "data")
@@ -90,12 +91,12 @@ def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, comma
     parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
     command.arguments(parser)
     of_at = argparse.SUPPRESS if command.without_at else f"last moment to look at, default the end of the log: {SYNTAX}"
-    parser.add_argument("--at", type=_moment, metavar="OFFSET|TIME", help=of_at)
-    parser.add_argument("--limit", type=_count, default=LIMIT, metavar="N", help="rows to show; default %(default)s")
+    parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
+    parser.add_argument("--limit", type=count, default=LIMIT, metavar="N", help="rows to show; default %(default)s")
     parser.add_argument("--json", action="store_true", help="print JSON for programs, with all rows")
     spark = parser.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]")
-    spark.add_argument("--conf", action="append", type=_pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
+    spark.add_argument("--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
     parser.set_defaults(func=lambda options: _run(name, command, options))
@@ -130,7 +131,7 @@ def _of_watch(parser: _Parser) -> None:
 def _of_backtest(parser: _Parser) -> None:
     of_policy, of_set = "create-topic policy to try; may be repeated", "setting to try; may be repeated"
     parser.add_argument("--policy", action="append", default=[], metavar="CLASS", help=of_policy)
-    parser.add_argument("--set", action="append", type=_pair, default=[], metavar="KEY=VALUE", help=of_set)
+    parser.add_argument("--set", action="append", type=pair, default=[], metavar="KEY=VALUE", help=of_set)
 
 
 def _of_explain(parser: _Parser) -> None:
@@ -188,7 +189,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except ReplayError as error:
-        return _complain(str(error))
+        return complain(str(error))
 
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
@@ -297,28 +298,7 @@ def _print(outcome: Outcome, as_json: bool) -> None:
         print(line)
 
 
-def _complain(message: str) -> int:
-    sys.stdout.flush()
-    print(f"topicwright: {message}", file=sys.stderr)
-    return WRONG
-
-
 # --- words in
-
-
-def _moment(text: str) -> str:
-    try:
-        parse_moment(text)
-    except BadMoment as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key.strip(), value.strip()
 
 
 def _seconds(text: str) -> float:
@@ -329,12 +309,6 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < _DAY_S:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
     return seconds
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from controller.access.users_file import UsersFileError
 from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.cli.words import complain
 from controller.policy.loading import PolicyLoadError
 from controller.serving.clients_entry import Address
 from controller.serving.log_lines import configure_logs
@@ -21,7 +21,6 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
 """Makes the main loop of a process, which gives its exit code, of flags and settings."""
 
-REFUSED = 2
 _WHY_REFUSED = (
     SettingsError, UsersFileError, PolicyLoadError, TopicsMismatch, LogError, ClusterUnreachable, OSError,
 )  # fmt: skip
@@ -62,8 +61,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
         configure_logs(settings.log_level)
         return uvloop.run(start(options, settings))
     except _WHY_REFUSED as error:
-        print(f"topicwright: {error}", file=sys.stderr)
-        return REFUSED
+        return complain(str(error))
 
 
 def address(text: str) -> Address:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from projections.shown import json_types
-from projections.words.explain import STEPS_FIRST
+from projections.shown import json_types, lines
 from projections.words.wording import many
 
 
@@ -60,7 +59,7 @@ def _topic_facts(one: json_types.TopicShape) -> Iterator[tuple[str, str]]:
     else:
         yield "created", one.created_at
     if one.ready_at_ms is not None:
-        yield "complete", f"{one.ready_at}, {span(one.ready_at_ms - one.created_at_ms)} later"
+        yield "complete", f"{one.ready_at}, {lines.span(one.ready_at_ms - one.created_at_ms)} later"
     if one.policy is not None:
         noted = "".join(f"; noted {seen.rule}: {seen.message}" for seen in one.policy.observed)
         yield "policy", one.policy.outcome + noted
@@ -90,42 +89,12 @@ def partitions(all_of_them: Sequence[json_types.PartitionShape]) -> Iterator[str
 
 def event(one: json_types.EventShape) -> str:
     """An event as a line: offset, time, type, words."""
-    return f"{place(one.partition, one.offset):>8}  {one.at}  {one.type:<19}  {one.text}"
-
-
-def place(partition: int | None, offset: int) -> str:
-    """Where an event is: PARTITION:OFFSET where the log has partitions."""
-    return str(offset) if partition is None else f"{partition}:{offset}"
-
-
-def explanation(chain: json_types.ExplanationShape) -> Iterator[str]:
-    """A chain of events with times and causes."""
-    yield chain.summary
-    yield ""
-    width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
-    indent = " " * (width + 2 + 24 + 2 + 8 + 2)
-    yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
-    because = ""
-    for number, step in enumerate(chain.steps):
-        if chain.omitted and number == STEPS_FIRST:
-            yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
-        yield f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  {step.text}"
-        if step.because != because and step.because:
-            yield f"{indent}because {step.because}"
-        because = step.because
+    return f"{lines.place(one.partition, one.offset):>8}  {one.at}  {one.type:<19}  {one.text}"
 
 
 def ids(numbers: Sequence[int]) -> str:
     """Broker ids, `-` for none."""
     return ",".join(map(str, numbers)) or "-"
-
-
-def span(milliseconds: int) -> str:
-    """A length of time in the unit that fits."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if milliseconds >= size:
-            return f"{milliseconds / size:.1f} {unit}"
-    return f"{milliseconds} ms"
 
 
 def _facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -149,4 +118,4 @@ def _when(as_of: json_types.AsOfShape) -> str:
         return " before the first event"
     if as_of.ends:
         return f" as of {as_of.offset + 1} events in {len(as_of.ends)} partitions, {as_of.at}"
-    return f" as of offset {place(as_of.partition, as_of.offset)}, {as_of.at}"
+    return f" as of offset {lines.place(as_of.partition, as_of.offset)}, {as_of.at}"

@@ -22,6 +22,7 @@ from typing import Any
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
+from controller.cli.words import complain
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS
 from controller.machine.decision import Detail
 from controller.release import RELEASE
@@ -30,7 +31,7 @@ from controller.settings.load import SettingsError, load_settings
 from controller.settings.properties import PropertiesError, read_values
 from events.logs.log import LogError
 
-DONE, REFUSED, WRONG = 0, 1, 2
+DONE, REFUSED = 0, 1
 ANSWERED_WITHIN_S = 30.0
 
 
@@ -87,8 +88,7 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
         try:
             return run(options)
         except (UsersError, UsersFileError, SettingsError, LogError, OSError) as error:
-            print(f"topicwright: {error}", file=sys.stderr)
-            return WRONG
+            return complain(str(error))
 
     return guarded
 
@@ -158,8 +158,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _show(outcome: Detail, done: str) -> int:
     if outcome.code:
-        print(f"topicwright: {outcome.message}", file=sys.stderr)
-        return REFUSED
+        return complain(outcome.message, REFUSED)
     print(done)
     return DONE
 

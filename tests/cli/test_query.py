@@ -13,9 +13,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from controller.cli import query, tables
+from controller.cli import query
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
+from projections.shown import lines as in_lines
 from projections.shown.json_types import CauseShape, EventShape, ExplanationShape, StepShape
 from projections.words.explain import STEPS_FIRST
 from tests.http.service import POLICY, Judge, Service, owned, service
@@ -193,7 +194,7 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped:
         for number in range(STEPS_FIRST + 2)
     )
     chain = ExplanationShape(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
-    lines = [line.strip() for line in tables.explanation(chain)]
+    lines = [line.strip() for line in in_lines.explanation(chain)]
     assert [line for line in lines if line.startswith("…")] == [
         "… 7 steps are left out; `topicwright events` shows all …"
     ]
@@ -306,8 +307,8 @@ topics --http here                      | argument --http: 'here' is not HOST:PO
 topics --http h:0                       | argument --http: 'h:0' is not HOST:PORT with a port from 1 to 65535
 topics --http h:1 --data x              | argument --data: not allowed with argument --http
 topics --data nowhere                   | nowhere holds no log: name the folder that `topicwright serve --data`
-events --from -1                        | argument --from: '-1' is not an offset: a whole number, 0 or more
-events --from x                         | argument --from: 'x' is not an offset: a whole number, 0 or more
+events --from -1                        | argument --from: '-1' is not a whole number, 0 or more
+events --from x                         | argument --from: 'x' is not a whole number, 0 or more
 explain                                 | the following arguments are required: TOPIC|REQUEST
 """
 

@@ -18,12 +18,32 @@ import msgspec
 
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
-from tests.machine.audit import planted
 from tests.machine.rig import Rig, fold, stored
 from tests.machine.tables import command, given
 
 FOLDER = Path(__file__).parents[1] / "golden" / "events"
 
+LIFE = """
+create a 2x3 id=q0
+confirm 1 2
+create a 1x1 id=q1
+create a_b 1x1 id=q2 timeout=0
+create slow 1x2 id=q3
+expire slow id=q3 at=5000
+register 3
+unfence 3
+review a a_b slow
+sync a
+partitions a to=4 id=q4
+partitions a to=1 id=q5
+create hand on=0:1.3,1:3.1 id=q6
+confirm 1 2 3
+fence 2
+review a a_b slow hand
+delete hand id=q7
+alter a set:min.insync.replicas=2 id=q8
+create waits 1x1 id=q9
+"""
 REFUSALS = """
 create '' 1x1 id=q0
 create a 0x1 id=q1
@@ -138,7 +158,7 @@ delete t
 HISTORIES = {
     "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),
-    "life": ("1 2 fewer", planted.STEPS),
+    "life": ("1 2 fewer", LIFE),
     "refusals": ("1 policy", REFUSALS),
     "brokers": ("1@a fewer", BROKERS),
     "real": ("fewer", REAL),

@@ -14,7 +14,7 @@ from events.codec import encode_event
 from events.logs.kafka_partitions import partition_of
 from events.logs.kafka_record import Decided, Fence, encode_record
 from events.names import shard_key
-from tests.replay.checks.planted import renumbered
+from tests.machine.audit.planted import renumbered
 
 WITHIN_S = 240.0
 IGNORED_IN_EACH = 4

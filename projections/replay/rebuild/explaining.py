@@ -17,11 +17,11 @@ import msgspec
 
 from events.logs.log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
-from projections.queries.moments import iso
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.outcome import Options, Outcome
-from projections.words.explain import STEPS_FIRST, Explanation, Step, explain
+from projections.shown import lines, to_json
+from projections.words.explain import Explanation, explain
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -124,7 +124,7 @@ def _all_lines(explanations: dict[int, Explanation], several: bool) -> Iterator[
     for partition, one in explanations.items():
         if several:
             yield f"In partition {partition}:"
-        yield from lines(one)
+        yield from lines.explanation(to_json.explanation(one))
 
 
 def excerpt(rows: Iterable[Row], end: int) -> Excerpt:
@@ -133,27 +133,6 @@ def excerpt(rows: Iterable[Row], end: int) -> Excerpt:
     for row in sorted(rows, key=lambda row: row.offset):
         log.add(row.offset, row.shard, row.request_id, bytes(row.value))
     return log
-
-
-def lines(explanation: Explanation) -> Iterator[str]:
-    """An explanation for people: a line for each step, with its time and the time since the first."""
-    yield explanation.summary
-    yield ""
-    width = max([len("OFFSET"), *(len(str(step.offset)) for step in explanation.steps)])
-    yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>10}  WHAT"
-    indent = " " * (width + 40)
-    because = ""
-    for number, step in enumerate(explanation.steps):
-        if explanation.omitted and number == STEPS_FIRST:
-            yield f"{indent}… {explanation.omitted} steps are left out …"
-        yield _line(step, width)
-        if step.because and step.because != because:
-            yield f"{indent}because {step.because}"
-        because = step.because
-
-
-def _line(step: Step, width: int) -> str:
-    return f"{step.offset:>{width}}  {iso(step.at_ms)}  {f'+{step.after_ms} ms':>10}  {step.text}"
 
 
 def _no_store() -> NoReturn:

@@ -19,13 +19,11 @@ from projections.replay.checks.packs import ExportEvents
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from tests.events import golden
-from tests.machine.audit import planted as planted_for_the_auditor
-from tests.machine.audit import rules
+from tests.machine.audit import planted_partitions, planted_topics, rules
 from tests.machine.audit.auditor import audit
+from tests.machine.audit.planted import FAULTS, clean
+from tests.machine.audit.planted_real import REAL_FAULTS
 from tests.machine.audit.real_auditor import RealAuditor
-from tests.replay.checks import planted_partitions, planted_topics
-from tests.replay.checks.planted import FAULTS, KINDS, clean
-from tests.replay.checks.planted_real import REAL_FAULTS
 
 PLANTED = (planted_partitions, planted_topics)
 """The modules that plant FAULTS when they are imported."""
@@ -42,21 +40,13 @@ FAULTY = {
     **{plant.__name__: (check, plant(golden_log("real"))) for check, plant in REAL_FAULTS},
 }
 """Logs with one fault, with the check that must see it."""
-OF_THE_AUDITOR = {
-    plant.__name__: (check, plant(planted_for_the_auditor.clean()))
-    for check, plant in planted_for_the_auditor.FAULTS
-    if check not in rules.OF_THE_AUDITOR
-}
-"""Faults that were planted for the auditor; other rules may see them too."""
 SOUND = {
     "clean": clean(),
-    "clean for the auditor": planted_for_the_auditor.clean(),
     **{name: golden_log(name) for name in GOLDEN},
 }
 LOGS: dict[tuple[str, str], list[Recorded]] = {
     **{("sound", name): log for name, log in SOUND.items()},
     **{("faulty", name): log for name, (_, log) in FAULTY.items()},
-    **{("of the auditor", name): log for name, (_, log) in OF_THE_AUDITOR.items()},
 }
 """Every log, in one frame: each as if it were a log partition."""
 
@@ -108,22 +98,12 @@ def test_a_sound_log_passes_both(found: Found, name: str) -> None:
     assert _audited(SOUND[name], settled=name not in ("real", "cluster", golden.ADOPTED)) == set()
 
 
-def test_the_clean_log_has_every_type_of_event() -> None:
-    assert {type(record.event) for record in clean()} == KINDS
-
-
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_planted_fault_is_caught_by_its_check_alone_and_by_the_auditor(found: Found, name: str) -> None:
     check, log = FAULTY[name]
     rows = found["faulty", name]
     assert {row["check"] for row in rows} == {check}, rows
     assert check in _audited(log, settled=True)
-
-
-@pytest.mark.parametrize("name", OF_THE_AUDITOR)
-def test_what_was_planted_for_the_auditor_is_caught_by_the_same_name(found: Found, name: str) -> None:
-    check, _ = OF_THE_AUDITOR[name]
-    assert check in {row["check"] for row in found["of the auditor", name]}
 
 
 def test_both_have_the_same_rules() -> None:

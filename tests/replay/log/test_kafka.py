@@ -26,7 +26,7 @@ from projections.replay.redecide.redecide import run_redecide
 from projections.replay.report.report import run_report
 from projections.replay.spark.columns import COLUMNS
 from projections.replay.spark.source import events_frame
-from tests.replay.checks.planted import at, changed, without
+from tests.machine.audit.planted import at, changed, without
 from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic
 from tests.replay.written import read as events_of
 from tests.replay.written import records_of, written

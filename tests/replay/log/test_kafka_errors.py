@@ -18,7 +18,7 @@ from projections.replay.log import kafka_ref
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import stored_events
 from projections.replay.log.log_ref import KafkaRef, open_ref
-from tests.replay.checks.planted import clean
+from tests.machine.audit.planted import clean
 from tests.replay.kafka_history import as_records, in_partitions, make_topic
 from tests.replay.test_cli_replay import Run, run, run_without_spark
 from tests.support.ports import free_ports

@@ -16,7 +16,8 @@ from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
-from projections.replay.rebuild.explaining import excerpt, explained, lines, run_explain
+from projections.replay.rebuild.explaining import excerpt, explained, run_explain
+from projections.shown import lines, to_json
 from projections.words.explain import Explanation, explain
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import query_of, questions_of, story
@@ -62,9 +63,9 @@ def test_the_events_of_some_shards_explain_as_the_whole_log_does(walk: Walk) -> 
 
 
 def test_an_explanation_is_told_in_lines() -> None:
-    told = list(lines(explain(questions_of(story(LIFE).log), "t")))
+    told = list(lines.explanation(to_json.explanation(explain(questions_of(story(LIFE).log), "t"))))
     assert told[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
-    assert told[2] == "OFFSET  TIME                           AFTER  WHAT"
+    assert told[2] == "OFFSET  TIME                         AFTER  WHAT"
     assert told[6].startswith("    10  2023-11-14T22:13:20.009Z       +1 ms  t is complete: every partition")
     assert [line.strip() for line in told if "because" in line] == [
         "because broker 4 is live (why) at offset 16",
@@ -80,7 +81,7 @@ def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSes
             done = run_explain(spark, history, Options(subject=subject))
             whole = explain(Questions([query]), subject)
             assert explained(spark, history, subject) == {0: whole}
-            assert done.lines == list(lines(whole))
+            assert done.lines == list(lines.explanation(to_json.explanation(whole)))
             assert not done.found
             assert [step["offset"] for step in done.rows[0]["steps"]] == [step.offset for step in whole.steps]
 

@@ -22,7 +22,7 @@ from projections.replay.log.log_ref import open_ref
 from projections.replay.spark.streaming import KafkaStreamReader
 from projections.replay.watch.watch import LogWatch
 from projections.replay.watch.watch_http import Alerts, serving
-from tests.replay.checks.planted import at, clean
+from tests.machine.audit.planted import at, clean
 from tests.replay.kafka_history import append, as_records, in_partitions, make_topic
 from tests.replay.watch.test_watch import WITHIN_S, following, got
 from tests.support.reference_kafka import ReferenceKafka

@@ -32,7 +32,7 @@ from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import Options
 from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
-from tests.replay.checks.planted import at, clean, without
+from tests.machine.audit.planted import at, clean, without
 from tests.replay.history import open_log
 
 WITHIN_S = 600.0

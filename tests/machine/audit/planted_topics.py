@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from events import catalog
 from events.names import BrokerId, Offset, RequestId, TopicName
-from tests.replay.checks.planted import (
+from tests.machine.audit.planted import (
     Log,
     again,
     at,

@@ -1,0 +1,38 @@
+"""What people read on a terminal of an explanation: a line for each step, with its place, its time and its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.shown import json_types
+from projections.words.explain import STEPS_FIRST
+
+
+def place(partition: int | None, offset: int) -> str:
+    """Where an event is: PARTITION:OFFSET where the log has partitions."""
+    return str(offset) if partition is None else f"{partition}:{offset}"
+
+
+def explanation(chain: json_types.ExplanationShape) -> Iterator[str]:
+    """A chain of events with times and causes."""
+    yield chain.summary
+    yield ""
+    width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
+    indent = " " * (width + 2 + 24 + 2 + 8 + 2)
+    yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
+    because = ""
+    for number, step in enumerate(chain.steps):
+        if chain.omitted and number == STEPS_FIRST:
+            yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
+        yield f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  {step.text}"
+        if step.because != because and step.because:
+            yield f"{indent}because {step.because}"
+        because = step.because
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in the unit that fits."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= size:
+            return f"{milliseconds / size:.1f} {unit}"
+    return f"{milliseconds} ms"
