@@ -16,6 +16,7 @@ from controller.brokers.kraft.moving.adopting import COMMAND, Adopted, adopted
 from controller.brokers.kraft.moving.handing_back import HAND_BACK, REPLACED, write_folder
 from controller.brokers.kraft.moving.kafka_folder import FolderError, KafkaFolder, read_folder, refuse_if_in_use
 from controller.cli.words import complain
+from controller.release import RELEASE
 from controller.settings.load import load_settings
 from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, SettingsChanged
 from events.logs.log import EventLog, LogError
@@ -28,8 +29,8 @@ from projections.words.wording import many
 DEFAULT_DATA = Path("topicwright-data")
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser], release: str) -> None:
-    """Add the commands to the command line. `release` is noted beside the settings."""
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands."""
     adopt = commands.add_parser("adopt", help="take over a running cluster from Kafka's own controller")
     adopt.add_argument(
         "--from",
@@ -59,8 +60,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser], rele
             action="store_true",
             help="drop an incomplete batch at the very end of the log; default: refuse such a log",
         )
-    adopt.set_defaults(func=_adopt, release=release)
-    restore.set_defaults(func=_restore, release=release)
+    adopt.set_defaults(func=_adopt)
+    restore.set_defaults(func=_restore)
     handback = commands.add_parser("handback", help="give a cluster back to Kafka's own controller")
     handback.add_argument(
         "--to",
@@ -178,7 +179,7 @@ def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> N
     try:
         if log.next_offset:
             raise FolderError(f"{options.data} holds a log of {log.next_offset} events: name an empty folder")
-        settings = SettingsChanged(load_settings().decision_settings(), options.release)
+        settings = SettingsChanged(load_settings().decision_settings(), RELEASE)
         _write(log, Cause(COMMAND, taken.request_id), (settings, *taken.events), taken.state)
     finally:
         log.close()

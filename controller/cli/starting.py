@@ -14,7 +14,6 @@ from controller.policy.loading import PolicyLoadError
 from controller.serving.clients_entry import Address
 from controller.serving.log_lines import configure_logs
 from controller.settings.load import ServeSettings, SettingsError, load_settings
-from controller.stream.log.topics import TopicsMismatch
 from events.logs.log import LogError
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -22,7 +21,7 @@ Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
 """Makes the main loop of a process, which gives its exit code, of flags and settings."""
 
 _WHY_REFUSED = (
-    SettingsError, UsersFileError, PolicyLoadError, TopicsMismatch, LogError, ClusterUnreachable, OSError,
+    SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, OSError,
 )  # fmt: skip
 SIMULATED_BROKERS_MAX = 1000
 

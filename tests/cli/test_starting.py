@@ -1,10 +1,12 @@
-"""Starts of `worker` and `front` that cannot be: exit code 2, with a message that says why."""
+"""Where each command is found, and starts that cannot be: exit code 2, with a message that says why."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from controller.cli.main import main
+from controller.cli.main import COMMANDS, main, parser
 
 USAGE = 2
 BOTH = (
@@ -37,3 +39,15 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], command: str, arguments
         code = ended.code
     assert code == USAGE
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_is_found_in_its_module(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: topicwright {command} ")
+
+
+def test_the_help_names_every_command() -> None:
+    assert all(re.search(rf"^    {command} ", parser().format_help(), re.MULTILINE) for command in COMMANDS)

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     NewTopic,
 )
 
-from controller.settings.load import ServeSettings
+from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
 
 TIMEOUT_S = 10.0
@@ -37,8 +37,8 @@ class KafkaUnreachable(Exception):
     """Kafka does not answer, or not yet: to be tried again."""
 
 
-class TopicsMismatch(Exception):
-    """A topic is there and is not what it must be; the message names it, what it is and what is wanted."""
+class TopicsMismatch(SettingsError):
+    """A topic is there and is not what the settings want; the message names it, what it is and what is wanted."""
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -33,7 +33,7 @@ from controller.serving.reach_cluster import ReachedCluster, decision_settings, 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder_lock import hold_folder
 from controller.stream.log.topic_watch import TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
+from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.duties import MakeFleet, PartitionDuties, Surroundings
@@ -240,7 +240,7 @@ async def work(options: WorkerOptions) -> int:
     await worker.listen()
     try:
         return await run_service(worker, stop_on_signals())
-    except (TopicsMismatch, SettingsError):
+    except SettingsError:
         raise
     except Exception as error:
         worker.fail(error)
