@@ -30,6 +30,7 @@ _BITS: dict[Kind, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.just("x" * 300)
 
 
+@cache
 def messages(api_key: int, version: int, direction: Direction) -> st.SearchStrategy[Message]:
     """Messages with random values in the fields of that version, defaults in all others."""
     return _entities(load_schema(api_key, version, direction).layout)
