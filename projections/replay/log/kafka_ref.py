@@ -132,7 +132,7 @@ class Reading:
         self._consumer.assign([TopicPartition(self._topic.topic, partition, start)])
         heard = monotonic()
         while start < end:
-            messages = self._consumer.consume(_RECORDS_PER_READ, _POLL_S)
+            messages = self._consumer.consume(min(_RECORDS_PER_READ, end - start), _POLL_S)
             for message in messages:
                 error, offset = message.error(), message.offset()
                 if error is not None:
