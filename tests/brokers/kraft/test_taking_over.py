@@ -50,8 +50,7 @@ ANY_ACL = AclBindingFilter(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kraft_version", [0, 1])
-@pytest.mark.parametrize("version", [KAFKA_SERVER, "3.9.1"])
+@pytest.mark.parametrize(("version", "kraft_version"), [("3.9.1", 0), (KAFKA_SERVER, 1)])
 def test_from_kafkas_controller_to_ours_and_back(
     tmp_path: Path, version: str, kraft_version: int, spark: SparkSession
 ) -> None:

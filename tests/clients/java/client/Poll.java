@@ -1,34 +1,58 @@
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collections;
+import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * A consumer that wants a topic which may not exist (KIP-361). Assigns partition 0 and polls, once and then for
- * as many seconds as told.
+ * Consumers of topics which may not exist (KIP-361). Each assigns partition 0 of its topic; they poll in turn, once and
+ * then for as many seconds as told.
  *
- * Usage: Poll BOOTSTRAP TOPIC ALLOW_AUTO_CREATE SECONDS; prints "polled", or the exception that poll threw.
+ * Usage: Poll BOOTSTRAP SECONDS TOPIC=ALLOW_AUTO_CREATE...; prints a line for each topic: "polled", or the exception
+ * that poll threw.
  */
 public final class Poll {
-    public static void main(String[] args) {
+    private final KafkaConsumer<String, String> consumer;
+    private String outcome = "polled";
+
+    private Poll(String bootstrap, String topic, String allow) {
         Properties properties = new Properties();
-        properties.put("bootstrap.servers", args[0]);
-        properties.put("allow.auto.create.topics", args[2]);
+        properties.put("bootstrap.servers", bootstrap);
+        properties.put("allow.auto.create.topics", allow);
         properties.put("enable.auto.commit", "false");
         properties.put("auto.offset.reset", "earliest");
         properties.put("metadata.max.age.ms", "200");
         properties.put("key.deserializer", StringDeserializer.class.getName());
         properties.put("value.deserializer", StringDeserializer.class.getName());
-        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(properties)) {
-            consumer.assign(Collections.singleton(new TopicPartition(args[1], 0)));
+        consumer = new KafkaConsumer<>(properties);
+        consumer.assign(Collections.singleton(new TopicPartition(topic, 0)));
+    }
+
+    private boolean poll() {
+        try {
             consumer.poll(Duration.ofMillis(100));
-            long until = System.nanoTime() + Long.parseLong(args[3]) * 1_000_000_000L;
-            while (System.nanoTime() < until) consumer.poll(Duration.ofMillis(100));
-            System.out.println("polled");
+            return true;
         } catch (RuntimeException thrown) {
-            System.out.println(thrown.getClass().getSimpleName() + ": " + thrown.getMessage());
+            outcome = thrown.getClass().getSimpleName() + ": " + thrown.getMessage();
+            return false;
+        }
+    }
+
+    public static void main(String[] args) {
+        List<Poll> all = new ArrayList<>();
+        for (int i = 2; i < args.length; i++) {
+            String[] topic = args[i].split("=");
+            all.add(new Poll(args[0], topic[0], topic[1]));
+        }
+        List<Poll> polling = new ArrayList<>(all);
+        long until = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000_000L;
+        do polling.removeIf(each -> !each.poll()); while (System.nanoTime() < until && !polling.isEmpty());
+        for (Poll each : all) {
+            each.consumer.close();
+            System.out.println(each.outcome);
         }
     }
 }
