@@ -32,7 +32,7 @@ from controller.machine.errors import Rejection
 from events.access import AsksRefused
 from events.names import RequestId
 
-INTERVAL_S: Final = 60.0
+INTERVAL_S: Final = 60.0  # counts are recorded once a minute, however many refusals there are
 KINDS_MAX: Final = 50
 """Kinds of refusals of one principal through one API that are told apart in an interval."""
 RECORDED_MAX: Final = 1000
@@ -40,7 +40,7 @@ RECORDED_MAX: Final = 1000
 KINDS_ALTOGETHER_MAX: Final = 10_000
 """Kinds of refusals of everybody, past which principals are not told apart either."""
 OTHERS: Final = "(others)"
-EVENTS_PER_COMMAND_MAX: Final = 500
+EVENTS_PER_COMMAND_MAX: Final = 500  # one command must not hold up the loop
 AUTHORIZER: Final = "authorizer"
 AUTO_CREATION: Final = "Metadata"
 _Group = tuple[str, str]

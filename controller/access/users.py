@@ -20,9 +20,9 @@ from controller.access.users_file import FileUsers, hash_password, hash_token, m
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, keys_of, salted_password
 from controller.machine.state import Cluster, ScramCredential
 
-THREADS: Final = 2
-SALT_BYTES: Final = 32
-REMEMBERED_MAX: Final = 1000
+THREADS: Final = 2  # hashing passwords must leave cores to the rest
+SALT_BYTES: Final = 32  # of a login that is made up too
+REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 _HTTP_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 

@@ -20,7 +20,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events.names import shard_key
 
-TOPICS_PER_SLICE = 200
+TOPICS_PER_SLICE = 200  # the loop serves others in between
 
 
 class DescribeTopicPartitionsHandler:

@@ -30,7 +30,7 @@ from events.names import BrokerId, TopicName, shard_key
 
 TOPICS_PER_SLICE = 200
 """Bounds how long one slice of a listing keeps the loop: a few milliseconds with nothing cached."""
-PARTITIONS_CACHED_MAX = 200_000
+PARTITIONS_CACHED_MAX = 200_000  # bounds memory
 TOPIC_IDS_SINCE = 12
 """The version from which topics may be requested by id (KIP-516)."""
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DONE, FOUND = 0, 1
 DEFAULT_HTTP = "127.0.0.1:8080"
-PAGE = 1000
+PAGE = 1000  # events a request: the most that the service gives
 
 _Subparsers = argparse._SubParsersAction
 _Command = Callable[[argparse.Namespace, Source], int]

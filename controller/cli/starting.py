@@ -23,7 +23,7 @@ Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
 _WHY_REFUSED = (
     SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, OSError,
 )  # fmt: skip
-SIMULATED_BROKERS_MAX = 1000
+SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 
 
 def register_process(

@@ -32,7 +32,7 @@ from controller.settings.properties import PropertiesError, read_values
 from events.logs.log import LogError
 
 DONE, REFUSED = 0, 1
-ANSWERED_WITHIN_S = 30.0
+ANSWERED_WITHIN_S = 30.0  # a broker may be restarting
 
 
 class UsersError(Exception):

@@ -21,7 +21,7 @@ from events.logs.log import LogClosed
 from events.names import BrokerId, ShardKey, TopicName, shard_key
 from projections.store.store import TopicStore
 
-TOPICS_PER_SLICE = 200
+TOPICS_PER_SLICE = 200  # the loop serves others in between
 PARTITIONS_PER_SLICE = 2000
 """Bound one slice to some milliseconds, of reading as of deciding."""
 

@@ -25,7 +25,7 @@ from controller.machine.errors import ErrorCode
 from projections.shown.json_types import ErrorShape
 
 OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
-CREDENTIALS_BYTES_MAX: Final = 4096
+CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
 _CHALLENGE: Final = (b"www-authenticate", b'Bearer realm="topicwright", Basic realm="topicwright", charset="UTF-8"')
 
 _logger = structlog.get_logger("topicwright.http")

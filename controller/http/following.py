@@ -18,10 +18,10 @@ from projections.queries.listing import Listing, Place, listing
 from projections.queries.query import Questions
 from projections.shown import to_json
 
-FOLLOWERS_MAX = 64
+FOLLOWERS_MAX = 64  # each holds a connection and a queue
 EVENTS_PER_CHUNK = 200
-LOOK_EVERY_S = 0.05
-SIGN_OF_LIFE_S = 10.0
+LOOK_EVERY_S = 0.05  # so late, at most, is an event shown
+SIGN_OF_LIFE_S = 10.0  # proxies close what is silent for longer, often after 60 s
 
 _encode = msgspec.json.Encoder().encode
 

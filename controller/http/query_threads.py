@@ -15,8 +15,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 from litestar import Response
 
-THREADS = 4
-WAITING_MAX = 128
+THREADS = 4  # queries read the disk; more would take the loop's share of the interpreter
+WAITING_MAX = 128  # beyond them a query is refused at once instead of late
 
 _encode = msgspec.json.Encoder().encode
 _P = ParamSpec("_P")

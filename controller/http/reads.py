@@ -19,7 +19,7 @@ from projections.queries.moments import SYNTAX
 from projections.queries.query import Questions
 from projections.shown import from_log, json_types
 
-LIMIT_MAX = 1000
+LIMIT_MAX = 1000  # of topics or events in a page
 TOPICS_PER_SLICE = 100
 """How many topics are taken from the live store before others get their turn."""
 OFFSET_MAX = 2**63 - 1

@@ -30,10 +30,10 @@ from controller.http.simulated import SimulatedBrokers
 from controller.kafka.server.tls import Tls
 from projections.queries.query import Questions
 
-BACKLOG = 1024
-CONNECTIONS_MAX = 1000
-KEEP_ALIVE_S = 75
-STOP_WITHIN_S = 2
+BACKLOG = 1024  # connections that the kernel accepts before we do
+CONNECTIONS_MAX = 1000  # beyond them uvicorn answers 503
+KEEP_ALIVE_S = 75  # longer than clients' and proxies' 60 s, so that they close first
+STOP_WITHIN_S = 2  # what is answered by then is; the rest is cut off
 
 
 class HttpServer:

@@ -22,7 +22,7 @@ from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 from projections.shown.json_types import SimulatedBrokerShape
 
-DELAY_MS_MAX = 3_600_000
+DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249
 
 

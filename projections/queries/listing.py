@@ -15,7 +15,7 @@ import msgspec
 from events.catalog import Recorded
 from projections.queries.query import Query, Questions
 
-EVENTS_PER_READ = 100
+EVENTS_PER_READ = 100  # what is filtered out costs no more than this at a time
 
 Place = tuple[int, ...]
 """An offset for each part of a listing."""

@@ -332,7 +332,7 @@ class TopicReader(Protocol):
     def durable_slice(self, after: str | None, limit: int, partitions_max: int | None = None) -> list[Topic]: ...
 
 
-TOPICS_PER_SLICE = 200
+TOPICS_PER_SLICE = 200  # the loop serves others in between
 PARTITIONS_PER_SLICE = 2000
 """A slice of at most so many is looked at within some milliseconds, after which others have their turn."""
 

@@ -27,7 +27,7 @@ from controller.machine.state import Topic
 from events import catalog
 from events.names import RequestId, TopicId, TopicName
 
-TOPICS_PER_ROUND = 100
+TOPICS_PER_ROUND = 100  # one request to the cluster stays small and quick
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 
 

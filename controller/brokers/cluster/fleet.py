@@ -33,7 +33,7 @@ from events.names import ShardKey, TopicId, TopicName, shard_key
 
 QUIET_S = 3.0
 """How long after a change from here a topic is left alone by the watch: brokers learn of it one after another."""
-DELETED_KEPT = 10_000
+DELETED_KEPT = 10_000  # bounds memory; far more than are deleted within a look
 RECENT_EVENTS = 10_000
 """How many of the newest events are looked through at a start for changes that nobody reported as done."""
 

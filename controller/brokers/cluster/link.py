@@ -47,7 +47,7 @@ METADATA_VERSION = 12
 CONFIGS_VERSION = 4
 API_VERSIONS_VERSION = 3
 REASSIGNMENTS_VERSION = 0
-REQUEST_S = 15.0
+REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
 OPERATION_S = 10.0
 """How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka says that all is well."""
 TOPIC, FROM_TOPIC = 2, 1

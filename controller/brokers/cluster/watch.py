@@ -24,7 +24,7 @@ from controller.machine.state import Broker, Topic
 from events.catalog import Configs, Endpoint
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 
-TOPICS_PER_SLICE = 200
+TOPICS_PER_SLICE = 200  # the loop serves others in between
 CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
 CREATED_HERE = "created in the cluster"
 DELETED_THERE = "deleted in the cluster"

@@ -22,7 +22,7 @@ Address = tuple[str, int]
 M = TypeVar("M", bound=Message)
 
 CLIENT_ID = "topicwright"
-CONNECT_S = 5.0
+CONNECT_S = 5.0  # a host that is gone answers nothing: the next address is tried
 ANSWER_S = 15.0
 """How long a broker may take to answer a request of Topicwright's own."""
 KEPT_MAX = 8

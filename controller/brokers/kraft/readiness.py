@@ -26,8 +26,8 @@ from events.names import BrokerId, Offset, TopicName
 
 FIRST_PAUSE_S: Final = 0.003
 """A broker applies what it has fetched within a few milliseconds."""
-PAUSE_GROWTH: Final = 1.2
-PAUSE_S_MAX: Final = 0.05
+PAUSE_GROWTH: Final = 1.2  # probes back off from a broker that is not there yet
+PAUSE_S_MAX: Final = 0.05  # so late, at most, is a leader seen to serve
 PLAINTEXT: Final = 0
 """Kafka's number of the security protocol."""
 WAITED_MAX: Final = 10_000

@@ -13,7 +13,7 @@ UVARINT_BYTES_MAX: Final = 5
 STRING_BYTES_MAX: Final = 0x7FFF
 """Kafka neither writes nor reads longer strings, not even where a varint could encode their length."""
 
-_SMALL: Final = 1 << 14
+_SMALL: Final = 1 << 14  # lengths up to this are looked up, not computed
 
 
 class MalformedRequest(Exception):

@@ -31,7 +31,7 @@ FRAME_BYTES_MAX: Final = 512 * 1024
 """Of a frame before the login (Kafka's `sasl.server.max.receive.size`)."""
 REAUTHENTICATION_EVERY_S: Final = 1.0
 """How soon after the last one began a re-authentication is taken (KIP-368)."""
-USER_CHARACTERS_LOGGED: Final = 100
+USER_CHARACTERS_LOGGED: Final = 100  # who is not logged in must not fill the log
 
 _logger = structlog.get_logger(__name__)
 

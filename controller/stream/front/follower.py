@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-RECORDS_PER_BATCH = 500
+RECORDS_PER_BATCH = 500  # the loop takes a batch whole
 BATCHES_AHEAD = 4
 """How many batches may wait for the event loop before reading pauses."""
 POLL_S = 0.2

@@ -16,7 +16,7 @@ import msgspec
 from controller.front.front import Node
 from events.catalog import Endpoint, Fact
 
-ANNOUNCEMENT_VERSION = 1
+ANNOUNCEMENT_VERSION = 1  # others than this are passed over
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
 """The ids of fronts as nodes of their own, away from those of brokers."""
 

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from controller.stream.log.transport import RECORD_BYTES_MAX
 
 POLL_S = 0.2
-FLUSH_S = 2.0
+FLUSH_S = 2.0  # at the end, for what Kafka has not acknowledged
 
 Done = Callable[[int, KafkaError | None], None]
 """Called with the offset at which a record lies, or the error that kept it from being acknowledged."""

@@ -37,7 +37,7 @@ from projections.store.store import TopicStore
 
 POSITION = b"k"
 """The state key of the fold's position, with the id of the topic that it is a position in."""
-CACHE_BYTES = 16 << 20
+CACHE_BYTES = 16 << 20  # of RocksDB, for each partition
 NOTE_AFTER_RECORDS = 2000
 """So many records without an event may have to be read again at a start."""
 

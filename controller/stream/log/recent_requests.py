@@ -23,7 +23,7 @@ from events.catalog import Recorded
 
 RECENT_EVENTS = 20_000
 """Copies come within what a producer has on its way at once, and that is less. Reading so many takes some 40 ms."""
-_FORGET_EVERY = 5_000
+_FORGET_EVERY = 5_000  # events; the cost of looking is spread over them
 
 _Key = tuple[str, str, str]
 _OF_CLIENTS = frozenset(

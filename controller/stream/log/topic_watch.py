@@ -19,7 +19,7 @@ from controller.stream.log.transport import Topics
 
 LOOK_EVERY_S = 5.0
 TIMEOUT_S = 10.0
-MISSED_MAX = 2
+MISSED_MAX = 2  # once may be a broker that does not know it yet
 
 
 class TopicGone(Exception):

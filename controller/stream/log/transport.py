@@ -21,12 +21,12 @@ from controller.brokers.cluster.security import Security
 NO_SECURITY = Security()
 RECORD_BYTES_MAX = 8 << 20
 """The largest record that the topics take: a topic of about 100,000 partitions."""
-BATCH_BYTES_MAX = 1 << 19
+BATCH_BYTES_MAX = 1 << 19  # of the producer: a portion of events in one request
 REQUEST_TIMEOUT_MS = 10_000
 READ_TIMEOUT_S = 30.0
 """So long without a record that must be there means that Kafka cannot be read."""
 _RECORDS_PER_READ = 5000
-_CLOSE_S = 3.0
+_CLOSE_S = 3.0  # aiokafka waits for brokers that are gone
 _TROUBLES = (KafkaError, ConsumerStoppedError)
 """The second is what a reader raises that is closed meanwhile."""
 

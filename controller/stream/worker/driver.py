@@ -17,7 +17,7 @@ from controller.stream.log.transport import NO_SECURITY
 RETRY_S = 1.0
 """How long to wait before partitions that were lost are claimed anew: for Kafka to come back, or for the group to
 assign them to somebody else."""
-COMMANDS_PER_BATCH_MAX = 500
+COMMANDS_PER_BATCH_MAX = 500  # one commit; the loop serves others in between
 
 
 class Group(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from controller.stream.worker.engine import Engine, Lost, Still
 from controller.stream.worker.faust_seam import FaustTransport, crash_of
 from controller.stream.worker.partition_decider import Sourced
 
-INBOX_MAX = 2000
+INBOX_MAX = 2000  # messages that wait for a decision; then Faust is held up
 REBALANCE_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 

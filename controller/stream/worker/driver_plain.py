@@ -19,12 +19,12 @@ from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, Gro
 from controller.stream.worker.engine import Engine, Lost
 from controller.stream.worker.partition_decider import Sourced
 
-FETCH_WAIT_MS = 100
+FETCH_WAIT_MS = 100  # so long Kafka holds a fetch that finds nothing
 POLL_MS = 200
 REBALANCE_TIMEOUT_MS = 10_000
 POLL_INTERVAL_MS_MAX = 3_600_000
 """A rebuild from nothing, or a slow policy, may hold up polling; that the process lives, its heartbeats show."""
-COMMIT_EVERY_S = 1.0
+COMMIT_EVERY_S = 1.0  # offsets in Kafka are only for people: the events are the truth
 
 
 class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types

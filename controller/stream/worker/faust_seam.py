@@ -34,7 +34,7 @@ FETCH_TIMEOUT_S = 0.25
 """How long one fetch may wait: a rebalance waits for it."""
 IDLE_S = 0.05
 """How soon to look again where no partition is to be fetched from: all are full, or none is assigned."""
-COMMIT_TIMEOUT_S = 3.0
+COMMIT_TIMEOUT_S = 3.0  # a commit that hangs must not keep a rebalance
 
 Positions = Callable[[], Mapping[int, int]]
 """The next command of each claimed partition."""

@@ -41,7 +41,7 @@ from controller.stream.worker.engine import Engine, Identity, Lost
 from controller.stream.worker.partition_cluster import partition_clusters
 from controller.stream.worker.status import WorkerStatus
 
-POLICIES_CLOSE_S = 1.0
+POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
 """How long a worker that is to stop may take to decide what it has in hand and to leave the group. Without Kafka
 neither ends; to go without is to be found missing when the session is over, like a worker that was killed."""

@@ -18,7 +18,7 @@ from controller.stream.worker.engine import Engine
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Recorded
 
-LOOK_EVERY_S = 2.0
+LOOK_EVERY_S = 2.0  # of figures for people
 LOOK_TIMEOUT_S = 5.0
 """How long Kafka may take to answer a look before it counts as lost."""
 

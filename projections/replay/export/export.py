@@ -41,7 +41,7 @@ from projections.replay.spark.columns import COLUMNS, SCHEMA
 from projections.words.wording import many
 
 NOTE = "_topicwright.json"
-SEGMENT_EVENTS = 1_000_000
+SEGMENT_EVENTS = 1_000_000  # a folder of an export; those that are full are never written again
 SEGMENT = "from_offset"
 RUN = "_run-"
 """How the folder begins in which a run has what it writes until all of it is there."""

@@ -34,7 +34,7 @@ from projections.replay.spark.columns import COLUMNS, arrow_schema
 from projections.replay.spark.folding import as_batches, map_numbers
 from projections.replay.spark.options import read_range
 
-FILE_EVENTS = 250_000
+FILE_EVENTS = 250_000  # a task's share, and what one reader takes at a time
 GROUP_EVENTS = 50_000
 """About how many events a group of rows has; what reads an export has as many in memory."""
 GROUP_BYTES = 64 << 20

@@ -27,7 +27,7 @@ import msgspec
 
 from events.logs.log import LogCorrupted, LogError
 
-_TRIES = 1000
+_TRIES = 1000  # files are made and merged by the live process meanwhile
 _MANIFEST = "MANIFEST-"
 _COPIED = ("IDENTITY", "rocksdict-config.json")
 _LINKED = (".sst", ".log")

@@ -25,7 +25,7 @@ from events.logs.log import LogError
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, keep_all, reading
 
-STRETCH_EVENTS = 50_000
+STRETCH_EVENTS = 50_000  # a task's share of a partition
 Stored = tuple[int, bytes]
 
 

@@ -34,7 +34,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY
 from projections.replay.log.frozen import frozen
 
-CACHE_BYTES = 8 << 20
+CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
 
 
 class Look(RocksDbLog):

@@ -25,7 +25,7 @@ from projections.words.wording import in_words, many
 HASH_SHOWN = 16
 
 
-SIDES_SHOWN = 12
+SIDES_SHOWN = 12  # fields of one difference
 
 
 _LIVE = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("live_hash", pa.string())])

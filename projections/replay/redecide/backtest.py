@@ -42,7 +42,7 @@ from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, ch
 from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
 from projections.words.wording import many
 
-EXAMPLES_MAX = 3
+EXAMPLES_MAX = 3  # of each count
 MORE = "`topicwright replay redecide` shows more"
 Change = Literal["refused", "failed", "let-through", "refused-otherwise", "done-otherwise", "unjudged", "observed", ""]
 CHANGES: dict[Change, str] = {

@@ -43,7 +43,7 @@ from projections.words.wording import in_words, many
 
 SETTINGS_TRIED = 16
 """Of the settings that a log has had, this many (the newest) are tried as the cause of a difference."""
-SHOWN_CHARS_MAX = 400
+SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
 KEPT_OF_SHARE_MAX, CAUSES_OF_SHARE_MAX = 1000, 100
 """Of one share of the shards this many differences are kept one by one, and this many causes are counted apart."""

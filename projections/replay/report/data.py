@@ -27,7 +27,7 @@ BUCKETS_MS = (
     *(86_400_000, 604_800_000, 2_592_000_000),
 )
 """The widths that a bar of the time axis can have."""
-BUCKETS_MAX = 96
+BUCKETS_MAX = 96  # bars of the time axis that a page has room for
 
 WAIT_EDGES_MS = (
     *(0, 1, 2, 5, 10, 20, 50, 100, 200, 500),

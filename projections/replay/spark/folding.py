@@ -50,8 +50,8 @@ FOLDED_COLUMNS = (*_PLACED, "topic")
 OF_TOPICS = "topic is not null"
 SHARES = 8
 """Into how many parts the shards are divided where nobody says."""
-SHARE_EVENTS = 100_000
-_ROWS_PER_BATCH = 5_000
+SHARE_EVENTS = 100_000  # of a task: long beside its start, many enough for all cores
+_ROWS_PER_BATCH = 5_000  # Arrow's batches between Python and Java
 
 
 def cluster_events(ref: Ref, end: End) -> Clusters:

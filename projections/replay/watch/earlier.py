@@ -23,7 +23,7 @@ from projections.replay.spark.folding import Stored
 
 KEPT_COLUMNS = ("log_partition", "offset", "shard", "value")
 """What has to be in the frames that are kept."""
-_EVENTS_PER_WRITE = 1000
+_EVENTS_PER_WRITE = 1000  # one batch of RocksDB
 _CACHE_BYTES = 8 << 20
 
 

@@ -43,7 +43,7 @@ from projections.replay.watch.earlier import EarlierEvents, earlier_events
 from projections.replay.watch.watch_http import Alerts, serving
 from projections.words.wording import many
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 1.0  # so late, at most, is a violation shown
 BATCH_EVENTS = 100_000
 """Of a topic's partition at most so many events are checked at once."""
 _WAIT_S = 0.1

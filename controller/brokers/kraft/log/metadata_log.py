@@ -37,7 +37,7 @@ from events.names import BrokerId, ShardKey, shard_key
 META, BATCH, PIECE = b"km", b"kb", b"ks"
 RECORDS_PER_BATCH: Final = 1000
 """Bounds a batch; what one event leads to is never parted."""
-_PIECE_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 1 << 20  # of a snapshot, in a value of the store
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -44,7 +44,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 WAIT_MS_MAX: Final = 500
 """The longest wait: brokers give up a silent leader after `controller.quorum.fetch.timeout.ms`, 2 s by default."""
-SNAPSHOT_BYTES_MAX: Final = 1 << 20
+SNAPSHOT_BYTES_MAX: Final = 1 << 20  # of a snapshot in a response, whatever is asked for
 _TOPIC_ID_SINCE: Final = 13
 _ENDPOINTS_SINCE: Final = 16
 _LATEST_WATERMARK: Final = (1 << 63) - 1

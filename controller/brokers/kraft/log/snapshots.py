@@ -14,7 +14,7 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_log import MetadataLog, NewSnapshot
 
-RECORDS_PER_BATCH = 500
+RECORDS_PER_BATCH = 500  # brokers take a batch whole: a few hundred kilobytes
 
 
 def image_of(log: MetadataLog, end: int | None = None) -> MetadataImage:

@@ -17,7 +17,7 @@ from controller.brokers.kraft.log.metadata_log import MetadataLog
 from controller.brokers.kraft.moving import kafka_folder
 from controller.machine.state import Quorum
 
-SEGMENT_BYTES: Final = 256 << 20
+SEGMENT_BYTES: Final = 256 << 20  # a file of the log, well below Kafka's 1 GiB
 HAND_BACK: Final = "HandMetadataBack"
 """The command that is the cause of MetadataHandedBack."""
 REPLACED: Final = ".before-handback"
