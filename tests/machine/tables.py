@@ -181,7 +181,8 @@ def _delete(rig: Rig, text: str) -> commands.DeleteTopic:
     """`delete NAME [topic-id=same|other]`"""
     words, options = _options(text)
     wanted = {None: None, "same": TOPIC_ID, "other": b"f" * 16}[options.get("topic-id")]
-    return commands.DeleteTopic(**_request_fields(rig, words, options, "DeleteTopics", 6), topic_id=wanted)  # type: ignore[arg-type]
+    fields = _request_fields(rig, words, options, "DeleteTopics", 6)
+    return commands.DeleteTopic(**fields, topic_id=wanted)  # type: ignore[arg-type]
 
 
 def _alter(rig: Rig, text: str) -> commands.AlterTopicConfigs:
