@@ -73,7 +73,7 @@ def versions_of(case: Case) -> tuple[int, ...]:
 
 
 def versions_that_differ(case: Case, fleet: Fleet, kafka: Mapping[tuple[str, int], Rows]) -> tuple[int, ...]:
-    """Of the versions of a case the oldest, the newest, and each whose right answer is not that of the version before it.
+    """A case's oldest version, its newest, and each whose right answer is not that of the version before it.
 
     All servers read and write versions by the same code, so that one of them alone is tested in every version.
     """
