@@ -47,7 +47,7 @@ bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.1 | no
 
 
 class Somebody:
-    """Asks from 10.0.0.1."""
+    """A client at 10.0.0.1."""
 
     client_id = None
     api = "Metadata"
@@ -63,8 +63,8 @@ def authorizer(held: Acls, *, is_open: bool = False) -> StandardAuthorizer:
 
 @pytest.mark.parametrize("row", [line for line in CASES.splitlines() if line])
 def test_who_may_do_what(row: str) -> None:
-    asked, entries, expected = (part.strip() for part in row.split("|"))
-    user, operation, topic = asked.split()
+    request, entries, expected = (part.strip() for part in row.split("|"))
+    user, operation, topic = request.split()
     held = Acls().with_all(map(acl, entries.split()))
     is_allowed = authorizer(held).allows(Somebody(user), operation, "Topic", topic)  # type: ignore[arg-type]
     assert ("yes" if is_allowed else "no") == expected

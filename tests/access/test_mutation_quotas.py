@@ -24,7 +24,7 @@ def quotas(**rates: float) -> Quotas:
     return held
 
 
-def ask(at_ms: int = 0, version: int = 7, user: str = "bob", client: str = "c") -> TopicCommand:
+def request(at_ms: int = 0, version: int = 7, user: str = "bob", client: str = "c") -> TopicCommand:
     return TopicCommand(
         request_id=RequestId("q"),
         at_ms=at_ms,
@@ -61,50 +61,50 @@ def test_other_quotas_do_not_count() -> None:
 
 def test_a_bucket_goes_below_zero_once_and_comes_back_at_its_rate() -> None:
     held, buckets = quotas(bob_=2.0), MutationQuotas(windows_s=10)
-    assert buckets.charge(held, ask(), 25) == (0, False), "full: 20 tokens"
-    assert buckets.charge(held, ask(), 1) == (2500, True), "5 below zero, 2 a second"
-    assert buckets.charge(held, ask(2499), 1)[1]
-    assert buckets.charge(held, ask(2500), 1) == (0, False)
-    assert buckets.charge(held, ask(2500), 1) == (500, True)
-    assert buckets.charge(held, ask(1_000_000), 20) == (0, False), "no fuller than full"
-    assert buckets.charge(held, ask(1_000_000), 1) == (0, False), "zero is not below zero"
-    assert buckets.charge(held, ask(1_000_000), 1) == (500, True)
+    assert buckets.charge(held, request(), 25) == (0, False), "full: 20 tokens"
+    assert buckets.charge(held, request(), 1) == (2500, True), "5 below zero, 2 a second"
+    assert buckets.charge(held, request(2499), 1)[1]
+    assert buckets.charge(held, request(2500), 1) == (0, False)
+    assert buckets.charge(held, request(2500), 1) == (500, True)
+    assert buckets.charge(held, request(1_000_000), 20) == (0, False), "no fuller than full"
+    assert buckets.charge(held, request(1_000_000), 1) == (0, False), "zero is not below zero"
+    assert buckets.charge(held, request(1_000_000), 1) == (500, True)
 
 
-def test_old_versions_are_carried_out_and_told_to_wait() -> None:
+def test_old_versions_are_carried_out_and_throttled() -> None:
     held, buckets = quotas(bob_=1.0), MutationQuotas(windows_s=10)
-    assert buckets.charge(held, ask(version=5), 10) == (0, False)
-    assert buckets.charge(held, ask(version=5), 5) == (5000, False)
-    assert buckets.charge(held, ask(version=5), 5) == (10_000, False), "further below zero"
-    assert buckets.charge(held, ask(version=6), 1) == (10_000, True), "the same bucket"
+    assert buckets.charge(held, request(version=5), 10) == (0, False)
+    assert buckets.charge(held, request(version=5), 5) == (5000, False)
+    assert buckets.charge(held, request(version=5), 5) == (10_000, False), "further below zero"
+    assert buckets.charge(held, request(version=6), 1) == (10_000, True), "the same bucket"
 
 
 def test_who_shares_a_bucket() -> None:
     buckets = MutationQuotas(windows_s=1)
     of_users = quotas(D_=1.0)
-    buckets.charge(of_users, ask(client="a"), 9)
-    assert buckets.charge(of_users, ask(client="b"), 1)[1], "all clients of a user share one"
-    assert not buckets.charge(of_users, ask(user="eve"), 1)[1], "another user has its own"
+    buckets.charge(of_users, request(client="a"), 9)
+    assert buckets.charge(of_users, request(client="b"), 1)[1], "all clients of a user share one"
+    assert not buckets.charge(of_users, request(user="eve"), 1)[1], "another user has its own"
 
 
 def test_without_a_quota_or_a_change_nothing_is_taken() -> None:
     buckets = MutationQuotas()
-    assert buckets.charge({}, ask(), 1_000_000) == (0, False)
+    assert buckets.charge({}, request(), 1_000_000) == (0, False)
     held = quotas(bob_=1e-9)
-    assert buckets.charge(held, ask(), 0) == (0, False)
+    assert buckets.charge(held, request(), 0) == (0, False)
 
 
 def test_time_that_goes_back_takes_nothing_away() -> None:
     held, buckets = quotas(bob_=1.0), MutationQuotas(windows_s=1)
-    buckets.charge(held, ask(5000), 2)
-    assert buckets.charge(held, ask(4000), 1) == (1000, True)
-    assert buckets.charge(held, ask(6000), 1) == (0, False)
+    buckets.charge(held, request(5000), 2)
+    assert buckets.charge(held, request(4000), 1) == (1000, True)
+    assert buckets.charge(held, request(6000), 1) == (0, False)
 
 
 def test_buckets_that_nobody_uses_are_forgotten() -> None:
     held, buckets = quotas(D_=1.0), MutationQuotas()
     for number in range(100):
-        buckets.charge(held, ask(user=f"u{number}"), 1)
-    buckets.charge(held, ask(IDLE_MS_MAX), 1)
-    buckets.charge(held, ask(2 * IDLE_MS_MAX), 1)
+        buckets.charge(held, request(user=f"u{number}"), 1)
+    buckets.charge(held, request(IDLE_MS_MAX), 1)
+    buckets.charge(held, request(2 * IDLE_MS_MAX), 1)
     assert len(buckets._buckets) <= 2

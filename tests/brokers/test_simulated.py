@@ -126,10 +126,10 @@ async def test_brokers_that_join_get_free_ids_and_take_new_topics() -> None:
 async def test_a_broker_that_joins_with_a_delay_still_confirms() -> None:
     stage = await Stage().start()
     stage.fleet.set_delay(1, 1_000)
-    ask = stage.create("a")
+    request = stage.create("a")
     await stage.settle(0.5)
     stage.fleet.add()
-    [answer] = await ask
+    [answer] = await request
     assert (answer.code, answer.waited_ms) == (0, 1_000), "the new one knows all of the log"
 
 
@@ -179,11 +179,11 @@ async def test_a_report_that_comes_too_late_is_made_again() -> None:
 async def test_what_a_broker_had_yet_to_apply_goes_with_it() -> None:
     stage = await Stage().start()
     stage.fleet.set_delay(3, 1_000)
-    ask = stage.create("a")
+    request = stage.create("a")
     await stage.settle(0.5)
     stage.fleet.stop_broker(3)
     stage.fleet.start_broker(3)
-    [answer] = await ask
+    [answer] = await request
     assert answer.waited_ms == 1_500, "it began anew"
 
 

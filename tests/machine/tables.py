@@ -1,9 +1,9 @@
-"""Text tables for `decide`: one case a row, what is given, what is asked, what comes of it.
+"""Text tables for `decide`: one case a row, what is given, what is requested, what comes of it.
 
 A row has three columns between bars:
     given   settings `key=value`, some by short names (SHORT); live brokers `1 2@rack`, fenced ones `3!`; topics
-            `has:NAME[:COUNTxFACTOR]` (ready), `waits:NAME[:COUNTxFACTOR]` (asked for by request w-NAME, not complete)
-    ask     a verb, a name and options; see `command`
+            `has:NAME[:COUNTxFACTOR]` (ready), `waits:NAME[:COUNTxFACTOR]` (requested as w-NAME, not complete)
+    request a verb, a name and options; see `command`
     result  the events in short (`refused` stands for `requested rejected answered`), then `=>` and each answer: its
             code, and its rule if it has one
 
@@ -39,8 +39,8 @@ def rows(table: str) -> Iterator[Row]:
     """The rows of a table; its columns without the blanks around them."""
     for line in table.strip().splitlines():
         if line.strip() and not line.strip().startswith("#"):
-            given, ask, result = (column.strip() for column in line.split("|"))
-            yield given, ask, result
+            given, request, result = (column.strip() for column in line.split("|"))
+            yield given, request, result
 
 
 # What is given.
@@ -88,7 +88,7 @@ def _pair(word: str) -> tuple[str, str]:
     return key, value
 
 
-# What is asked.
+# What is requested.
 
 
 def command(rig: Rig, text: str) -> AnyCommand:
@@ -107,7 +107,7 @@ def _stamps(rig: Rig, options: dict[str, str], default_id: str = "q") -> dict[st
     return {"request_id": options.get("id", default_id), "at_ms": at_ms}
 
 
-def _ask(rig: Rig, words: list[str], options: dict[str, str], api: str, version: int) -> dict[str, Any]:
+def _request_fields(rig: Rig, words: list[str], options: dict[str, str], api: str, version: int) -> dict[str, Any]:
     return {
         **_stamps(rig, options),
         "topic": words[0].replace("~", " ").replace("''", ""),
@@ -128,7 +128,7 @@ def _create(rig: Rig, text: str) -> commands.CreateTopic:
     words, options = _options(text)
     count, _, factor = next((word for word in words[1:] if "x" in word), "-1x-1").partition("x")
     return commands.CreateTopic(
-        **_ask(rig, words, options, "CreateTopics", 7),
+        **_request_fields(rig, words, options, "CreateTopics", 7),
         topic_id=TOPIC_ID,
         num_partitions=int(count),
         replication_factor=int(factor),
@@ -173,7 +173,7 @@ def _partitions(rig: Rig, text: str) -> commands.CreatePartitions:
     on = options.get("on")
     lists = None if on is None else tuple(_brokers(one.replace("-", "")) for one in on.split(",") if on != "none")
     return commands.CreatePartitions(
-        **_ask(rig, words, options, "CreatePartitions", 3), count=int(options["to"]), assignments=lists
+        **_request_fields(rig, words, options, "CreatePartitions", 3), count=int(options["to"]), assignments=lists
     )
 
 
@@ -181,7 +181,8 @@ def _delete(rig: Rig, text: str) -> commands.DeleteTopic:
     """`delete NAME [topic-id=same|other]`"""
     words, options = _options(text)
     wanted = {None: None, "same": TOPIC_ID, "other": b"f" * 16}[options.get("topic-id")]
-    return commands.DeleteTopic(**_ask(rig, words, options, "DeleteTopics", 6), topic_id=wanted)  # type: ignore[arg-type]
+    fields = _request_fields(rig, words, options, "DeleteTopics", 6)
+    return commands.DeleteTopic(**fields, topic_id=wanted)  # type: ignore[arg-type]
 
 
 def _alter(rig: Rig, text: str) -> commands.AlterTopicConfigs:
@@ -189,7 +190,7 @@ def _alter(rig: Rig, text: str) -> commands.AlterTopicConfigs:
     words = text.split()
     ops = tuple(_op(word) for word in words if word.partition(":")[0] in OPS)
     rest, options = _options(" ".join(word for word in words if word.partition(":")[0] not in OPS))
-    return commands.AlterTopicConfigs(**_ask(rig, rest, options, "IncrementalAlterConfigs", 1), ops=ops)
+    return commands.AlterTopicConfigs(**_request_fields(rig, rest, options, "IncrementalAlterConfigs", 1), ops=ops)
 
 
 def _replace(rig: Rig, text: str) -> commands.AlterTopicConfigs:

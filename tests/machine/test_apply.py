@@ -136,9 +136,9 @@ def test_who_knows_a_topic_is_forgotten_when_all_do() -> None:
 
 @pytest.mark.parametrize(("timeout_ms", "deadline_ms"), [(1000, 1000), (0, 0), (-1, 0), (-(2**31), 0)])
 @pytest.mark.parametrize("shape", ["1x1", "0x1"])
-def test_a_deadline_is_never_before_the_ask(timeout_ms: int, deadline_ms: int, shape: str) -> None:
+def test_a_deadline_is_never_before_the_request(timeout_ms: int, deadline_ms: int, shape: str) -> None:
     rig = given("1")
-    ask = command(rig, f"create t {shape} timeout={timeout_ms}")
-    events: Any = rig.put(ask).events
-    assert events[0].deadline_ms - ask.at_ms == deadline_ms
+    request = command(rig, f"create t {shape} timeout={timeout_ms}")
+    events: Any = rig.put(request).events
+    assert events[0].deadline_ms - request.at_ms == deadline_ms
     assert getattr(events[1], "deadline_ms", events[0].deadline_ms) == events[0].deadline_ms

@@ -33,7 +33,7 @@ CREATES = """
 1 has:a_b | create a.b 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:collision
 1 has:a.b.c | create a_b.c 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:collision
 1 has:a.b | create a-b 1x1 | requested created(1)
-# counts: defaults from version 4 on (KIP-464), and for asks that do not come through CreateTopics
+# counts: defaults from version 4 on (KIP-464), and for requests that do not come through CreateTopics
 1 2 3 count=2 factor=3 | create t v=7 | requested created(3.1.2 1.2.3)
 1 2 3 count=2 factor=3 | create t v=4 | requested created(3.1.2 1.2.3)
 1 2 3 count=2 factor=3 | create t v=3 | refused => INVALID_REPLICATION_FACTOR validation:factor

@@ -278,7 +278,7 @@ STORIES = """
     expire t id=w at=200 | nothing
     expire u id=w at=200 | nothing
 
-# the same request asks for names that collide: the one that waits still gets its answer
+# the same request has names that collide: the one that waits still gets its answer
 1
     create a.b 1x1 id=w | requested created(1)
     create a_b 1x1 id=w | refused => INVALID_TOPIC_EXCEPTION validation:collision
@@ -340,8 +340,8 @@ def _stories() -> list[tuple[str, list[str]]]:
 def test_story(name: str, lines: list[str]) -> None:
     rig = given(lines[0])
     for line in lines[1:]:
-        ask, _, result = (part.strip() for part in line.partition("|"))
-        assert in_short(rig.put(command(rig, ask))) == result, f"{name}: {ask}"
+        request, _, result = (part.strip() for part in line.partition("|"))
+        assert in_short(rig.put(command(rig, request))) == result, f"{name}: {request}"
 
 
 @pytest.mark.parametrize(("name", "lines"), _stories(), ids=[name for name, _ in _stories()])
@@ -349,6 +349,6 @@ def test_story_through_restarts(name: str, lines: list[str]) -> None:
     """The same, with the state written and read again before every command."""
     rig = given(lines[0])
     for line in lines[1:]:
-        ask, _, result = (part.strip() for part in line.partition("|"))
+        request, _, result = (part.strip() for part in line.partition("|"))
         rig.state = restored(stored(rig.state))
-        assert in_short(rig.put(command(rig, ask))) == result, f"{name}: {ask}, after a restart"
+        assert in_short(rig.put(command(rig, request))) == result, f"{name}: {request}, after a restart"

@@ -1,4 +1,4 @@
-"""Deciding in front of a cluster that carries decisions out: what it does by itself, refuses, and is asked before."""
+"""Deciding in front of a cluster that carries decisions out: what it does by itself, refuses, and is consulted on."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ STORIES = """
     seen t 3.1.2::3:0 | nothing
     confirm 1 2 3 | known(1.2.3) ready answered => NONE after 3 ms
 
-# what the cluster would refuse is a rejection with its code; rules of our own come first, and do not ask it
+# what the cluster would refuse is a rejection with its code; rules of our own come first, and do not consult it
 1 2 3 cluster
     create t 1x3 clear=44 | refused => POLICY_VIOLATION cluster
     create t 1x3 clear=44 dry | => POLICY_VIOLATION cluster
     create t 0x3 id=q2 | refused => INVALID_PARTITIONS validation:partitions
 
-# policies are asked first, then the cluster
+# policies are consulted first, then the cluster
 1 2 3 cluster policy
     create t 1x3 clear=0 | consult
     create t 1x3 verdict=allowed | consult

@@ -102,11 +102,11 @@ def test_the_state_of_a_request_is_read_from_its_events() -> None:
     rig = given("1")
     key = ("", "")
     for line in REQUESTS.strip().splitlines():
-        ask, _, state = (part.strip() for part in line.partition("|"))
-        if ask.startswith("create"):
-            key = (ask.partition("id=")[2].split()[0], ask.split()[1])
-        rig.put(command(rig, ask))
-        assert Lives().see_all(rig.log).requests[key] == state, ask
+        request, _, state = (part.strip() for part in line.partition("|"))
+        if request.startswith("create"):
+            key = (request.partition("id=")[2].split()[0], request.split()[1])
+        rig.put(command(rig, request))
+        assert Lives().see_all(rig.log).requests[key] == state, request
 
 
 def test_a_log_that_is_not_whole_falls_out_of_the_tables() -> None:

@@ -54,20 +54,20 @@ MESSAGES = """
 
 @pytest.mark.parametrize("row", MESSAGES.strip().splitlines())
 def test_message(row: str) -> None:
-    setting, ask, message = (column.strip() for column in row.split("|"))
+    setting, request, message = (column.strip() for column in row.split("|"))
     rig = given(setting)
-    (answer,) = rig.put(command(rig, ask)).answers
+    (answer,) = rig.put(command(rig, request)).answers
     assert answer.message.startswith(message)
-    assert answer.message == message or "config" in ask or "alter" in ask, "nothing is left out"
+    assert answer.message == message or "config" in request or "alter" in request, "nothing is left out"
 
 
-def test_whoever_deletes_a_topic_tells_the_one_that_waits() -> None:
+def test_a_deletion_is_reported_to_the_one_that_waits() -> None:
     rig = given("1 waits:t")
     deleted, waited = rig.put(command(rig, "delete t")).answers
     assert (deleted.message, waited.message) == ("", "The topic was deleted before it was complete.")
 
 
-def test_a_time_beyond_all_calendars_is_told_in_ms() -> None:
+def test_a_time_beyond_all_calendars_is_shown_in_ms() -> None:
     rig = given("1")
     rig.put(command(rig, f"create t 1x1 at={2**60}"))
     (answer,) = rig.put(command(rig, "create t 1x1")).answers

@@ -1,4 +1,4 @@
-"""What holds for every run of the machine, whatever is asked and whatever brokers do."""
+"""What holds for every run of the machine, whatever is requested and whatever brokers do."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _printed(rig: Rig) -> str:
 def test_a_decision_depends_on_state_and_command_alone_and_changes_neither(walk: Walk) -> None:
     for rig, command in steps(walk):
         state = rig.state
-        before, asked = stored(state), msgspec.msgpack.encode(command)
+        before, encoded = stored(state), msgspec.msgpack.encode(command)
         decision = decide(state, command)
         assert stored(state) == before, f"deciding {command} changed the state"
-        assert msgspec.msgpack.encode(command) == asked, f"deciding changed {command}"
+        assert msgspec.msgpack.encode(command) == encoded, f"deciding changed {command}"
         assert decide(state, command) == decision, f"decided otherwise the second time: {command}"
         again = decide(restored(before), command)
         assert again == decision, f"decided otherwise on a state that was read again: {command}"
@@ -74,39 +74,41 @@ def test_every_split_of_a_log_reaches_the_same_state(walk: Walk) -> None:
 
 @often
 @given(walks())
-def test_every_ask_is_recalled_from_its_events_and_decided_again_to_the_bit(walk: Walk) -> None:
+def test_every_request_is_recalled_from_its_events_and_decided_again_to_the_bit(walk: Walk) -> None:
     rig = walked(walk)
     state = fold(())
     for group in decisions(rig.log):
-        ask = recall(group)
-        if ask is not None:
-            again = decide(state, ask)  # type: ignore[arg-type]
+        request = recall(group)
+        if request is not None:
+            again = decide(state, request)  # type: ignore[arg-type]
             before = [encode_event(r.at_ms, r.cause, r.event) for r in group]
             after = [encode_event(r.at_ms, r.cause, e) for r, e in zip(group, again.events, strict=True)]
-            assert after == before, f"{ask} is decided otherwise"
+            assert after == before, f"{request} is decided otherwise"
         fold(group, state)
 
 
 @often
 @given(walks())
-def test_what_is_recalled_is_what_was_asked(walk: Walk) -> None:
-    asked: AnyCommand | None = None
+def test_what_is_recalled_is_what_was_requested(walk: Walk) -> None:
+    request: AnyCommand | None = None
     at = 0
     for rig, command in steps(walk):
-        if asked is not None:
-            _recalled(asked, rig.log[at:])
-        asked, at = command, len(rig.log)
+        if request is not None:
+            _recalled(request, rig.log[at:])
+        request, at = command, len(rig.log)
 
 
-def _recalled(asked: AnyCommand, records: list[Recorded]) -> None:
+def _recalled(request: AnyCommand, records: list[Recorded]) -> None:
     """The records of a command give it back, if it is a request that left any."""
     recalled = recall(records)
-    if recalled is not None:  # nobody was asked for clearance, and decisions do not look at it
+    if recalled is not None:  # nobody was consulted for clearance, and decisions do not look at it
         recalled = msgspec.structs.replace(recalled, clearance=None)
-    assert recalled == (asked if records and isinstance(asked, TopicCommand) else None), (
-        f"recalled {recalled} for {asked}"
+    assert recalled == (request if records and isinstance(request, TopicCommand) else None), (
+        f"recalled {recalled} for {request}"
     )
-    assert not (records and isinstance(asked, TopicCommand) and asked.validate_only), f"a dry run was logged: {asked}"
+    assert not (records and isinstance(request, TopicCommand) and request.validate_only), (
+        f"a dry run was logged: {request}"
+    )
 
 
 @often

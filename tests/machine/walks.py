@@ -135,12 +135,12 @@ WEIGHTS = (9, 4, 2, 3, 7, 4, 4, 5)
 
 
 def steps(walk: Walk) -> Iterator[tuple[Rig, AnyCommand]]:
-    """The commands of a walk, each put when the next is asked for; at the end every topic is looked at."""
+    """The commands of a walk, each put when the next is taken; at the end every topic is looked at."""
     rig = given(walk.given)
     for number, text in enumerate((*walk.steps, ALL)):
-        asked = command(rig, text.replace("q#", f"q{number}"))
-        yield rig, asked
-        rig.put(asked)
+        request = command(rig, text.replace("q#", f"q{number}"))
+        yield rig, request
+        rig.put(request)
 
 
 def walked(walk: Walk) -> Rig:

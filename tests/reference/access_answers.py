@@ -26,7 +26,7 @@ def _listed(key: str, name: str = "name") -> Callable[[Body, dict[str, str]], It
 
 
 def _operations(value: object) -> str:
-    """The operations that an answer lists, None and the lowest number standing for none asked for."""
+    """The operations that an answer lists, None and the lowest number standing for none requested."""
     if isinstance(value, Iterable):
         return f"operations={sorted(int(each) for each in value)}"
     return "" if value is None or value == -(2**31) else f"operations={value}"
@@ -34,9 +34,9 @@ def _operations(value: object) -> str:
 
 def _create_topics(body: Body, names: dict[str, str]) -> Iterator[Row]:
     for each in body["topics"]:
-        told = "configs" if each.get("configs") else ""
+        shown = "configs" if each.get("configs") else ""
         denied = each.get("topic_config_error_code") or 0
-        yield each["name"], code_name(each["error_code"]), f"{told} {code_name(denied) if denied else ''}".strip()
+        yield each["name"], code_name(each["error_code"]), f"{shown} {code_name(denied) if denied else ''}".strip()
 
 
 def _delete_topics(body: Body, names: dict[str, str]) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from tests.reference.access_table import ADMIN
 from tests.reference.answers import code_name
 
 Step = tuple[str, str, bool]
-"""What was asked, the error's name, and whether the answer tells the client to be silent for a while."""
+"""What was requested, the error's name, and whether the answer throttles the client for a while."""
 
 USER, CLIENT = "everything", "limited"
 RATE = 0.05
@@ -18,12 +18,12 @@ RATE = 0.05
 
 
 def take_steps(address: str) -> tuple[Step, ...]:
-    """Set the quota, then ask in versions that know the error and in versions that do not."""
+    """Set the quota, then send requests in versions that know the error and in versions that do not."""
     entity = [{"entity_type": "user", "entity_name": USER}, {"entity_type": "client-id", "entity_name": CLIENT}]
     ops = [{"key": "controller_mutation_rate", "value": RATE, "remove": False}]
     with logged_in(address, ADMIN) as admin:
-        told = admin.call("AlterClientQuotas", 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)
-        assert told["entries"][0]["error_code"] == 0, told
+        response = admin.call("AlterClientQuotas", 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)
+        assert response["entries"][0]["error_code"] == 0, response
         _wait_for_quota(admin)
     return tuple(_steps(address))
 
@@ -53,23 +53,29 @@ def _steps(address: str) -> Iterator[Step]:
 
 def _create(address: str, version: int, name: str, partitions: int, client: str = CLIENT, *, dry: bool = False) -> Step:
     topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
-    told = _ask(address, client, "CreateTopics", version, topics=[topic], timeout_ms=20_000, validate_only=dry)
-    code = told["topics"][0]["error_code"]
-    return f"create {name} v{version} as {client}", code_name(code), told["throttle_time_ms"] > 0
+    response = _call(address, client, "CreateTopics", version, topics=[topic], timeout_ms=20_000, validate_only=dry)
+    code = response["topics"][0]["error_code"]
+    return f"create {name} v{version} as {client}", code_name(code), response["throttle_time_ms"] > 0
 
 
 def _grow(address: str, version: int, name: str, count: int) -> Step:
     topic = {"name": name, "count": count, "assignments": None}
-    told = _ask(address, CLIENT, "CreatePartitions", version, topics=[topic], timeout_ms=20_000, validate_only=False)
-    return f"grow {name} v{version}", code_name(told["results"][0]["error_code"]), told["throttle_time_ms"] > 0
+    response = _call(
+        address, CLIENT, "CreatePartitions", version, topics=[topic], timeout_ms=20_000, validate_only=False
+    )
+    return f"grow {name} v{version}", code_name(response["results"][0]["error_code"]), response["throttle_time_ms"] > 0
 
 
 def _delete(address: str, version: int, name: str) -> Step:
-    told = _ask(address, CLIENT, "DeleteTopics", version, topic_names=[name], timeout_ms=20_000)
-    return f"delete {name} v{version}", code_name(told["responses"][0]["error_code"]), told["throttle_time_ms"] > 0
+    response = _call(address, CLIENT, "DeleteTopics", version, topic_names=[name], timeout_ms=20_000)
+    return (
+        f"delete {name} v{version}",
+        code_name(response["responses"][0]["error_code"]),
+        response["throttle_time_ms"] > 0,
+    )
 
 
-def _ask(address: str, client: str, api: str, version: int, **body: Any) -> Any:
-    """On a connection of its own, because one that is told to be silent is not read from."""
+def _call(address: str, client: str, api: str, version: int, **body: Any) -> Any:
+    """On a connection of its own, because one that is throttled is not read from."""
     with logged_in(address, USER, client) as wire:
         return wire.call(api, version, **body)

@@ -11,7 +11,7 @@ from pathlib import Path
 from argon2 import PasswordHasher
 
 from tests.reference.access_answers import Row, rows_of
-from tests.reference.access_table import ADMIN, ANY_ACL, FOR_EVERYBODY, TOPICS, USERS, asked_by, own_topics
+from tests.reference.access_table import ADMIN, ANY_ACL, FOR_EVERYBODY, TOPICS, USERS, own_topics, requests_of
 from tests.support.reference_kafka import reference_kafka
 from tests.support.topicwright import topicwright
 from tests.support.wire import ConnectionClosed, Wire
@@ -75,30 +75,30 @@ def logged_in(address: str, user: str, client_id: str = "table") -> Wire:
     return wire
 
 
-def ask_all(address: str) -> Answers:
-    """Set the table up as its admin, then ask as each user."""
+def send_all(address: str) -> Answers:
+    """Set the table up as its admin, then send the requests of each user."""
     with logged_in(address, ADMIN) as admin:
         ids = _prepare(admin)
     names = {topic_id: name for name, topic_id in ids.items()}
     answers: dict[tuple[str, str], tuple[Row, ...]] = {}
     for user in USERS:
         wire = logged_in(address, user)
-        for asking in asked_by(user, ids):
+        for request in requests_of(user, ids):
             try:
-                body = wire.call(asking.api, asking.version, **asking.body)
-                rows = rows_of(asking.api, body, names)
+                body = wire.call(request.api, request.version, **request.body)
+                rows = rows_of(request.api, body, names)
             except (ConnectionClosed, TimeoutError) as error:
                 rows = (("connection", type(error).__name__, ""),)
                 wire.close()
                 wire = logged_in(address, user)
-            answers[user, asking.id] = tuple(row for row in rows if _is_asked(asking.name, user, row))
+            answers[user, request.id] = tuple(row for row in rows if _is_compared(request.name, user, row))
         wire.close()
     return answers
 
 
-def _is_asked(asking: str, user: str, row: Row) -> bool:
-    """Whether a row is about what is the same for all orders of asking: a listing also has what others made."""
-    return asking != "all" or row[0] in (*TOPICS, "cluster")
+def _is_compared(name: str, user: str, row: Row) -> bool:
+    """Whether a row is about what is the same for all orders of requests: a listing also has what others made."""
+    return name != "all" or row[0] in (*TOPICS, "cluster")
 
 
 def _prepare(admin: Wire) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _prepare(admin: Wire) -> dict[str, str]:
 
 
 def _wait_for(admin: Wire, names: set[str]) -> None:
-    """Until the broker that is asked knows all of it: Kafka answers before."""
+    """Until the broker that answers knows all of it: Kafka answers before."""
     deadline = time.monotonic() + 240
     while True:
         seen = {each["name"] for each in admin.call("Metadata", 12, topics=None)["topics"]}

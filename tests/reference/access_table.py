@@ -1,7 +1,7 @@
-"""The table of permissions: users with access control entries, and what each of them asks.
+"""The table of permissions: users with access control entries, and what each of them requests.
 
-Every user sends every request. What is asked changes nothing that another user's request depends on: topics that are
-deleted or created have the user's name in theirs.
+Every user sends every request. None changes anything that another user's request depends on: topics that are deleted or
+created have the user's name in theirs.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def own_topics(user: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """One request of a user; `name` tells it from others of its API."""
+class Request:
+    """One request of a user; `name` distinguishes it from others of its API."""
 
     api: str
     version: int
@@ -105,8 +105,8 @@ class Asking:
 STRANGE_ID = "00000000-0000-0000-0000-0000000000aa"
 
 
-def asked_by(user: str, ids: dict[str, str]) -> Iterator[Asking]:
-    """Everything that one user asks, in order; `ids` are the ids of the topics that are there, by name."""
+def requests_of(user: str, ids: dict[str, str]) -> Iterator[Request]:
+    """Everything that one user requests, in order; `ids` are the ids of the topics that are there, by name."""
     yield from _listings(user)
     yield from _metadata(user, ids)
     yield from _creations(user)
@@ -115,67 +115,67 @@ def asked_by(user: str, ids: dict[str, str]) -> Iterator[Asking]:
     yield from _deletions(user, ids)
 
 
-def _listings(user: str) -> Iterator[Asking]:
+def _listings(user: str) -> Iterator[Request]:
     for version in (0, 1, 8, 12):
         topics: Any = [] if version == 0 else None
-        yield Asking("Metadata", version, "all", {"topics": topics, "allow_auto_topic_creation": False})
-    yield Asking("DescribeTopicPartitions", 0, "all", _pages([]))
+        yield Request("Metadata", version, "all", {"topics": topics, "allow_auto_topic_creation": False})
+    yield Request("DescribeTopicPartitions", 0, "all", _pages([]))
 
 
 def _pages(names: list[str], cursor: Body | None = None, limit: int = 100) -> Body:
     return {"topics": [{"name": name} for name in names], "response_partition_limit": limit, "cursor": cursor}
 
 
-def _metadata(user: str, ids: dict[str, str]) -> Iterator[Asking]:
+def _metadata(user: str, ids: dict[str, str]) -> Iterator[Request]:
     named = ["a.one", "b", "public", "missing", "bad name"]
     body: Body = {"topics": [{"name": name} for name in named], "allow_auto_topic_creation": False}
     old = [{"name": name} for name in ("a.one", "b", "public", "bad name", f"new.{user}.old", f"other.{user}.old")]
-    yield Asking("Metadata", 0, "named, auto-creation", {"topics": old})
+    yield Request("Metadata", 0, "named, auto-creation", {"topics": old})
     for version in (4, 7, 13):
-        yield Asking("Metadata", version, "named", body)
+        yield Request("Metadata", version, "named", body)
     wanting = {**body, "include_topic_authorized_operations": True}
     for version in (8, 10):
-        yield Asking("Metadata", version, "operations", {**wanting, "include_cluster_authorized_operations": True})
-    yield Asking("Metadata", 12, "operations", wanting)
+        yield Request("Metadata", version, "operations", {**wanting, "include_cluster_authorized_operations": True})
+    yield Request("Metadata", 12, "operations", wanting)
     by_id = [{"name": None, "topic_id": each} for each in (ids["a.one"], ids["b"], STRANGE_ID)]
-    yield Asking("Metadata", 12, "by id", {"topics": by_id, "allow_auto_topic_creation": False})
+    yield Request("Metadata", 12, "by id", {"topics": by_id, "allow_auto_topic_creation": False})
     missing = [{"name": f"{prefix}.{user}.auto"} for prefix in ("new", "other")]
-    yield Asking("Metadata", 12, "auto-creation", {"topics": missing, "allow_auto_topic_creation": True})
-    yield Asking("DescribeTopicPartitions", 0, "named", _pages(named))
+    yield Request("Metadata", 12, "auto-creation", {"topics": missing, "allow_auto_topic_creation": True})
+    yield Request("DescribeTopicPartitions", 0, "named", _pages(named))
     cursor = {"topic_name": "b", "partition_index": 0}
-    yield Asking("DescribeTopicPartitions", 0, "from a cursor", _pages(named, cursor))
+    yield Request("DescribeTopicPartitions", 0, "from a cursor", _pages(named, cursor))
 
 
-def _creations(user: str) -> Iterator[Asking]:
+def _creations(user: str) -> Iterator[Request]:
     names = ["a.one", f"new.{user}", "other", "bad name", "__cluster_metadata", "twice", "twice"]
     topics = [
         {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []} for name in names
     ]
     for version in (2, 4, 5, 7):
         body = {"topics": topics, "timeout_ms": 10_000, "validate_only": True}
-        yield Asking("CreateTopics", version, "dry", body)
+        yield Request("CreateTopics", version, "dry", body)
 
 
-def _changes(user: str) -> Iterator[Asking]:
+def _changes(user: str) -> Iterator[Request]:
     names = ["a.one", "b", "public", "missing", "bad name"]
     partitions = [{"name": name, "count": 3, "assignments": None} for name in names]
     for version in (0, 3):
-        yield Asking(
+        yield Request(
             "CreatePartitions", version, "dry", {"topics": partitions, "timeout_ms": 10_000, "validate_only": True}
         )
     resources = [(2, name) for name in names] + [(4, "1"), (4, ""), (32, "group")]
     configs = [{"name": "retention.ms", "value": "5"}]
     for version in (0, 2):
         each = [{"resource_type": kind, "resource_name": name, "configs": configs} for kind, name in resources]
-        yield Asking("AlterConfigs", version, "dry", {"resources": each, "validate_only": True})
+        yield Request("AlterConfigs", version, "dry", {"resources": each, "validate_only": True})
     steps = [{"name": "retention.ms", "config_operation": 0, "value": "5"}]
     for version in (0, 1):
         each = [{"resource_type": kind, "resource_name": name, "configs": steps} for kind, name in resources]
-        yield Asking("IncrementalAlterConfigs", version, "dry", {"resources": each, "validate_only": True})
+        yield Request("IncrementalAlterConfigs", version, "dry", {"resources": each, "validate_only": True})
     kinds = [*resources, (8, "1"), (16, "metrics")]
     wanted = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in kinds]
     for version in (1, 4):
-        yield Asking("DescribeConfigs", version, "", {"resources": wanted, "include_synonyms": False})
+        yield Request("DescribeConfigs", version, "", {"resources": wanted, "include_synonyms": False})
 
 
 ANY_ACL: Body = {
@@ -190,30 +190,30 @@ ANY_ACL: Body = {
 """The filter that finds every entry."""
 
 
-def _of_the_cluster(user: str) -> Iterator[Asking]:
+def _of_the_cluster(user: str) -> Iterator[Request]:
     for version in (0, 2):
-        yield Asking("DescribeCluster", version, "operations", {"include_cluster_authorized_operations": True})
-    yield Asking("DescribeCluster", 1, "plain", {"include_cluster_authorized_operations": False})
-    yield Asking("ListPartitionReassignments", 0, "", {"timeout_ms": 1000, "topics": None})
+        yield Request("DescribeCluster", version, "operations", {"include_cluster_authorized_operations": True})
+    yield Request("DescribeCluster", 1, "plain", {"include_cluster_authorized_operations": False})
+    yield Request("ListPartitionReassignments", 0, "", {"timeout_ms": 1000, "topics": None})
     own = {**on_topic(f"acl.{user}", READ), "principal": "User:somebody"}
     for version in (1, 3):
-        yield Asking("CreateAcls", version, "", {"creations": [own, {**own, "resource_name": ""}]})
-        yield Asking("DescribeAcls", version, "", {**ANY_ACL, "principal_filter": "User:nobody"})
+        yield Request("CreateAcls", version, "", {"creations": [own, {**own, "resource_name": ""}]})
+        yield Request("DescribeAcls", version, "", {**ANY_ACL, "principal_filter": "User:nobody"})
         wanted = {**ANY_ACL, "resource_name_filter": f"acl.{user}"}
-        yield Asking("DeleteAcls", version, "", {"filters": [wanted]})
+        yield Request("DeleteAcls", version, "", {"filters": [wanted]})
     for version in (0, 1):
-        yield Asking("DescribeClientQuotas", version, "", {"components": [], "strict": False})
+        yield Request("DescribeClientQuotas", version, "", {"components": [], "strict": False})
         quota = {
             "entity": [{"entity_type": "user", "entity_name": "x"}],
             "ops": [{"key": "controller_mutation_rate", "value": 3.0, "remove": False}],
         }
-        yield Asking("AlterClientQuotas", version, "dry", {"entries": [quota], "validate_only": True})
+        yield Request("AlterClientQuotas", version, "dry", {"entries": [quota], "validate_only": True})
 
 
-def _deletions(user: str, ids: dict[str, str]) -> Iterator[Asking]:
+def _deletions(user: str, ids: dict[str, str]) -> Iterator[Request]:
     gone, by_id = own_topics(user)
     names = ["gone.missing", "missing", "bad name"]
-    yield Asking("DeleteTopics", 1, "missing", {"topic_names": names, "timeout_ms": 10_000})
+    yield Request("DeleteTopics", 1, "missing", {"topic_names": names, "timeout_ms": 10_000})
     topics = [{"name": None, "topic_id": each} for each in (ids[by_id], STRANGE_ID)]
-    yield Asking("DeleteTopics", 6, "by id", {"topics": topics, "timeout_ms": 10_000})
-    yield Asking("DeleteTopics", 5, "named", {"topic_names": [gone, "gone.missing", "b2"], "timeout_ms": 10_000})
+    yield Request("DeleteTopics", 6, "by id", {"topics": topics, "timeout_ms": 10_000})
+    yield Request("DeleteTopics", 5, "named", {"topic_names": [gone, "gone.missing", "b2"], "timeout_ms": 10_000})

@@ -75,7 +75,7 @@ def _create_topics(body: Body, version: int) -> Iterator[Row]:
 
 
 def _creation_facts(each: Body, version: int) -> Iterator[str]:
-    """What the answer tells besides the error; nothing where it tells only that there is nothing to tell."""
+    """What the answer says besides the error; nothing where it says only that there is nothing to say."""
     if version < 5:
         return
     configs, topic_id = each["configs"], _identity(each.get("topic_id"))

@@ -47,9 +47,9 @@ class Case:
     before: tuple[Body, ...] = ()
     watch: tuple[str, ...] = ("{t}",)
     replicas: bool = False
-    """Whether the rows tell the very replicas (manual assignments) rather than counts only."""
+    """Whether the rows show the very replicas (manual assignments) rather than counts only."""
     node: int = 1
-    """The broker that is asked; node 3 has auto.create.topics.enable=false."""
+    """The broker that gets the request; node 3 has auto.create.topics.enable=false."""
 
     @property
     def id(self) -> str:
@@ -132,7 +132,7 @@ def unfill(text: str, own: str) -> str:
 
 
 def in_version(row: Row, version: int) -> Row:
-    """The row as a version of the API tells it: facts marked `v5+` only from that version on, and without the mark."""
+    """The row as a version of the API shows it: facts marked `v5+` only from that version on, and without the mark."""
     facts = []
     for fact in row.facts:
         found = re.match(r"v(\d+)\+ ", fact)

@@ -64,25 +64,25 @@ def agrees(got: Rows, wanted: Rows) -> bool:
     return len(got) == len(wanted) and all(map(same, got, wanted))
 
 
-def versions_asked(case: Case) -> tuple[int, ...]:
-    """The case's versions, and the older ones in which it can be put; a dry run cannot be asked for in v0."""
+def versions_of(case: Case) -> tuple[int, ...]:
+    """The case's versions, and the older ones in which it can be put; a dry run cannot be requested in v0."""
     oldest = OLDEST_OF_KAFKA.get(case.api)
     dry = case.body.get("validate_only") is True
     older = range(int(dry), oldest) if oldest == case.versions[0] else ()
     return (*older, *case.versions)
 
 
-def versions_that_tell(case: Case, fleet: Fleet, kafka: Mapping[tuple[str, int], Rows]) -> tuple[int, ...]:
-    """Of the versions asked the oldest, the newest, and each whose right answer is not that of the version before it.
+def versions_that_differ(case: Case, fleet: Fleet, kafka: Mapping[tuple[str, int], Rows]) -> tuple[int, ...]:
+    """A case's oldest version, its newest, and each whose right answer is not that of the version before it.
 
-    All servers read and write versions by the same code, so that one of them alone is asked in every version.
+    All servers read and write versions by the same code, so that one of them alone is tested in every version.
     """
-    asked = versions_asked(case)
+    versions = versions_of(case)
     right = {
-        version: expected(kafka[case.id, max(version, case.versions[0])], case, version, fleet) for version in asked
+        version: expected(kafka[case.id, max(version, case.versions[0])], case, version, fleet) for version in versions
     }
-    turns = (version for before, version in pairwise(asked) if right[before] != right[version])
-    return tuple(sorted({asked[0], *turns, asked[-1]}))
+    turns = (version for before, version in pairwise(versions) if right[before] != right[version])
+    return tuple(sorted({versions[0], *turns, versions[-1]}))
 
 
 # --- changes
@@ -123,9 +123,9 @@ def _closed(rows: Rows, case: Case, version: int) -> Rows:
     return (Row("connection", "CLOSED"), *(row for row in _unmade(rows, case) if _is_after(row)))
 
 
-def _becomes(*told: Row) -> Change:
-    """These rows, with what a version does not tell left out."""
-    return lambda rows, case, version: tuple(in_version(row, version) for row in told)
+def _becomes(*wanted: Row) -> Change:
+    """These rows, with what a version does not show left out."""
+    return lambda rows, case, version: tuple(in_version(row, version) for row in wanted)
 
 
 def _shorter_message(end: str) -> Change:
@@ -138,7 +138,7 @@ def _without_messages(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def _own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
-    """min.insync.replicas like any other setting that nobody set; in CreateTopics' rows only the others are told."""
+    """min.insync.replicas like any other setting that nobody set; CreateTopics' rows show only the others."""
     noted = "min.insync.replicas='1' default-broker"
 
     def plain(row: Row, version: int) -> Row:
@@ -151,7 +151,7 @@ def _own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def _default_or_not(rows: Rows, case: Case, version: int) -> Rows:
-    """Sources of configs as version 0 tells them: the default, or not."""
+    """Sources of configs as version 0 shows them: the default, or not."""
 
     def plain(fact: str) -> str:
         setting = fact.partition(" <- ")[0]
@@ -181,7 +181,7 @@ def _without_racks(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def _and_own_node(rows: Rows, case: Case, version: int) -> Rows:
-    """The node that decides behind those that there are; a request that is refused as a whole is told of none."""
+    """The node that decides behind those that there are; the error of a request refused as a whole has none."""
 
     def more(fact: str) -> list[str]:
         if fact.startswith("brokers 1:"):
@@ -190,7 +190,7 @@ def _and_own_node(rows: Rows, case: Case, version: int) -> Rows:
             return [fact, re.sub(r"\b3:\S+", f"{OWN_NODE}:None", fact)]
         return [fact]
 
-    return tuple(replace(row, facts=tuple(told for fact in row.facts for told in more(fact))) for row in rows)
+    return tuple(replace(row, facts=tuple(each for fact in row.facts for each in more(fact))) for row in rows)
 
 
 def _own_node_alone(rows: Rows, case: Case, version: int) -> Rows:
@@ -218,12 +218,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         fleets=BOTH_CLUSTERS,
     ),
     Difference(
-        "who asks for no topic asks for the controller, and is told of no node that would not answer as one",
+        "who requests no topic wants the controller, and is shown no node that would not answer as one",
         "Metadata: (none by an empty list|cluster operations)",
         _own_node_alone,
         fleets=BOTH_CLUSTERS,
     ),
-    # versions that Kafka 4 has given up: Topicwright answers as in the oldest that it kept, less what they cannot tell
+    # versions that Kafka 4 has given up: Topicwright answers as in the oldest that it kept, less what they cannot say
     Difference(
         "KIP-4: a v0 request with a topic twice, or with an assignment beside counts, is logged and disconnected",
         "CreateTopics: (same .*|policy after existence|assigned with (partitions|factor|both|wrong|counts).*)",
@@ -312,7 +312,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     Difference(
-        "KIP-4: without a timeout a topic that exists is told so",
+        "KIP-4: without a timeout a topic that exists is reported as such",
         "CreateTopics: timeout 0, exists",
         lambda rows, case, version: (Row("{t}", "TOPIC_ALREADY_EXISTS", "Topic '{t}' already exists."), rows[1]),
     ),
@@ -334,7 +334,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         fleets=("cluster",),
     ),
     Difference(
-        "an unknown topic is told so without a timeout too",
+        "an unknown topic is reported as such without a timeout too",
         "DeleteTopics: timeout -1, unknown",
         _refused(_MISSING),
     ),
@@ -351,7 +351,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         fleets=("cluster",),
     ),
     Difference(
-        "topics that cannot grow are told why without a timeout too",
+        "why topics cannot grow is said without a timeout too",
         "CreatePartitions: timeout 0 with errors",
         lambda rows, case, version: (
             Row("{t}", "INVALID_PARTITIONS", "The topic {t} currently has 2 partition(s); 1 would not be an increase."),
@@ -361,7 +361,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     # resources that a controller of topics does not have
     Difference(
-        "brokers' own settings are theirs to tell, and to change",
+        "brokers' own settings are theirs to show, and to change",
         "(Describe|Alter|IncrementalAlter)Configs: (broker|all brokers).*",
         _refused("INVALID_REQUEST"),
     ),
@@ -385,12 +385,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         _answered(lambda row, version: Row(row.subject, "INVALID_REQUEST")),
     ),
     Difference(
-        "a topic asked for by neither name nor id is the client's mistake",
+        "a topic requested by neither name nor id is the client's mistake",
         "Metadata: by neither",
         lambda rows, case, version: tuple(
             row if row.code == "NONE" else replace(row, code="INVALID_REQUEST") for row in rows
         ),
     ),
-    Difference("version 0 of DescribeConfigs tells no sources", "DescribeConfigs: .*", _default_or_not, range(1)),
+    Difference("version 0 of DescribeConfigs has no sources", "DescribeConfigs: .*", _default_or_not, range(1)),
     Difference("version 0 of CreateTopics has no messages", "CreateTopics: .*", _without_messages, range(1)),
 )

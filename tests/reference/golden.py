@@ -1,6 +1,6 @@
-"""What a real Kafka answered, as a text that people read and tests compare with.
+"""What a real Kafka answered to the differential table, as a text that people read and tests compare with.
 
-`python -m tests.reference.golden` asks a real Kafka again and rewrites `tests/golden/kafka-4.3-answers.txt`.
+`python -m tests.reference.golden` sends it to a real Kafka again and rewrites `tests/golden/kafka-4.3-answers.txt`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.reference.cases import Case, Row, in_version
-from tests.reference.table import CASES, KAFKA_IS_SILENT, Answers, ask_all
+from tests.reference.table import CASES, KAFKA_IS_SILENT, Answers, send_all
 from tests.support.reference_kafka import reference_kafka
 from tests.support.tools import ROOT
 
@@ -62,9 +62,9 @@ def _case_lines(case: Case, answers: Answers) -> Iterator[str]:
 
 
 def _merge(answers: list[tuple[int, tuple[Row, ...]]]) -> tuple[Row, ...] | None:
-    """The rows that tell the answers of several versions at once, or None where they differ by more than added facts.
+    """The rows that show the answers of several versions at once, or None where they differ by more than added facts.
 
-    A fact that only newer versions of the API can tell is marked with the first that does: `v5+ partitions=1`.
+    A fact that only newer versions of the API have is marked with the first that does: `v5+ partitions=1`.
     """
     last = answers[-1][1]
     heads = {tuple((row.subject, row.code, row.message) for row in rows) for _, rows in answers}
@@ -82,9 +82,9 @@ def _merge(answers: list[tuple[int, tuple[Row, ...]]]) -> tuple[Row, ...] | None
 
 
 def _request(case: Case) -> str:
-    asked = json.dumps(case.body, ensure_ascii=True)
+    body = json.dumps(case.body, ensure_ascii=True)
     before = f"  given {', '.join(each['name'] for each in case.before)}" if case.before else ""
-    return asked + before + ("" if case.node == 1 else f"  of node {case.node}")
+    return body + before + ("" if case.node == 1 else f"  of node {case.node}")
 
 
 def _row_lines(row: Row) -> Iterator[str]:
@@ -116,9 +116,9 @@ def _parse_row(line: str, facts: tuple[str, ...]) -> Row:
 
 
 def main() -> int:
-    """Ask a real Kafka and rewrite the file."""
+    """Send the table to a real Kafka and rewrite the file."""
     with tempfile.TemporaryDirectory() as folder, reference_kafka(Path(folder) / "kafka") as kafka:
-        text = render(ask_all(kafka.brokers, silent=KAFKA_IS_SILENT))
+        text = render(send_all(kafka.brokers, silent=KAFKA_IS_SILENT))
     FILE.write_text(text, encoding="utf-8")
     print(f"wrote {FILE.relative_to(ROOT)}")
     return 0

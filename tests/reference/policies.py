@@ -6,7 +6,7 @@ from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadat
 
 
 class TablePolicy(CreateTopicPolicy):
-    """Refuses, raises, or tells what it was told, by the first word of the topic's name."""
+    """Refuses, raises, or says what it was given, by the first word of the topic's name."""
 
     def validate(self, request: RequestMetadata) -> None:
         topic = request.topic
@@ -25,7 +25,7 @@ def _describe(request: RequestMetadata) -> str:
         return "null" if value is None else str(value)
 
     assignments = request.replicas_assignments
-    told = assignments and "{" + ", ".join(f"{key}={list(assignments[key])}" for key in sorted(assignments)) + "}"
+    shown = assignments and "{" + ", ".join(f"{key}={list(assignments[key])}" for key in sorted(assignments)) + "}"
     configs = "{" + ", ".join(f"{key}={java(value)}" for key, value in sorted(request.configs.items())) + "}"
     counts = f"partitions={java(request.num_partitions)} factor={java(request.replication_factor)}"
-    return f"{counts} assignments={java(told)} configs={configs}"
+    return f"{counts} assignments={java(shown)} configs={configs}"

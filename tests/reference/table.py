@@ -42,7 +42,7 @@ Answers = Mapping[tuple[str, int], tuple[Row, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Request:
     """One case in one version, with its own topic name."""
 
     case: Case
@@ -53,31 +53,31 @@ class Asking:
         return slug(self.case, self.version)
 
 
-def ask_all(
+def send_all(
     brokers: Mapping[int, str],
     cases: Iterable[Case] = CASES,
     *,
     prepared: Callable[[], None] = lambda: None,
     silent: str = "",
 ) -> Answers:
-    """Take a server through the table; `brokers` says whom to ask, by node id.
+    """Take a server through the table; `brokers` are the addresses by node id.
 
-    `prepared` is called when all that the cases need is there, before the first of them is asked; `silent` is the id of
+    `prepared` is called when all that the cases need is there, before the first of them is sent; `silent` is the id of
     a case to which no answer is due.
     """
-    askings = [Asking(case, version) for case in cases for version in case.versions]
-    ids = _create_before(brokers, askings)
+    requests = [Request(case, version) for case in cases for version in case.versions]
+    ids = _create_before(brokers, requests)
     _barrier(brokers, "before")
     prepared()
-    answers = {(each.case.id, each.version): rows for each, rows in _ask_each(brokers, askings, ids, silent)}
+    answers = {(each.case.id, each.version): rows for each, rows in _send_each(brokers, requests, ids, silent)}
     _barrier(brokers, "after")
-    watched = _watch(brokers, askings)
+    watched = _watch(brokers, requests)
     return {key: rows + watched[key] for key, rows in answers.items()}
 
 
-def _create_before(brokers: Mapping[int, str], askings: Iterable[Asking]) -> dict[str, str]:
+def _create_before(brokers: Mapping[int, str], requests: Iterable[Request]) -> dict[str, str]:
     """Create what cases need; the topic ids by name."""
-    filled = (fill(each, asking.own) for asking in askings for each in asking.case.before)
+    filled = (fill(each, request.own) for request in requests for each in request.case.before)
     wanted = list({each["name"]: each for each in filled}.values())
     ids = {}
     with Wire(brokers[1]) as wire:
@@ -90,12 +90,12 @@ def _create_before(brokers: Mapping[int, str], askings: Iterable[Asking]) -> dic
     return ids
 
 
-def _ask_each(
-    brokers: Mapping[int, str], askings: Iterable[Asking], ids: Mapping[str, str], silent: str
-) -> Iterator[tuple[Asking, tuple[Row, ...]]]:
+def _send_each(
+    brokers: Mapping[int, str], requests: Iterable[Request], ids: Mapping[str, str], silent: str
+) -> Iterator[tuple[Request, tuple[Row, ...]]]:
     wires = {node: Wire(address, timeout_s=_ANSWER_S) for node, address in brokers.items()}
     try:
-        for each in askings:
+        for each in requests:
             body = fill(each.case.body, each.own, ids.get(each.own, NO_ID))
             node = each.case.node
             wires[node].give_up_after(_SILENCE_S if each.case.id == silent else _ANSWER_S)
@@ -111,13 +111,13 @@ def _ask_each(
             wire.close()
 
 
-def _own_rows(asking: Asking, answer: Body) -> Iterator[Row]:
+def _own_rows(request: Request, answer: Body) -> Iterator[Row]:
     """The rows of an answer; of a listing of all topics only those of the case's own topics."""
-    lists_all = asking.case.api == "Metadata" and (
-        asking.case.body["topics"] is None or (asking.case.body["topics"] == [] and asking.version == 0)
+    lists_all = request.case.api == "Metadata" and (
+        request.case.body["topics"] is None or (request.case.body["topics"] == [] and request.version == 0)
     )
-    for row in rows_of(asking.case.api, answer, asking.version):
-        if not lists_all or row.subject == "cluster" or asking.own in row.subject:
+    for row in rows_of(request.case.api, answer, request.version):
+        if not lists_all or row.subject == "cluster" or request.own in row.subject:
             yield row
 
 
@@ -156,10 +156,10 @@ def _await_topic(address: str, name: str) -> None:
             time.sleep(0.02)
 
 
-def _watch(brokers: Mapping[int, str], askings: Iterable[Asking]) -> dict[tuple[str, int], tuple[Row, ...]]:
-    """The state of watched topics, as Metadata and DescribeConfigs tell it."""
-    askings = list(askings)
-    names = {fill(each, asking.own) for asking in askings for each in asking.case.watch}
+def _watch(brokers: Mapping[int, str], requests: Iterable[Request]) -> dict[tuple[str, int], tuple[Row, ...]]:
+    """The state of watched topics, as Metadata and DescribeConfigs show it."""
+    requests = list(requests)
+    names = {fill(each, request.own) for request in requests for each in request.case.watch}
     topics: dict[str, Body] = {}
     configs: dict[str, Body] = {}
     with Wire(brokers[1]) as wire:
@@ -178,7 +178,7 @@ def _watch(brokers: Mapping[int, str], askings: Iterable[Asking]) -> dict[tuple[
             ],
             each.own,
         )
-        for each in askings
+        for each in requests
     }
 
 
@@ -187,10 +187,10 @@ def _after(topic: Body, configs: Body, replicas: bool) -> Row:
     if topic["error_code"]:
         return Row(f"after {topic['name']}", code)
     partitions = sorted(topic["partitions"], key=lambda each: int(each["partition_index"]))
-    told = [each["replica_nodes"] if replicas else len(each["replica_nodes"]) for each in partitions]
+    shown = [each["replica_nodes"] if replicas else len(each["replica_nodes"]) for each in partitions]
     explicit = sorted(f"{each['name']}={each['value']}" for each in configs["configs"] if each["config_source"] == 1)
     leaders = "all led" if all(each["leader_id"] >= 0 for each in partitions) else "leaders missing"
-    facts = (f"partitions={len(partitions)}", f"replicas={told}", leaders, f"configs={explicit}")
+    facts = (f"partitions={len(partitions)}", f"replicas={shown}", leaders, f"configs={explicit}")
     return Row(f"after {topic['name']}", code, None, facts)
 
 

@@ -1,4 +1,4 @@
-"""The same permissions in a real Kafka and in Topicwright: each user gets the same codes for all that it asks."""
+"""The same permissions in a real Kafka and in Topicwright: each user gets the same codes for all that it requests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from tests.reference.access_answers import Row
 from tests.reference.access_quotas import Step, take_steps
-from tests.reference.access_servers import Answers, ask_all, kafka_with_users, topicwright_with_users
+from tests.reference.access_servers import Answers, kafka_with_users, send_all, topicwright_with_users
 from tests.reference.access_table import USERS
 
 Both = tuple[Answers, Answers]
 Steps = tuple[tuple[Step, ...], tuple[Step, ...]]
 
 OTHER_CONFIGS = re.compile(r"(4|8|16|32) .*")
-"""Configs of brokers, loggers, client metrics and groups: Topicwright has none, and says so to who may ask."""
+"""Configs of brokers, loggers, client metrics and groups: Topicwright has none, and says so to who may know."""
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,10 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Both, Steps]:
     """Both servers taken through the table, and then through the steps of quotas."""
     folder = tmp_path_factory.mktemp("access")
     with kafka_with_users(folder / "kafka") as kafka:
-        kafka_told = ask_all(kafka), take_steps(kafka)
+        of_kafka = send_all(kafka), take_steps(kafka)
     with topicwright_with_users(folder / "topicwright") as topicwright:
-        told = ask_all(topicwright), take_steps(topicwright)
-    return (kafka_told[0], told[0]), (kafka_told[1], told[1])
+        of_topicwright = send_all(topicwright), take_steps(topicwright)
+    return (of_kafka[0], of_topicwright[0]), (of_kafka[1], of_topicwright[1])
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -39,10 +39,10 @@ def test_a_user_gets_the_codes_that_kafka_gives(taken: tuple[Both, Steps], user:
     }
 
 
-def _as_topicwright(asking: str, row: Row) -> Row:
+def _as_topicwright(request: str, row: Row) -> Row:
     """Kafka's row, but for configs that Topicwright does not have."""
     subject, code, _ = row
-    if "Configs" in asking and OTHER_CONFIGS.fullmatch(subject) and code in ("NONE", "INVALID_CONFIG"):
+    if "Configs" in request and OTHER_CONFIGS.fullmatch(subject) and code in ("NONE", "INVALID_CONFIG"):
         return subject, "INVALID_REQUEST", ""
     return row
 

@@ -1,6 +1,6 @@
 """Topicwright answers as Kafka 4.3 does while one of three brokers is down, but for where new replicas may go.
 
-A table of its own, because the broker must go between what cases need and what they ask.
+A table of its own, because the broker must go between what cases need and what they request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import TABLE_SETTINGS
 from tests.reference.cases import Case, Row, assigned, case, topic
 from tests.reference.differences import Difference, agrees, expected
-from tests.reference.table import Answers, ask_all
+from tests.reference.table import Answers, send_all
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.topicwright import topicwright
@@ -23,14 +23,14 @@ SPREAD = topic("{t}", -1, -1, {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})
 
 
 def cases() -> Iterator[Case]:
-    def create(name: str, asked: dict[str, object], replicas: bool = False) -> Case:
-        body = {"topics": [asked], "timeout_ms": 30_000, "validate_only": False}
+    def create(name: str, wanted: dict[str, object], replicas: bool = False) -> Case:
+        body = {"topics": [wanted], "timeout_ms": 30_000, "validate_only": False}
         return case("CreateTopics", name, body, replicas=replicas)
 
     def grow(name: str, *replicas: list[int]) -> Case:
         assignments = [{"broker_ids": each} for each in replicas] or None
-        asked = {"name": "{t}", "count": 4, "assignments": assignments}
-        body = {"topics": [asked], "timeout_ms": 30_000, "validate_only": False}
+        wanted = {"name": "{t}", "count": 4, "assignments": assignments}
+        body = {"topics": [wanted], "timeout_ms": 30_000, "validate_only": False}
         return case("CreatePartitions", name, body, before=[SPREAD])
 
     yield create("down: factor 2", topic(partitions=3, factor=2))
@@ -80,7 +80,7 @@ DIFFERENCES = (
     ),
     Difference("only live brokers are counted, and the message says so", "CreateTopics: down: factor 4", _fewer_words),
     Difference(
-        "version 0 of Metadata tells of replicas on brokers that are down, as newer versions do",
+        "version 0 of Metadata shows replicas on brokers that are down, as newer versions do",
         "Metadata: down: one",
         _all_replicas,
         range(1),
@@ -92,7 +92,7 @@ DIFFERENCES = (
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     with reference_kafka(tmp_path_factory.mktemp("fenced") / "kafka") as cluster:
         live = {node: address for node, address in cluster.brokers.items() if node != DOWN}
-        return ask_all(live, CASES, prepared=lambda: cluster.stop_broker(DOWN))
+        return send_all(live, CASES, prepared=lambda: cluster.stop_broker(DOWN))
 
 
 @pytest.fixture(scope="module", params=["embedded", "front"])
@@ -101,11 +101,11 @@ def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("fenced") / "topicwright"
     if request.param == "embedded":
         with topicwright(folder, TABLE_SETTINGS) as server:
-            return ask_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
+            return send_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
     kafka43: ReferenceKafka = request.getfixturevalue("kafka43")
     with stream(folder, kafka43.bootstrap, "fenced", TABLE_SETTINGS) as running:
         front = running.fronts[0]
-        return ask_all({1: front.kafka}, CASES, prepared=lambda: front.stop_broker(DOWN))
+        return send_all({1: front.kafka}, CASES, prepared=lambda: front.stop_broker(DOWN))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.reference.cases import Case, Row
-from tests.reference.differences import DIFFERENCES, Difference, Fleet, agrees, expected, versions_asked
+from tests.reference.differences import DIFFERENCES, Difference, Fleet, agrees, expected, versions_of
 from tests.reference.golden import FILE, parse, render
 from tests.reference.table import CASES, Answers
 from tests.support import tools
@@ -45,7 +45,7 @@ def test_each_difference_is_one(difference: Difference) -> None:
     touched = [
         (case, version)
         for case in CASES
-        for version in versions_asked(case)
+        for version in versions_of(case)
         if difference.touches(case, version, difference.fleets[0])
         and difference.change(kafka[case.id, max(version, case.versions[0])], case, version)
         != kafka[case.id, max(version, case.versions[0])]

@@ -87,7 +87,7 @@ class Secured:
         return f"Bearer {self.token}"
 
     def creator_of(self, topic: str) -> str:
-        """Whom the log names as having asked for a topic."""
+        """Whom the log names as having requested a topic."""
         events = self.get(f"/topics/{topic}/events", self.bearer)["events"]
         return next(str(each["fields"]["principal"]) for each in events if each["type"] == "CreateRequested")
 

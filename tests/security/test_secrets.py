@@ -37,34 +37,34 @@ def _basic(user: str, password: str) -> str:
 
 
 def _try_everything(service: Secured) -> list[str]:
-    """Use every secret, rightly and wrongly; what clients were told."""
-    told: list[str] = []
+    """Use every secret, rightly and wrongly; what clients were shown."""
+    shown: list[str] = []
     admin = AdminClient(service.client_properties("SASL_SSL", "SCRAM-SHA-512", "alice", PASSWORDS["alice"]))
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change = UserScramCredentialUpsertion("erin", info, NEW.encode())
     admin.alter_user_scram_credentials([change])["erin"].result(30)
     for mechanism in ("PLAIN", "SCRAM-SHA-256"):
         properties = service.client_properties("SASL_PLAINTEXT", mechanism, "erin", WRONG)
-        quiet: dict[str, Any] = {"error_cb": lambda error: told.append(error.str()), "reconnect.backoff.ms": 2000}
+        quiet: dict[str, Any] = {"error_cb": lambda error: shown.append(error.str()), "reconnect.backoff.ms": 2000}
         refused = AdminClient({**properties, **quiet})
         with pytest.raises(KafkaException) as raised:
             refused.list_topics(timeout=1)
         refused.poll(0)
-        told.append(str(raised.value))
+        shown.append(str(raised.value))
     for authorization in (_basic("carol", WRONG), _basic("erin", NEW), f"Bearer {WRONG_TOKEN}", f"Digest {WRONG}"):
         try:
-            told.append(service.read("/topics", authorization).decode())
+            shown.append(service.read("/topics", authorization).decode())
         except urllib.error.HTTPError as error:
-            told.append(error.read().decode())
-    return told
+            shown.append(error.read().decode())
+    return shown
 
 
 def _shown_while_it_runs(service: Secured) -> list[str]:
     config = service.folder / "http.properties"
     config.write_text(f"token={service.token}\nssl.truststore.location={service.authority.file}\n")
     where = ["--http", f"https://{service.http}", "--command-config", str(config)]
-    told = [service.read(path, service.bearer).decode() for path in ("/events?limit=1000", "/metrics", "/brokers")]
-    return [*told, _run("events", "--json", *where)]
+    shown = [service.read(path, service.bearer).decode() for path in ("/events?limit=1000", "/metrics", "/brokers")]
+    return [*shown, _run("events", "--json", *where)]
 
 
 def _run(*arguments: str | Path) -> str:
@@ -76,12 +76,12 @@ def _run(*arguments: str | Path) -> str:
 
 def _shown_of_a_folder(data: Path) -> list[str]:
     """What commands and the export show of a stopped service."""
-    told = [_run("events", "--data", data)]
+    shown = [_run("events", "--data", data)]
     log = RocksDbLog.open(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
     end = log.next_offset
-    told.append(repr([decode_event(offset, value).event for offset, value in log.read()]))
+    shown.append(repr([decode_event(offset, value).event for offset, value in log.read()]))
     log.close()
-    return told + [
+    return shown + [
         str(batch.to_pylist()) for batch in read_range(parse_ref(str(data)), Range(0, end), tuple(COLUMNS), None)
     ]
 
@@ -106,19 +106,19 @@ def _forms(secret: bytes) -> set[str]:
 
 def test_planted_secrets_are_found_nowhere(tmp_path: Path) -> None:
     with secured(tmp_path) as service:
-        told = _try_everything(service)
-        told += _shown_while_it_runs(service)
+        shown = _try_everything(service)
+        shown += _shown_while_it_runs(service)
         process, data = service.process, service.data
-    told.append(process.output)
-    told += _shown_of_a_folder(data)
+    shown.append(process.output)
+    shown += _shown_of_a_folder(data)
     held, keys = _stored(data)
     assert '"event":"authentication_failed"' in process.output
-    assert any("ScramCredentialSet" in text and "(hidden)" in text for text in told)
+    assert any("ScramCredentialSet" in text and "(hidden)" in text for text in shown)
     assert len(keys) == 2 * 5, "four of the start, and erin's"
     assert any(keys[0] in value for value in held), "the log holds what logins are checked by"
     planted = [secret.encode() for secret in (*service.secrets, WRONG, NEW, WRONG_TOKEN)]
     for secret in (*planted, *keys):
         for form in _forms(secret):
-            assert not any(form in text for text in told), f"{secret!r} is shown as {form!r}"
-    assert not any("PLANTED" in text for text in told)
+            assert not any(form in text for text in shown), f"{secret!r} is shown as {form!r}"
+    assert not any("PLANTED" in text for text in shown)
     assert not any(b"PLANTED" in value for value in held), "no password is in the log or its state"

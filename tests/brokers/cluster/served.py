@@ -1,4 +1,4 @@
-"""Topicwright before a real Kafka cluster: serving it, asking both sides, and writing as a process that then dies."""
+"""Topicwright before a real Kafka cluster: serving it, querying both sides, and writing as a process that then dies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def front_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterator[T
 
 
 def check_log(data: Path) -> None:
-    """What a log must be like: no check of the auditor's is broken, and every ask is decided again to the bit."""
+    """What a log must be like: no check of the auditor's is broken, and every request is decided again to the bit."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     records = [decode_event(offset, value) for offset, value in log.read()]
     log.close()
@@ -53,14 +53,14 @@ def check_log(data: Path) -> None:
     Lives().see_all(records)
     state = fold(())
     for group in decisions(records):
-        ask: Any = recall(group)
-        if ask is not None:
-            assert list(decide(state, ask).events) == [record.event for record in group], ask
+        request: Any = recall(group)
+        if request is not None:
+            assert list(decide(state, request).events) == [record.event for record in group], request
         fold(group, state)
 
 
 def create(admin: AdminClient, name: str, partitions: int = 2, factor: int = 3, **config: str) -> tuple[int, str]:
-    """Ask for a topic; the code and message of the answer, 0 when it was created."""
+    """Request a topic; the code and message of the answer, 0 when it was created."""
     try:
         admin.create_topics([NewTopic(name, partitions, factor, config=config)], operation_timeout=90)[name].result(120)
     except KafkaException as refusal:
@@ -85,7 +85,7 @@ def types(server: Topicwright, name: str) -> list[str]:
 
 
 def replicas(admin: AdminClient, name: str) -> list[list[int]]:
-    """The replicas that a server tells, by partition."""
+    """The replicas that a server shows, by partition."""
     topic = admin.list_topics(name, timeout=10).topics[name]
     return [topic.partitions[index].replicas for index in sorted(topic.partitions)]
 
@@ -117,5 +117,5 @@ def record(data: Path, *commands: Any) -> None:
 
 
 def now_ms() -> int:
-    """The time of an ask."""
+    """The time of a request."""
     return time.time_ns() // 1_000_000

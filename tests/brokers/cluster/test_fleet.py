@@ -32,7 +32,7 @@ from tests.support.reference_kafka import ReferenceKafka
 from tests.support.topicwright import topicwright
 
 
-def test_what_is_asked_here_is_done_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_what_is_requested_here_is_done_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     with front_of(kafka, tmp_path) as server:
         here, there = (
             AdminClient({"bootstrap.servers": server.kafka}),
@@ -48,16 +48,16 @@ def test_what_is_asked_here_is_done_there(kafka: ReferenceKafka, tmp_path: Path,
         step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
         here.incremental_alter_configs([resource])[resource].result(30)
-        asked = ConfigResource(ConfigResource.Type.TOPIC, name)
-        assert until(lambda: there.describe_configs([asked])[asked].result(10)["retention.ms"].value == "5000")
+        described = ConfigResource(ConfigResource.Type.TOPIC, name)
+        assert until(lambda: there.describe_configs([described])[described].result(10)["retention.ms"].value == "5000")
 
         here.delete_topics([name])[name].result(30)
         until(lambda: name not in there.list_topics(timeout=10).topics)
         there.create_topics([NewTopic(f"{name}-later", 1, 1)])[f"{name}-later"].result(30)
         until(lambda: seen(server, f"/topics/{name}-later"))  # so the cluster was looked at since
-        told, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
-        assert observed < set(told), "each as often as a look shows something new"
-        assert [kind for kind in told if kind not in observed] == [
+        recorded, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
+        assert observed < set(recorded), "each as often as a look shows something new"
+        assert [kind for kind in recorded if kind not in observed] == [
             "CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered", "PartitionsAdded", "ChangeCarriedOut",
             "TopicConfigsChanged", "ChangeCarriedOut", "TopicDeleted", "ChangeCarriedOut",
         ]  # fmt: skip
@@ -157,12 +157,14 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
     with front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert (create(admin, grown, 1)[0], create(admin, gone, 1)[0]) == (0, 0)
-    asks: list[dict[str, Any]] = [{"request_id": f"dead-{number}", "clearance": Clearance()} for number in range(3)]
+    requests: list[dict[str, Any]] = [{"request_id": f"dead-{number}", "clearance": Clearance()} for number in range(3)]
     record(
         server.data,
-        CreateTopic(**asks[0], at_ms=now_ms(), topic=TopicName(made), topic_id=TopicId(b"m" * 16), num_partitions=2),
-        CreatePartitions(**asks[1], at_ms=now_ms(), topic=TopicName(grown), count=3),
-        DeleteTopic(**asks[2], at_ms=now_ms(), topic=TopicName(gone)),
+        CreateTopic(
+            **requests[0], at_ms=now_ms(), topic=TopicName(made), topic_id=TopicId(b"m" * 16), num_partitions=2
+        ),
+        CreatePartitions(**requests[1], at_ms=now_ms(), topic=TopicName(grown), count=3),
+        DeleteTopic(**requests[2], at_ms=now_ms(), topic=TopicName(gone)),
     )
     with front_of(kafka, tmp_path) as again:
         until(lambda: types(again, gone)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
@@ -179,14 +181,14 @@ def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafk
         assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
     there.delete_topics([name])[name].result(30)
     until(lambda: name not in there.list_topics(timeout=10).topics)
-    ask: dict[str, Any] = {"request_id": "dead", "clearance": Clearance()}
-    record(server.data, DeleteTopic(**ask, at_ms=now_ms(), topic=TopicName(name)))
+    request: dict[str, Any] = {"request_id": "dead", "clearance": Clearance()}
+    record(server.data, DeleteTopic(**request, at_ms=now_ms(), topic=TopicName(name)))
     with front_of(kafka, tmp_path) as again:
         until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "error"),
     [
         ({"node.id": "2"}, "node.id=2 is the id of a broker of the cluster (1, 2, 3)"),
         ({"cluster.id": "another"}, "cluster.id=another is not the id of the cluster that carries decisions out"),
@@ -194,7 +196,7 @@ def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafk
     ],
 )
 def test_settings_that_do_not_fit_the_cluster(
-    kafka: ReferenceKafka, tmp_path: Path, settings: dict[str, str], told: str
+    kafka: ReferenceKafka, tmp_path: Path, settings: dict[str, str], error: str
 ) -> None:
     brokers = f"cluster:{kafka.bootstrap}"
     with (
@@ -202,4 +204,4 @@ def test_settings_that_do_not_fit_the_cluster(
         topicwright(tmp_path, SETTINGS | settings, brokers=brokers),
     ):
         pass
-    assert told in str(failure.value)
+    assert error in str(failure.value)

@@ -1,4 +1,4 @@
-"""What is asked of the cluster at once."""
+"""What is requested of the cluster at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.brokers.cluster.link import within_limit
         ([3000] * 7, [3, 3, 1]),
     ],
 )
-def test_topics_are_asked_for_in_requests_that_kafka_takes(partitions: list[int], together: list[int]) -> None:
+def test_topics_are_spread_over_requests_that_kafka_takes(partitions: list[int], together: list[int]) -> None:
     topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
     requests = within_limit(topics)
     assert [len(each) for each in requests] == together

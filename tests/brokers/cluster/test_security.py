@@ -45,7 +45,7 @@ BROKER: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A broker that asks who one is; it knows `tw` by all three mechanisms."""
+    """A broker that wants to know who one is; it knows `tw` by all three mechanisms."""
     with reference_kafka(tmp_path_factory.mktemp("guarded") / "kafka", nodes=1, **BROKER) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **PLAIN})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
@@ -81,7 +81,7 @@ def test_workers_and_fronts_prove_who_we_are(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-async def test_a_wrong_password_is_told(mechanism: str, guarded: ReferenceKafka) -> None:
+async def test_a_wrong_password_is_reported(mechanism: str, guarded: ReferenceKafka) -> None:
     properties = {**PLAIN, "sasl.mechanism": mechanism, "sasl.password": "wrong"}
     link = ClusterLink(guarded.bootstrap, security_of(properties))
     try:
@@ -92,17 +92,17 @@ async def test_a_wrong_password_is_told(mechanism: str, guarded: ReferenceKafka)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "error"),
     [
         ({"security.protocol": "kerberos"}, "security.protocol=kerberos is not allowed; allowed: plaintext, ssl"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not spoken; allowed: PLAIN, SCRAM-SHA-256"),
         ({"sasl.password": ""}, "sasl.password is missing, which PLAIN needs"),
     ],
 )
-def test_properties_that_nothing_can_be_done_with(changed: dict[str, str], told: str) -> None:
+def test_properties_that_nothing_can_be_done_with(changed: dict[str, str], error: str) -> None:
     with pytest.raises(BadCredentials) as bad:
         security_of({**PLAIN, **changed})
-    assert told in str(bad.value)
+    assert error in str(bad.value)
 
 
 def test_a_certificate_that_is_not_there() -> None:

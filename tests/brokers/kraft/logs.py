@@ -1,4 +1,4 @@
-"""Metadata logs for tests: histories of real brokers, told to the log as the controller tells them."""
+"""Metadata logs for tests: histories of real brokers, written to the log as the controller writes them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _with_incarnation(record: Recorded) -> Recorded:
     return replace(record, event=replace(event, incarnation=incarnation))
 
 
-class Told:
+class LogRig:
     """A metadata log over an event log in memory, and the state that both lead to."""
 
     def __init__(self, log: InMemoryLog | None = None, state: State | None = None) -> None:
@@ -83,7 +83,7 @@ class Told:
         self.state = state or State(DictTopics())
         self.metadata = MetadataLog(self.log)
 
-    def tell(self, records: Iterable[Recorded]) -> None:
+    def commit(self, records: Iterable[Recorded]) -> None:
         """One commit, durable."""
         self.write(records)
         self.log.flush()
@@ -102,18 +102,18 @@ class Told:
         return b"".join(self.metadata.batches(0))
 
 
-def told(records: Sequence[Recorded], commits: int = 1 << 30) -> Told:
-    """A log that was told these records, `commits` of them at a time."""
-    log = Told()
+def log_of(records: Sequence[Recorded], commits: int = 1 << 30) -> LogRig:
+    """A log that these records were written to, `commits` of them at a time."""
+    log = LogRig()
     for at in range(0, len(records), commits):
-        log.tell(records[at : at + commits])
+        log.commit(records[at : at + commits])
     return log
 
 
 def differences(image: MetadataImage, state: State) -> list[str]:
     """Where a metadata image and the machine's state do not say the same."""
     assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
-    told_topics = {
+    known_topics = {
         record.name: {index: _as_machine(one) for index, one in image.partitions[record.topic_id].items()}
         for record in image.all(TopicRecord)
     }
@@ -131,13 +131,13 @@ def differences(image: MetadataImage, state: State) -> list[str]:
     brokers = {
         broker.broker_id: (broker.fenced, broker.leaving, broker.log_dirs) for broker in state.cluster.brokers.values()
     }
-    told_brokers = {
+    known_brokers = {
         record.broker_id: (record.fenced, record.in_controlled_shutdown, record.log_dirs)
         for record in image.all(RegisterBrokerRecord)
     }
     pairs = (
-        ("topics", told_topics, topics),
-        ("brokers", told_brokers, brokers),
+        ("topics", known_topics, topics),
+        ("brokers", known_brokers, brokers),
         ("configs", _configs(image), _machine_configs(state)),
         ("features", _features(image), dict(state.cluster.features)),
         ("acls", _acls(image), sorted(state.cluster.acls)),
@@ -145,7 +145,7 @@ def differences(image: MetadataImage, state: State) -> list[str]:
         ("quotas", _quotas(image), {entity: dict(values) for entity, values in state.cluster.quotas.items()}),
         ("producer ids", _producer_ids(image), state.cluster.next_producer_id),
     )
-    return [f"{what}: brokers are told {ours}, and it is {theirs}" for what, ours, theirs in pairs if ours != theirs]
+    return [f"{what}: brokers know {ours}, and it is {theirs}" for what, ours, theirs in pairs if ours != theirs]
 
 
 def _as_machine(record: Any) -> tuple[object, ...]:
@@ -207,7 +207,7 @@ def _producer_ids(image: MetadataImage) -> int:
     return next((record.next_producer_id for record in image.all(ProducerIdsRecord)), 0)
 
 
-def folder_of(log: Told, path: Path = Path("kafka-metadata")) -> KafkaFolder:
+def folder_of(log: LogRig, path: Path = Path("kafka-metadata")) -> KafkaFolder:
     """A metadata folder as the controller of this log would have left it."""
     batches = tuple(decode_batches(log.data()))
     return KafkaFolder(path, "cluster", 3000, bytes(range(16)), QuorumState(3000, 1), None, batches, 0)
@@ -216,7 +216,7 @@ def folder_of(log: Told, path: Path = Path("kafka-metadata")) -> KafkaFolder:
 def adopted_records() -> list[Recorded]:
     """What is recorded when the cluster of the real history is taken over before its topic is deleted, and when it is
     handed back."""
-    log = told([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
+    log = log_of([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
     events = adopted(folder_of(log), RequestId("adopt-1")).events
     settings = SettingsChanged((("num.partitions", "1"),), "0.1.0")
     cause = Cause(COMMAND, RequestId("adopt-1"))

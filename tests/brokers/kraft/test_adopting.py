@@ -43,7 +43,7 @@ from events.logs.log import Commit, Entry, InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.store import TopicStore
-from tests.brokers.kraft.logs import Told, adopted_records, differences, folder_of, real_history, told
+from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, log_of, real_history
 
 ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3
@@ -51,12 +51,12 @@ ACL = AccessControlEntryRecord(
 UNKNOWN = bytes((1, 120, 0, 9))
 
 
-def history() -> Told:
+def history() -> LogRig:
     """The log of a cluster with a topic, under leadership of node 3000."""
-    return told([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
+    return log_of([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
 
 
-def batch_after(log: Told, *values: bytes) -> bytes:
+def batch_after(log: LogRig, *values: bytes) -> bytes:
     """One more batch, which Kafka's controller wrote."""
     return encode_batch(log.metadata.mark.end, log.metadata.mark.epoch, 5, [(None, value) for value in values])
 
@@ -83,7 +83,7 @@ def test_the_events_say_what_the_log_says() -> None:
     assert state.cluster.quorum is not None
 
 
-def test_what_no_event_tells_is_kept_as_it_is() -> None:
+def test_what_no_event_says_is_kept_as_it_is() -> None:
     log = history()
     more = batch_after(log, encode_record(ACL), UNKNOWN)
     known = folder_of(log)
@@ -236,11 +236,11 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plant, told_why = REFUSED[name]
+    plant, error = REFUSED[name]
     source = write(tmp_path / "kafka", history().data())
     plant(source)
     assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 2
-    assert told_why in capsys.readouterr().err
+    assert error in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
 
@@ -283,7 +283,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     )
     argv = [sys.executable, "-c", code, str(source / ".lock")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None, "it was asked for"
+        assert process.stdout is not None, "it is a pipe"
         process.stdout.readline()
         code_given = main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")])
         process.kill()

@@ -36,7 +36,7 @@ def test_batches_are_read_as_they_were_written(
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "error"),
     [
         (lambda data: data[:-1], "byte 0: not a whole batch of format 2"),
         (lambda data: data[:30], "byte 0: 30 bytes are less than the head of a batch"),
@@ -46,13 +46,13 @@ def test_batches_are_read_as_they_were_written(
     ],
     ids=["cut", "short", "changed", "format", "rest"],
 )
-def test_what_is_broken_is_refused(damage: object, told: str) -> None:
+def test_what_is_broken_is_refused(damage: object, error: str) -> None:
     data = encode_batch(7, 1, 0, [(None, b"value")])
-    with pytest.raises(BrokenBatch, match=told):
+    with pytest.raises(BrokenBatch, match=error):
         list(decode_batches(damage(data)))  # type: ignore[operator]
 
 
-def test_control_records_tell_who_leads_and_who_votes() -> None:
+def test_control_records_say_who_leads_and_who_votes() -> None:
     pairs = [*leader_change(QUORUM), *voters(QUORUM), snapshot_header(5), snapshot_footer()]
     assert [control_type(key) for key, _ in pairs] == [2, 5, 6, 3, 4]
     assert b"127.0.0.1" in pairs[2][1]

@@ -44,7 +44,7 @@ def broker(
     return Broker(BrokerId(broker_id), 1, incarnation.hex(), None, place, fenced, dirs, features=features)
 
 
-def asked(**fields: Any) -> BrokerRegistrationRequest:
+def registration(**fields: Any) -> BrokerRegistrationRequest:
     levels = fields.pop("levels", (7, 30))
     features = (Feature(name="metadata.version", min_supported_version=levels[0], max_supported_version=levels[1]),)
     usual: dict[str, Any] = {
@@ -61,19 +61,19 @@ def asked(**fields: Any) -> BrokerRegistrationRequest:
 @pytest.mark.parametrize(
     ("request_", "has_session", "code", "why"),
     [
-        (asked(), False, 0, ""),
-        (asked(broker_id=2, log_dirs=(TWO,)), False, 0, ""),
-        (asked(cluster_id="other"), True, 104, "it belongs to cluster other, this is cluster"),
-        (asked(incarnation_id=TWO), True, 101, "another broker with this id is alive"),
-        (asked(incarnation_id=TWO), False, 0, ""),
-        (asked(is_migrating_zk_broker=True), False, 102, "ZooKeeper"),
-        (asked(log_dirs=()), False, 119, "No directories"),
-        (asked(log_dirs=(ONE, ONE)), False, 119, "Duplicate directory"),
-        (asked(log_dirs=(bytes(15) + b"\5",)), False, 119, "Reserved directory"),
-        (asked(broker_id=2), False, 119, "Broker 1 is already registered with directory"),
-        (asked(listeners=()), False, 119, "no listeners"),
-        (asked(levels=(1, 19)), False, 35, "it supports metadata.version 1 to 19, and the cluster has 25"),
-        (asked(features=()), False, 35, "it supports metadata.version 1 to 1"),
+        (registration(), False, 0, ""),
+        (registration(broker_id=2, log_dirs=(TWO,)), False, 0, ""),
+        (registration(cluster_id="other"), True, 104, "it belongs to cluster other, this is cluster"),
+        (registration(incarnation_id=TWO), True, 101, "another broker with this id is alive"),
+        (registration(incarnation_id=TWO), False, 0, ""),
+        (registration(is_migrating_zk_broker=True), False, 102, "ZooKeeper"),
+        (registration(log_dirs=()), False, 119, "No directories"),
+        (registration(log_dirs=(ONE, ONE)), False, 119, "Duplicate directory"),
+        (registration(log_dirs=(bytes(15) + b"\5",)), False, 119, "Reserved directory"),
+        (registration(broker_id=2), False, 119, "Broker 1 is already registered with directory"),
+        (registration(listeners=()), False, 119, "no listeners"),
+        (registration(levels=(1, 19)), False, 35, "it supports metadata.version 1 to 19, and the cluster has 25"),
+        (registration(features=()), False, 35, "it supports metadata.version 1 to 1"),
     ],
 )  # fmt: skip
 def test_registrations_are_refused_as_by_kafka(
@@ -87,7 +87,7 @@ def test_registrations_are_refused_as_by_kafka(
 
 def test_every_finalized_feature_must_be_supported() -> None:
     cluster = Cluster(features=(("group.version", 1), ("metadata.version", 25), ("transaction.version", 0)))
-    refused = refusal(asked(), cluster, "cluster", has_session=False)
+    refused = refusal(registration(), cluster, "cluster", has_session=False)
     assert refused is not None
     assert refused.why == "it supports group.version 0 to 0, and the cluster has 1"
 
@@ -141,7 +141,7 @@ def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
     assert features_at(30, [broker(1)]) == (("metadata.version", 30),)
 
 
-def test_what_is_applied_is_told_in_offsets_of_events() -> None:
+def test_what_is_applied_is_reported_in_offsets_of_events() -> None:
     applied = Applied(10, Offset(3))
     applied.note(15, Offset(7))
     applied.note(15, Offset(9))
@@ -159,7 +159,7 @@ def test_a_second_process_with_the_id_of_a_broker_is_known_by_its_directories() 
     known.registered(BrokerId(1), (TWO,))
     assert [known.is_anothers(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
     known.registered(BrokerId(1), ())
-    assert not known.is_anothers(1, TWO), "one that does not tell its directories"
+    assert not known.is_anothers(1, TWO), "one that does not report its directories"
     known.forget(BrokerId(1))
     assert not known.is_anothers(1, ONE)
 
@@ -169,9 +169,9 @@ def test_its_word_on_where_replicas_lie_is_refused() -> None:
     known = Directories()
     known.registered(BrokerId(1), (ONE,))
     handler = AssignReplicasToDirsHandler(front, cast("BrokerEpochs", known))
-    asked_of = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
-    answer = asyncio.run(handler(RequestContext(73, 0), asked_of))
-    assert answer.error_code == 77, "as of an old epoch: a broker that is refused so asks again, less and less often"
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
+    answer = asyncio.run(handler(RequestContext(73, 0), request))
+    assert answer.error_code == 77, "as of an old epoch: a broker that is refused so tries again, less and less often"
 
 
 class Granting:
@@ -220,7 +220,7 @@ def test_a_registration_is_answered_by_what_is_decided(
 ) -> None:
     front = Submitting(code, number)
     handler = BrokerRegistrationHandler(cast("Front", front), membership())
-    assert asyncio.run(handler(RequestContext(62, 4), asked())) == response
+    assert asyncio.run(handler(RequestContext(62, 4), registration())) == response
     (command,) = front.commands
     assert isinstance(command, RegisterBroker)
 

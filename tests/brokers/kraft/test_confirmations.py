@@ -53,7 +53,7 @@ async def test_one_command_when_all_have_confirmed() -> None:
 
 
 @on_virtual_time
-async def test_what_was_confirmed_is_not_told_again() -> None:
+async def test_what_was_confirmed_is_not_reported_again() -> None:
     put = Put(LIVE[:1])
     for offset in (5, 5, 4, 6):
         put.take(1, offset)
@@ -83,7 +83,7 @@ async def test_a_slow_broker_keeps_nobodys_word_back_for_long() -> None:
 
 
 @on_virtual_time
-async def test_cleared_nothing_more_is_told() -> None:
+async def test_cleared_nothing_more_is_reported() -> None:
     put = Put()
     put.take(1, 5)
     put.gathered.clear()

@@ -1,4 +1,4 @@
-"""The metadata log: what brokers are told is what is; durable, the same bytes ever after, and bounded."""
+"""The metadata log: what brokers are sent is what is; durable, the same bytes ever after, and bounded."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_log import EpochStart, MetadataLog
 from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord
 from controller.brokers.kraft.log.snapshots import image_of, make_snapshot, snapshot_bytes
-from tests.brokers.kraft.logs import Told, differences, real_history, told
+from tests.brokers.kraft.logs import LogRig, differences, log_of, real_history
 
 HISTORY = real_history()
 EACH_COMMIT = pytest.mark.parametrize("commits", [1, 2, 7, 1000])
 
 
-def test_after_each_event_brokers_are_told_what_is() -> None:
-    log = Told()
+def test_after_each_event_brokers_are_sent_what_is() -> None:
+    log = LogRig()
     image = MetadataImage()
     at = 0
     for record in HISTORY:
-        log.tell([record])
+        log.commit([record])
         for data in log.metadata.batches(at):
             image.fold(decode_batches(data))
         at = log.metadata.mark.end
@@ -30,8 +30,8 @@ def test_after_each_event_brokers_are_told_what_is() -> None:
 
 
 @EACH_COMMIT
-def test_commits_of_any_size_tell_the_same_records(commits: int) -> None:
-    one, other = told(HISTORY, 1), told(HISTORY, commits)
+def test_commits_of_any_size_write_the_same_records(commits: int) -> None:
+    one, other = log_of(HISTORY, 1), log_of(HISTORY, commits)
     pairs = [[pair for batch in decode_batches(log.data()) for pair in batch.records] for log in (one, other)]
     assert pairs[0] == pairs[1]
     assert one.metadata.mark.end == other.metadata.mark.end
@@ -40,24 +40,24 @@ def test_commits_of_any_size_tell_the_same_records(commits: int) -> None:
 
 @EACH_COMMIT
 def test_the_bytes_are_the_same_after_a_restart(commits: int) -> None:
-    log = told(HISTORY, commits)
+    log = log_of(HISTORY, commits)
     again = MetadataLog(log.log)
     assert b"".join(again.batches(0)) == log.data()
     assert again.mark == log.metadata.mark
 
 
 def test_a_restart_in_the_middle_changes_no_byte() -> None:
-    whole = told(HISTORY, 1)
+    whole = log_of(HISTORY, 1)
     for cut in range(1, len(HISTORY), 3):
-        first = told(HISTORY[:cut], 1)
-        second = Told(first.log, first.state)
+        first = log_of(HISTORY[:cut], 1)
+        second = LogRig(first.log, first.state)
         for record in HISTORY[cut:]:
-            second.tell([record])
+            second.commit([record])
         assert second.data() == whole.data(), f"restarted before {HISTORY[cut]}"
 
 
 def test_what_is_not_durable_is_not_shown_and_may_go() -> None:
-    log = told(HISTORY[:12], 1)
+    log = log_of(HISTORY[:12], 1)
     mark, data = log.metadata.mark, log.data()
     log.write(HISTORY[12:16])
     assert (log.metadata.mark, log.data()) == (mark, data)
@@ -67,7 +67,7 @@ def test_what_is_not_durable_is_not_shown_and_may_go() -> None:
 
 
 def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_for_an_epoch() -> None:
-    log = told(HISTORY, 3)
+    log = log_of(HISTORY, 3)
     at = 0
     offsets: dict[int, int] = {}
     for batch in decode_batches(log.data()):
@@ -84,25 +84,25 @@ def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_fo
 
 @pytest.mark.parametrize("at", [8, 14, 20])
 def test_a_snapshot_says_what_the_batches_say(at: int) -> None:
-    log = told(HISTORY[:at], 1)
+    log = log_of(HISTORY[:at], 1)
     mark = log.metadata.mark
     log.metadata.offer_snapshot(make_snapshot(log.metadata, mark.end, mark.epoch))
     for record in HISTORY[at:]:
-        log.tell([record])
+        log.commit([record])
     assert log.metadata.mark.snapshots[-1].end_offset == mark.end
     again = image_of(MetadataLog(log.log))
     assert differences(again, log.state) == []
-    whole = image_of(told(HISTORY, 1).metadata)
+    whole = image_of(log_of(HISTORY, 1).metadata)
     assert snapshot_bytes(again, 1) == snapshot_bytes(whole, 1)
 
 
 def test_batches_below_the_older_of_two_snapshots_go() -> None:
-    log = told(HISTORY[:10], 1)
+    log = log_of(HISTORY[:10], 1)
     sizes = []
     for record in HISTORY[10:16]:
         mark = log.metadata.mark
         log.metadata.offer_snapshot(make_snapshot(log.metadata, mark.end, mark.epoch))
-        log.tell([record])
+        log.commit([record])
         sizes.append(len(list(log.log.scan(b"k"))))
     mark = log.metadata.mark
     assert len(mark.snapshots) == 2
@@ -117,7 +117,7 @@ def test_batches_below_the_older_of_two_snapshots_go() -> None:
 
 
 def test_read_gives_whole_batches_up_to_a_size_and_at_least_one() -> None:
-    log = told(HISTORY, 1)
+    log = log_of(HISTORY, 1)
     batches = list(log.metadata.batches(0))
     assert log.metadata.read(0, 1) == batches[0]
     assert log.metadata.read(0, len(batches[0]) + len(batches[1])) == batches[0] + batches[1]

@@ -26,13 +26,13 @@ from controller.kafka.messages.fetch_snapshot import (
     RequestTopicSnapshot,
     SnapshotId,
 )
-from tests.brokers.kraft.logs import Told, real_history, told
+from tests.brokers.kraft.logs import LogRig, log_of, real_history
 
 HISTORY = real_history()
 LATEST = 18
 
 
-def raft(log: Told) -> RaftLog:
+def raft(log: LogRig) -> RaftLog:
     return RaftLog(log.metadata, "cluster", lambda: log.state.cluster.quorum, lambda: 1_000)
 
 
@@ -51,7 +51,7 @@ def partition_of(response: FetchResponse) -> PartitionData:
 
 
 async def test_it_gives_batches_the_leader_and_where_the_log_ends() -> None:
-    log = told(HISTORY, 1)
+    log = log_of(HISTORY, 1)
     response = await raft(log).fetch(LATEST, request())
     partition = partition_of(response)
     assert partition.records == log.data()
@@ -63,7 +63,7 @@ async def test_it_gives_batches_the_leader_and_where_the_log_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("fetch", "code"),
     [
         (request(cluster_id="another"), 104),
         (request(topic_id=b"x" * 16), 42),
@@ -71,12 +71,12 @@ async def test_it_gives_batches_the_leader_and_where_the_log_ends() -> None:
     ],
     ids=["cluster", "topic", "nothing"],
 )
-async def test_what_is_not_for_this_log_is_refused_as_a_whole(asked: FetchRequest, code: int) -> None:
-    assert (await raft(told(HISTORY, 1)).fetch(LATEST, asked)).error_code == code
+async def test_what_is_not_for_this_log_is_refused_as_a_whole(fetch: FetchRequest, code: int) -> None:
+    assert (await raft(log_of(HISTORY, 1)).fetch(LATEST, fetch)).error_code == code
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "diverging"),
+    ("fetch", "code", "diverging"),
     [
         (request(epoch=0), 74, (-1, -1)),
         (request(epoch=2), 75, (-1, -1)),
@@ -89,15 +89,15 @@ async def test_what_is_not_for_this_log_is_refused_as_a_whole(asked: FetchReques
     ],
     ids=["old epoch", "new epoch", "negative", "no epoch", "fine", "beyond", "unknown epoch", "before the first"],
 )
-async def test_epochs_and_divergence_are_told_as_kafka_tells_them(
-    monkeypatch: pytest.MonkeyPatch, asked: FetchRequest, code: int, diverging: tuple[int, Any]
+async def test_epochs_and_divergence_are_reported_as_kafka_reports_them(
+    monkeypatch: pytest.MonkeyPatch, fetch: FetchRequest, code: int, diverging: tuple[int, Any]
 ) -> None:
-    log = told(HISTORY, 1)
+    log = log_of(HISTORY, 1)
     follower = raft(log)
     warned: list[int] = []
     warn = SimpleNamespace(warning=lambda event, *, broker, offset, epoch: warned.append(broker))
     monkeypatch.setattr(raft_fetch, "logger", warn)
-    partition = partition_of(await follower.fetch(LATEST, asked))
+    partition = partition_of(await follower.fetch(LATEST, fetch))
     epoch, offset = diverging
     assert warned == ([1] if epoch >= 0 else [])
     wanted = epoch, log.metadata.mark.end if offset == "end" else offset
@@ -107,14 +107,14 @@ async def test_epochs_and_divergence_are_told_as_kafka_tells_them(
 
 
 async def test_a_fetch_at_the_end_waits_until_there_is_more() -> None:
-    log = told(HISTORY[:10], 1)
+    log = log_of(HISTORY[:10], 1)
     follower = raft(log)
     end = log.metadata.mark.end
     waiting = asyncio.ensure_future(
         follower.fetch(LATEST, request(end, last_epoch=1, wait_ms=60_000, partition={"high_watermark": end}))
     )
     await asyncio.sleep(0)
-    log.tell(HISTORY[10:])
+    log.commit(HISTORY[10:])
     follower.grew()
     partition = partition_of(await waiting)
     assert next(decode_batches(partition.records or b"")).base_offset == end
@@ -122,14 +122,14 @@ async def test_a_fetch_at_the_end_waits_until_there_is_more() -> None:
 
 
 async def test_a_fetch_at_the_end_of_one_who_knows_less_is_answered_at_once() -> None:
-    log = told(HISTORY, 1)
+    log = log_of(HISTORY, 1)
     end = log.metadata.mark.end
-    asked = request(end, last_epoch=1, wait_ms=60_000, partition={"high_watermark": end - 1})
-    assert partition_of(await raft(log).fetch(LATEST, asked)).records == b""
+    fetch = request(end, last_epoch=1, wait_ms=60_000, partition={"high_watermark": end - 1})
+    assert partition_of(await raft(log).fetch(LATEST, fetch)).records == b""
 
 
 async def test_it_is_noted_how_far_each_broker_is() -> None:
-    log = told(HISTORY, 1)
+    log = log_of(HISTORY, 1)
     follower = raft(log)
     heard: list[tuple[int, int]] = []
     follower.on_fetched = lambda broker, offset: heard.append((broker, offset))
@@ -142,11 +142,11 @@ async def test_it_is_noted_how_far_each_broker_is() -> None:
 
 
 async def test_one_too_far_back_is_sent_to_the_snapshot() -> None:
-    log = told(HISTORY[:10], 1)
+    log = log_of(HISTORY[:10], 1)
     for record in HISTORY[10:13]:
         mark = log.metadata.mark
         log.metadata.offer_snapshot(make_snapshot(log.metadata, mark.end, mark.epoch))
-        log.tell([record])
+        log.commit([record])
     newest = log.metadata.mark.snapshots[-1]
     partition = partition_of(await raft(log).fetch(LATEST, request()))
     assert (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) == (newest.end_offset, newest.epoch)
@@ -165,14 +165,14 @@ async def test_one_too_far_back_is_sent_to_the_snapshot() -> None:
 
 
 def _piece(
-    log: Told, end_offset: int, epoch: int, position: int, *, leader_epoch: int = 1, max_bytes: int = 1 << 20
+    log: LogRig, end_offset: int, epoch: int, position: int, *, leader_epoch: int = 1, max_bytes: int = 1 << 20
 ) -> Any:
-    asked = RequestPartitionSnapshot(
+    partition = RequestPartitionSnapshot(
         current_leader_epoch=leader_epoch,
         snapshot_id=SnapshotId(end_offset=end_offset, epoch=epoch),
         position=position,
     )
-    topic = RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(asked,))
+    topic = RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(partition,))
     response = raft(log).fetch_snapshot(1, FetchSnapshotRequest(max_bytes=max_bytes, topics=(topic,)))
     assert response.error_code == 0
     return response.topics[0].partitions[0]

@@ -92,7 +92,7 @@ class Secured:
         login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": password}
         return {"bootstrap.servers": self.sasl, "security.protocol": "SASL_PLAINTEXT", **login, **QUIET}
 
-    def ask(self, key: ApiKey, message: Message) -> Any:
+    def call(self, key: ApiKey, message: Message) -> Any:
         """The answer of the broker to the administrator."""
         with Wire(self.clear) as wire:
             wire.send_bytes(codec.encode_request(key, 1, 1, "test", message))
@@ -169,7 +169,7 @@ def _may_log_in(secured: Secured, password: str = PASSWORD) -> bool:
 def _set_quota(secured: Secured) -> None:
     entity = (alter.EntityData(entity_type="user", entity_name="alice"),)
     entry = alter.EntryData(entity=entity, ops=(alter.OpData(key="producer_byte_rate", value=1e6),))
-    answer = secured.ask(ApiKey.ALTER_CLIENT_QUOTAS, alter.AlterClientQuotasRequest(entries=(entry,)))
+    answer = secured.call(ApiKey.ALTER_CLIENT_QUOTAS, alter.AlterClientQuotasRequest(entries=(entry,)))
     assert [each.error_code for each in answer.entries] == [0]
 
 
@@ -177,7 +177,7 @@ def _quotas(secured: Secured) -> dict[str, float]:
     """The quotas of alice, as the broker knows them."""
     component = describe.ComponentData(entity_type="user", match_type=0, match="alice")
     request = describe.DescribeClientQuotasRequest(components=(component,), strict=True)
-    answer = secured.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
+    answer = secured.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
     return {value.key: value.value for entry in answer.entries for value in entry.values}
 
 
@@ -193,7 +193,7 @@ def _restart(secured: Secured) -> None:
     secured.broker.kill()
     cluster.start_controller()
     secured.broker.start()
-    # Its session outlives the kill: what tells of its return is that it answers.
+    # Its session outlives the kill: what shows that it is back is that it answers.
     until(lambda: _answers(secured), 300, "the broker answers")
     cluster.wait_live()
     until(secured.is_open, 300, "the broker listens again")
@@ -241,7 +241,7 @@ def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(
 
 
 @pytest.mark.parametrize(
-    ("key", "version", "asked", "code"),
+    ("key", "version", "message", "code"),
     [
         (ApiKey.CREATE_DELEGATION_TOKEN, 3, CreateDelegationTokenRequest(max_lifetime_ms=-1), 61),
         (ApiKey.RENEW_DELEGATION_TOKEN, 2, RenewDelegationTokenRequest(hmac=b"no token"), 61),
@@ -252,13 +252,13 @@ def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(
     ids=["token", "renewal", "expiry", "voter", "voter-gone"],
 )
 def test_what_is_not_done_is_refused_through_a_broker(
-    secured: Secured, key: ApiKey, version: int, asked: Message, code: int
+    secured: Secured, key: ApiKey, version: int, message: Message, code: int
 ) -> None:
     """The broker passes it on; its client gets the controller's answer, and keeps its connection."""
     with Wire(secured.sasl) as wire:
         wire.log_in(ANN, ANNS_PASSWORD)
         for number in range(2):
-            wire.send_bytes(codec.encode_request(key, version, number, "test", asked))
+            wire.send_bytes(codec.encode_request(key, version, number, "test", message))
             correlation_id, answer = codec.decode_response(key, version, wire.receive_frame())
             assert correlation_id == number
             assert getattr(answer, "error_code", None) == code, answer

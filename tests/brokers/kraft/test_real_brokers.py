@@ -81,7 +81,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
 
 
 def _check_history(data: Path) -> None:
-    """The log of the whole story: it folds to the state that was kept, which is what brokers were told."""
+    """The log of the whole story: it folds to the state that was kept, which is what brokers were sent."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
@@ -197,16 +197,18 @@ def test_a_create_is_answered_when_every_broker_knows_the_topic_and_every_leader
             name = f"ready-{number}"
             topic = CreatableTopic(name=name, num_partitions=3, replication_factor=3)
             create = CreateTopicsRequest(topics=(topic,), timeout_ms=20_000)
-            created: Any = _ask(wires[number % 3 + 1], ApiKey.CREATE_TOPICS, 7, create)
+            created: Any = _call(wires[number % 3 + 1], ApiKey.CREATE_TOPICS, 7, create)
             assert created.topics[0].error_code == 0, created
             for wire in wires.values():
                 metadata = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-                known: Any = _ask(wire, ApiKey.METADATA, 12, metadata)
+                known: Any = _call(wire, ApiKey.METADATA, 12, metadata)
                 assert [each.error_code for each in known.topics[0].partitions] == [0, 0, 0], (number, known)
             for each in known.topics[0].partitions:
-                asked = ListOffsetsPartition(partition_index=each.partition_index, timestamp=-1)
-                offsets = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(asked,)),))
-                answer: Any = _ask(wires[each.leader_id], ApiKey.LIST_OFFSETS, 7, offsets)
+                partition = ListOffsetsPartition(partition_index=each.partition_index, timestamp=-1)
+                offsets = ListOffsetsRequest(
+                    replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(partition,)),)
+                )
+                answer: Any = _call(wires[each.leader_id], ApiKey.LIST_OFFSETS, 7, offsets)
                 assert answer.topics[0].partitions[0].error_code == 0, (number, answer)
 
 
@@ -220,13 +222,13 @@ def test_topics_are_changed_and_moved_and_created_again(cluster: RealCluster) ->
     plan = tuple(ReassignablePartition(partition_index=n, replicas=(2, 1)) for n in range(2))
     with Wire(cluster.address) as wire:
         topics = (ReassignableTopic(name="moved", partitions=plan),)
-        moving: Any = _ask(
+        moving: Any = _call(
             wire, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, AlterPartitionReassignmentsRequest(topics=topics)
         )
         assert [each.error_code for each in moving.responses[0].partitions] == [0, 0]
         until(lambda: _replicas(cluster, "moved")[:2] == [[2, 1], [2, 1]], 60, "the partitions are moved")
         one = TopicPartitions(topic="moved", partitions=(0, 1))
-        elected: Any = _ask(wire, ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(topic_partitions=(one,)))
+        elected: Any = _call(wire, ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(topic_partitions=(one,)))
         codes = [each.error_code for each in elected.replica_election_results[0].partition_result]
         assert set(codes) <= {0, 84}, "the preferred replicas lead, or did already"
     admin.delete_topics(["moved"], request_timeout=20)["moved"].result(30)
@@ -253,7 +255,7 @@ def test_a_brokers_own_copy_of_the_metadata_log_has_the_same_bytes(cluster: Real
 def _fetch_all(wire: Wire) -> bytes:
     data, offset, last_epoch, epoch = b"", 0, 0, 1
     while True:
-        answer = _ask(wire, ApiKey.FETCH, 17, fetch_of(offset, epoch, last_epoch, replica=-1))
+        answer = _call(wire, ApiKey.FETCH, 17, fetch_of(offset, epoch, last_epoch, replica=-1))
         partition = partition_of(answer)  # type: ignore[arg-type]
         if partition.error_code:
             epoch = partition.current_leader.leader_epoch
@@ -265,7 +267,7 @@ def _fetch_all(wire: Wire) -> bytes:
         offset, last_epoch = last.last_offset + 1, last.leader_epoch
 
 
-def _ask(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
+def _call(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
     frame = codec.encode_request(key, version, 1, "test", message)
     wire.send_bytes(frame)
     return codec.decode_response(key, version, wire.receive_frame())[1]
@@ -283,15 +285,15 @@ def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: Re
     )
     from msgspec.structs import replace
 
-    asked = {
+    registrations = {
         104: replace(usual, cluster_id="another"),
         101: usual,
         35: replace(usual, broker_id=9, features=(replace(level, max_supported_version=3),)),
         119: replace(usual, broker_id=9, log_dirs=()),
     }
     with Wire(cluster.address) as wire:
-        for code, request in asked.items():
-            answer = _ask(wire, ApiKey.BROKER_REGISTRATION, 4, request)
+        for code, request in registrations.items():
+            answer = _call(wire, ApiKey.BROKER_REGISTRATION, 4, request)
             assert isinstance(answer, BrokerRegistrationResponse)
             assert answer.error_code == code
         beats = {
@@ -299,7 +301,7 @@ def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: Re
             102: BrokerHeartbeatRequest(broker_id=9, broker_epoch=0),
         }
         for code, beat in beats.items():
-            beaten = _ask(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
+            beaten = _call(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
             assert isinstance(beaten, BrokerHeartbeatResponse)
             assert beaten.error_code == code
     assert cluster.controller is not None
@@ -311,7 +313,7 @@ def test_a_fetch_that_is_stale_diverges_or_cannot_be_read_costs_the_others_nothi
     with Wire(cluster.address) as wire:
 
         def fetched(**fields: Any) -> Any:
-            return _ask(wire, ApiKey.FETCH, 17, fetch_of(replica=9, **fields))
+            return _call(wire, ApiKey.FETCH, 17, fetch_of(replica=9, **fields))
 
         epoch = partition_of(fetched(epoch=0)).current_leader.leader_epoch
         assert epoch >= 1
@@ -325,7 +327,7 @@ def test_a_fetch_that_is_stale_diverges_or_cannot_be_read_costs_the_others_nothi
         with pytest.raises(ConnectionClosed):
             wire.receive_frame()
     assert cluster.controller is not None
-    for told in ('"code":104', "metadata log of a broker diverges", "Fetch v17 request: "):
-        cluster.controller.wait_for_line(told, within_s=120)
+    for line in ('"code":104', "metadata log of a broker diverges", "Fetch v17 request: "):
+        cluster.controller.wait_for_line(line, within_s=120)
     assert cluster.live() == {1, 2, 3}
     _create(cluster, "after-bad-fetches", 1)

@@ -82,7 +82,7 @@ def _use(cluster: RealCluster) -> None:
 
 
 def _guard(cluster: RealCluster) -> None:
-    """An entry, a login and a quota, told to one broker: all know them, of whichever version."""
+    """An entry, a login and a quota, sent to one broker: all know them, of whichever version."""
     acl = create_acls.AclCreation(
         resource_type=2, resource_name="mixed", principal="User:ann", host="*", operation=3, permission_type=3
     )
@@ -94,10 +94,10 @@ def _guard(cluster: RealCluster) -> None:
         ops=(alter_quotas.OpData(key="producer_byte_rate", value=5e6),),
     )
     first = cluster.brokers[1].port
-    granted = _ask(first, ApiKey.CREATE_ACLS, 1, create_acls.CreateAclsRequest(creations=(acl,)))
+    granted = _call(first, ApiKey.CREATE_ACLS, 1, create_acls.CreateAclsRequest(creations=(acl,)))
     wanted = alter_scram.AlterUserScramCredentialsRequest(upsertions=(login,))
-    known = _ask(first, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
-    bounded = _ask(first, ApiKey.ALTER_CLIENT_QUOTAS, 1, alter_quotas.AlterClientQuotasRequest(entries=(quota,)))
+    known = _call(first, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
+    bounded = _call(first, ApiKey.ALTER_CLIENT_QUOTAS, 1, alter_quotas.AlterClientQuotasRequest(entries=(quota,)))
     assert [each.error_code for each in (*granted.results, *known.results, *bounded.entries)] == [0, 0, 0]
     for broker in cluster.brokers.values():
         until(lambda: _guarded(broker.port), 30, f"broker {broker.broker_id} knows them")  # noqa: B023
@@ -106,20 +106,22 @@ def _guard(cluster: RealCluster) -> None:
 def _guarded(port: int) -> bool:
     """Whether a broker answers, and knows the entry, the login and the quota."""
     try:
-        return _told(port) == ([("mixed", ["User:ann"])], [("ann", [2])], [[("producer_byte_rate", 5e6)]])
+        return _access_of(port) == ([("mixed", ["User:ann"])], [("ann", [2])], [[("producer_byte_rate", 5e6)]])
     except ConnectionError:
         return False  # it is live before it opens its doors
 
 
-def _told(port: int) -> tuple[list[Any], list[Any], list[Any]]:
-    """What a broker tells of entries, logins and quotas."""
+def _access_of(port: int) -> tuple[list[Any], list[Any], list[Any]]:
+    """What a broker shows of entries, logins and quotas."""
     every = describe_acls.DescribeAclsRequest(
         resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
     )
-    acls = _ask(port, ApiKey.DESCRIBE_ACLS, 1, every).resources
-    logins = _ask(port, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, describe_scram.DescribeUserScramCredentialsRequest())
+    acls = _call(port, ApiKey.DESCRIBE_ACLS, 1, every).resources
+    logins = _call(
+        port, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, describe_scram.DescribeUserScramCredentialsRequest()
+    )
     strictly = describe_quotas.DescribeClientQuotasRequest(components=(), strict=False)
-    quotas = _ask(port, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, strictly).entries
+    quotas = _call(port, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, strictly).entries
     return (
         [(each.resource_name, [acl.principal for acl in each.acls]) for each in acls],
         [(each.user, [one.mechanism for one in each.credential_infos]) for each in logins.results],
@@ -127,7 +129,7 @@ def _told(port: int) -> tuple[list[Any], list[Any], list[Any]]:
     )
 
 
-def _ask(port: int, key: ApiKey, version: int, message: Message) -> Any:
+def _call(port: int, key: ApiKey, version: int, message: Message) -> Any:
     with Wire(f"127.0.0.1:{port}") as wire:
         wire.send_bytes(codec.encode_request(key, version, 1, "test", message))
         return codec.decode_response(key, version, wire.receive_frame())[1]

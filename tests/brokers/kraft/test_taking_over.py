@@ -120,9 +120,9 @@ def _kafka_cluster(folder: Path, version: str, kraft_version: int) -> Iterator[t
                 process.kill()
 
 
-def _or_none(ask: Callable[[], Any]) -> Any:
+def _or_none(call: Callable[[], Any]) -> Any:
     try:
-        return ask()
+        return call()
     except Exception:
         return None
 
@@ -214,8 +214,8 @@ def _dump(admin: AdminClient) -> dict[str, Any]:
             for name, topic in topics.items()
         },
         "configs": {
-            str(resource): sorted((each.name, each.value, each.is_default) for each in told.result(20).values())
-            for resource, told in configs.items()
+            str(resource): sorted((each.name, each.value, each.is_default) for each in found.result(20).values())
+            for resource, found in configs.items()
         },
         "offsets": sorted((each.topic, each.partition, each.offset) for each in offsets.topic_partitions),
         "acls": sorted(map(str, admin.describe_acls(ANY_ACL).result(20))),

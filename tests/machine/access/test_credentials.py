@@ -53,14 +53,14 @@ def decided(text: str) -> Decision:
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
 def test_one_user(line: str) -> None:
-    asked, expected = (cell.strip() for cell in line.split("|"))
+    changes, expected = (cell.strip() for cell in line.split("|"))
     code, _, message = expected.partition(" ")
-    decision = decided(asked)
+    decision = decided(changes)
     (answer,) = decision.answers
     assert {(detail.code, detail.message) for detail in answer.details} == {
         (int(code), "" if code == "0" else message.strip())
     }
-    assert len(answer.details) == asked.count(";") + 1, "one for each change, in their order"
+    assert len(answer.details) == changes.count(";") + 1, "one for each change, in their order"
     assert len(decision.events) == (1 if code == "0" else 0)
 
 

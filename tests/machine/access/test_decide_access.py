@@ -76,7 +76,7 @@ quotas user:x/request_percentage=1 user:x/request_percentage=2 | quotas(quotas o
 
 def rows(table: str) -> list[tuple[str, str]]:
     pairs = [line.split("|") for line in table.splitlines() if line]
-    return [(asked.strip(), expected.strip()) for asked, expected in pairs]
+    return [(request.strip(), expected.strip()) for request, expected in pairs]
 
 
 def rig_with_access() -> Rig:
@@ -98,12 +98,12 @@ def in_short(decision: Decision) -> str:
     return " ".join([*map(event_text, decision.events), "=>", *parts])
 
 
-@pytest.mark.parametrize(("asked", "expected"), rows(ACLS + QUOTAS))
-def test_what_follows(asked: str, expected: str) -> None:
+@pytest.mark.parametrize(("line", "expected"), rows(ACLS + QUOTAS))
+def test_what_follows(line: str, expected: str) -> None:
     rig = rig_with_access()
-    decision = decide(rig.state, command(rig, asked))
+    decision = decide(rig.state, command(rig, line))
     assert in_short(decision) == expected.replace("=> 0", "=> ok")
-    rig.put(command(rig, asked))
+    rig.put(command(rig, line))
     assert audit(rig.log) == []
 
 
@@ -158,8 +158,8 @@ def test_mutations_are_partitions_created_or_deleted() -> None:
         ("delete u", 0),
         ("alter t set:retention.ms=5", 0),
     ):
-        asked = command(rig, line)
-        assert mutations(rig.state, asked, decide(rig.state, asked)) == expected, line  # type: ignore[arg-type]
+        request = command(rig, line)
+        assert mutations(rig.state, request, decide(rig.state, request)) == expected, line  # type: ignore[arg-type]
 
 
 def test_what_a_quota_refuses_is_recalled_as_it_was() -> None:

@@ -80,8 +80,8 @@ class Auditor(ClusterWitness, AccessAudit):
         self.settings: dict[str, str] = {}
         self.live: dict[int, bool] = {}
         self.topics = Lives()
-        self.asks: dict[tuple[str, str], TopicCommand] = {}
-        self.asked: set[str] = set()
+        self.requests: dict[tuple[str, str], TopicCommand] = {}
+        self.request_ids: set[str] = set()
         self.broker_epoch = 0
         self.next_offset = 0
         self.record: Recorded
@@ -101,11 +101,13 @@ class Auditor(ClusterWitness, AccessAudit):
         return handler
 
     def finish(self, settled: bool) -> None:
-        """Check what can only be told at the end of a log."""
-        for (_, topic), ask in self.asks.items():
+        """Check what is only known at the end of a log."""
+        for (_, topic), request in self.requests.items():
             life = self.topics.get(topic)
-            waits = ask.created and life is not None and not life.ready and life.request == ask.event.request_id
-            self._expect("one-answer", ask.answered or (waits and ask.event.timeout_ms > 0), "never answered", topic)
+            waits = request.created and life is not None and not life.ready and life.request == request.event.request_id
+            self._expect(
+                "one-answer", request.answered or (waits and request.event.timeout_ms > 0), "never answered", topic
+            )
         elects = self.settings.get("cluster.carries.out") != "true"
         for name, life in self.topics.items() if settled and elects else ():
             for index, partition in enumerate(life.partitions):
@@ -137,52 +139,57 @@ class Auditor(ClusterWitness, AccessAudit):
         if isinstance(record.event, DECISIONS):
             self._expect("cause-exists", cause.request_id == record.event.request_id, f"by {cause.request_id}")
         if cause.command in {"CreateTopic", "ExpireRequest"}:
-            asked = isinstance(record.event, CreateRequested) or cause.request_id in self.asked
-            self._expect("cause-exists", asked, f"nobody asked {cause.request_id}")
+            requested = isinstance(record.event, CreateRequested) or cause.request_id in self.request_ids
+            self._expect("cause-exists", requested, f"no request {cause.request_id}")
 
     # --- create requests
 
     def _on_create_requested(self, event: CreateRequested) -> None:
         key = (event.request_id, event.topic)
-        self._expect("one-answer", key not in self.asks, "asked twice")
-        self.asks[key] = TopicCommand(event)
-        self.asked.add(event.request_id)
+        self._expect("one-answer", key not in self.requests, "requested twice")
+        self.requests[key] = TopicCommand(event)
+        self.request_ids.add(event.request_id)
 
     def _on_create_rejected(self, event: CreateRejected) -> None:
         self._expect("rejected-with-rule", bool(event.rule) and event.error_code != 0, f"{event.rule!r}")
-        ask = self.asks.get((event.request_id, event.topic))
-        self._expect("created-as-asked", ask is not None and not ask.created, "rejected after it was created")
-        if ask is not None:
-            ask.rejected = event
+        request = self.requests.get((event.request_id, event.topic))
+        self._expect("created-as-asked", request is not None and not request.created, "rejected after it was created")
+        if request is not None:
+            request.rejected = event
 
     def _on_create_answered(self, event: CreateAnswered) -> None:
-        ask = self.asks.get((event.request_id, event.topic))
-        self._expect("one-answer", ask is not None and not ask.answered, "answered, but not waiting")
-        if ask is None:
+        request = self.requests.get((event.request_id, event.topic))
+        self._expect("one-answer", request is not None and not request.answered, "answered, but not waiting")
+        if request is None:
             return
-        ask.answered = True
-        if ask.rejected is not None:
-            same = (event.error_code, event.message) == (ask.rejected.error_code, ask.rejected.message)
-            self._expect("answer-as-decided", same, f"{event.error_code}, rejected with {ask.rejected.error_code}")
+        request.answered = True
+        if request.rejected is not None:
+            same = (event.error_code, event.message) == (request.rejected.error_code, request.rejected.message)
+            self._expect("answer-as-decided", same, f"{event.error_code}, rejected with {request.rejected.error_code}")
         if event.error_code == 0:
-            self._expect("none-after-ready", ask.ready, "not ready")
+            self._expect("none-after-ready", request.ready, "not ready")
         elif event.error_code == TIMED_OUT:
-            due = self.record.at_ms >= ask.event.deadline_ms
-            self._expect("timeout-when-due", due, f"{ask.event.deadline_ms - self.record.at_ms} ms early")
+            due = self.record.at_ms >= request.event.deadline_ms
+            self._expect("timeout-when-due", due, f"{request.event.deadline_ms - self.record.at_ms} ms early")
 
     # --- topics
 
     def _on_topic_created(self, event: TopicCreated) -> None:
         others = self.topics.in_shard_of(event.topic)
         self._expect("one-creation-per-life", not others, f"{others} exist")
-        ask = self.asks.get((event.request_id, event.topic))
-        allowed = ask is not None and ask.rejected is None and not ask.created and ask.event.topic_id == event.topic_id
-        self._expect("created-as-asked", allowed, "no open ask for it")
+        request = self.requests.get((event.request_id, event.topic))
+        allowed = (
+            request is not None
+            and request.rejected is None
+            and not request.created
+            and request.event.topic_id == event.topic_id
+        )
+        self._expect("created-as-asked", allowed, "no open request for it")
         self._expect("created-as-asked", not event.is_adopted, "no deadline")
-        if ask is not None:
-            ask.created = True
-            self._check_counts(event, ask.event)
-            by_hand = {one.partition: one.replicas for one in ask.event.assignments}
+        if request is not None:
+            request.created = True
+            self._check_counts(event, request.event)
+            by_hand = {one.partition: one.replicas for one in request.event.assignments}
             minisr = dict(event.configs).get("min.insync.replicas")
             self._check_new(event, 0, by_hand, minisr)
         life = Life(
@@ -190,11 +197,11 @@ class Auditor(ClusterWitness, AccessAudit):
         )
         self.topics[event.topic] = life
 
-    def _check_counts(self, event: TopicCreated, asked: CreateRequested) -> None:
-        count, factor = len(asked.assignments), len(asked.assignments[0].replicas) if asked.assignments else 0
-        if not asked.assignments:
-            count = asked.num_partitions if asked.num_partitions > 0 else int(self.settings.get("num.partitions", 1))
-            factor = asked.replication_factor
+    def _check_counts(self, event: TopicCreated, wanted: CreateRequested) -> None:
+        count, factor = len(wanted.assignments), len(wanted.assignments[0].replicas) if wanted.assignments else 0
+        if not wanted.assignments:
+            count = wanted.num_partitions if wanted.num_partitions > 0 else int(self.settings.get("num.partitions", 1))
+            factor = wanted.replication_factor
             factor = factor if factor > 0 else int(self.settings.get("default.replication.factor", 1))
         seen = (len(event.partitions), event.replication_factor, {len(p.replicas) for p in event.partitions})
         self._expect("as-asked", seen == (count, factor, {factor}), f"{seen} for {count} and {factor}")
@@ -339,9 +346,9 @@ class Auditor(ClusterWitness, AccessAudit):
         seen = f"leaders {[p['leader'] for p in life.partitions]}, known by {life.known_by}, live {live}"
         self._expect("ready-is-true", led and live <= life.known_by and not life.ready, seen)
         life.ready = True
-        ask = self.asks.get((life.request, event.topic))
-        if ask is not None:
-            ask.ready = True
+        request = self.requests.get((life.request, event.topic))
+        if request is not None:
+            request.ready = True
 
     # --- brokers and settings
 

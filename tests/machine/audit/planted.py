@@ -172,18 +172,18 @@ def with_partition(log: Log, index: int, **fields: Any) -> Log:
     return changed(log, index, partitions=(partition, *event.partitions[1:]))
 
 
-def as_asked(log: Log, topic: str) -> Log:
-    """The log with the request for a topic that asks for just what was created."""
+def as_requested(log: Log, topic: str) -> Log:
+    """The log with the request for a topic changed to just what was created."""
     index = at(log, catalog.TopicCreated, topic=topic)
     created: Any = log[index].event
     factor = len(created.partitions[0].replicas)
-    asked = at(log, catalog.CreateRequested, topic=topic, request_id=created.request_id)
-    request: Any = log[asked].event
+    at_request = at(log, catalog.CreateRequested, topic=topic, request_id=created.request_id)
+    request: Any = log[at_request].event
     by_hand = [
         catalog.Assignment(number, one.replicas) for number, one in enumerate(created.partitions) if request.assignments
     ]
     fields = {"assignments": tuple(by_hand)} if by_hand else {"replication_factor": factor}
-    return changed(changed(log, index, replication_factor=factor), asked, **fields)
+    return changed(changed(log, index, replication_factor=factor), at_request, **fields)
 
 
 def with_settings(log: Log, **pairs: str) -> Log:

@@ -10,7 +10,7 @@ from events import catalog
 from events.names import BrokerId, TopicName
 from tests.machine.audit.planted import (
     Log,
-    as_asked,
+    as_requested,
     at,
     caught_by,
     changed,
@@ -32,7 +32,7 @@ from tests.machine.audit.planted import (
 @caught_by("replicas-distinct")
 def a_replica_twice(log: Log) -> Log:
     index = at(log, catalog.TopicCreated, topic="hand")
-    return as_asked(with_partition(log, index, replicas=ids(1, 1), isr=ids(1)), "hand")
+    return as_requested(with_partition(log, index, replicas=ids(1, 1), isr=ids(1)), "hand")
 
 
 @caught_by("leader-in-isr")
@@ -70,13 +70,13 @@ def in_sync_before_it_took_the_place(log: Log) -> Log:
 @caught_by("replicas-live")
 def placed_on_a_broker_that_is_not_there_yet(log: Log) -> Log:
     index = at(log, catalog.TopicCreated, topic="a_b")
-    return as_asked(with_partition(log, index, replicas=ids(*first_replicas(log, "a_b"), 3)), "a_b")
+    return as_requested(with_partition(log, index, replicas=ids(*first_replicas(log, "a_b"), 3)), "a_b")
 
 
 @caught_by("replicas-live")
 def assigned_to_an_unknown_broker(log: Log) -> Log:
     index = at(log, catalog.TopicCreated, topic="hand")
-    return as_asked(with_partition(log, index, replicas=ids(1, 7), isr=ids(1)), "hand")
+    return as_requested(with_partition(log, index, replicas=ids(1, 7), isr=ids(1)), "hand")
 
 
 @caught_by("replicas-live")
@@ -155,7 +155,7 @@ def placeholders_with_too_few_live_brokers(log: Log) -> Log:
 
 
 @caught_by("placeholders-allowed")
-def the_topic_asks_for_more_in_sync(log: Log) -> Log:
+def the_topic_wants_more_in_sync(log: Log) -> Log:
     return changed(log, at(log, catalog.TopicCreated), configs=(("min.insync.replicas", "3"),))
 
 
@@ -164,7 +164,7 @@ def more_placeholders_than_brokers_are_missing(log: Log) -> Log:
     (leader,) = first_replicas(log, "waits")
     others = [broker for broker in ids(1, 2, 3) if broker != leader]
     index = at(log, catalog.TopicCreated, topic="waits")
-    return as_asked(with_partition(log, index, replicas=ids(leader, *others, -2)), "waits")
+    return as_requested(with_partition(log, index, replicas=ids(leader, *others, -2)), "waits")
 
 
 @caught_by("placeholders-filled")

@@ -77,7 +77,7 @@ def a_deletion_of_another_request(log: Log) -> Log:
 
 
 @caught_by("cause-exists")
-def rejected_though_nobody_asked(log: Log) -> Log:
+def rejected_without_a_request(log: Log) -> Log:
     return without(log, at(log, catalog.CreateRequested, request_id="q1"))
 
 
@@ -110,7 +110,7 @@ def deleted_while_it_waits_and_not_answered(log: Log) -> Log:
 
 
 @caught_by("one-answer")
-def asked_twice(log: Log) -> Log:
+def requested_twice(log: Log) -> Log:
     return again(log, at(log, catalog.CreateRequested))
 
 
@@ -193,7 +193,7 @@ def not_where_it_was_assigned(log: Log) -> Log:
 
 
 @caught_by("as-asked")
-def fewer_partitions_added_than_asked_for(log: Log) -> Log:
+def fewer_partitions_added_than_requested(log: Log) -> Log:
     return _added(log, 3)
 
 
@@ -214,7 +214,7 @@ def added_elsewhere_than_assigned(log: Log) -> Log:
 
 
 def _added(log: Log, wanted: int, **fields: Any) -> Log:
-    """The log with another count that was asked for, and other fields, where partitions are added."""
+    """The log with another count that was requested, and other fields, where partitions are added."""
     index = at(log, catalog.PartitionsAdded, topic="under")
     added: Any = log[index].event
     return changed(log, index, asked=replace(added.asked, wanted=catalog.PartitionsWanted(wanted, None)), **fields)
@@ -252,9 +252,9 @@ def known_though_never_created(log: Log) -> Log:
 
 @caught_by("topic-exists")
 def changed_after_it_was_deleted(log: Log) -> Log:
-    asked: Any = log[at(log, catalog.TopicConfigsChanged)].event
-    assert isinstance(asked.asked.wanted, catalog.ConfigsWanted), "the clean log alters configs"
-    return then(log, "AlterTopicConfigs", "late", replace(asked, topic="gone", request_id="late"))
+    altered: Any = log[at(log, catalog.TopicConfigsChanged)].event
+    assert isinstance(altered.asked.wanted, catalog.ConfigsWanted), "the clean log alters configs"
+    return then(log, "AlterTopicConfigs", "late", replace(altered, topic="gone", request_id="late"))
 
 
 @caught_by("topic-exists")
@@ -272,6 +272,6 @@ def partitions_that_leave_a_gap(log: Log) -> Log:
 def no_partitions_added(log: Log) -> Log:
     added: Any = log[at(log, catalog.PartitionsAdded, topic="under")].event
     live = ids(1, 2, 3)
-    asked = replace(added.asked, wanted=catalog.PartitionsWanted(1, None))
-    none = replace(added, topic="kept", first=1, partitions=(), request_id="none", live_brokers=live, asked=asked)
+    request = replace(added.asked, wanted=catalog.PartitionsWanted(1, None))
+    none = replace(added, topic="kept", first=1, partitions=(), request_id="none", live_brokers=live, asked=request)
     return then(log, "CreatePartitions", "none", none)

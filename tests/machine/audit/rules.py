@@ -30,15 +30,15 @@ CHECKS = {
     "replicas-live": "replicas are placed on live brokers, and assigned by hand to registered ones",
     "epochs-never-go-back": "the partition epoch rises by one with each change, the leader epoch with each leader",
     "partitions-never-fall": "partitions are appended after the last one",
-    "as-asked": "partitions, factor and replicas are what was asked for, or the defaults",
+    "as-asked": "partitions, factor and replicas are what was requested, or the defaults",
     "placeholders-allowed": "placeholders come only while allowed and with enough live brokers",
     "placeholders-filled": "a placeholder is filled by a live broker that is no replica yet, as soon as there is one",
-    "created-as-asked": "a topic comes only of an ask that was recorded and not rejected",
+    "created-as-asked": "a topic comes only of a request that was recorded and not rejected",
     "rejected-with-rule": "what is rejected names a rule and an error",
     "leaders-unfenced": "a leader is elected among live brokers",
     "led-when-possible": "no partition is without a leader while a member of its in-sync set is live",
     "ready-is-true": "a topic becomes ready once, with live leaders, and known to every live broker",
-    "cause-exists": "each event is caused by a command, and that of a create by a recorded ask",
+    "cause-exists": "each event is caused by a command, and that of a create by a recorded request",
     "broker-life": "brokers are registered before they are fenced or unfenced; their epochs rise",
 }
 

@@ -1,4 +1,4 @@
-"""What real brokers and their clients ask, in the language of `tables`; directories are small numbers, 0 is none."""
+"""What real brokers and their clients send, in the language of `tables`; directories are small numbers, 0 is none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _stamps(rig: Rig, options: dict[str, str]) -> dict[str, Any]:
     return {"request_id": options.get("id", "q"), "at_ms": rig.tick()}
 
 
-def _ask(rig: Rig, topic: str, options: dict[str, str], api: str) -> dict[str, Any]:
+def _request_fields(rig: Rig, topic: str, options: dict[str, str], api: str) -> dict[str, Any]:
     who = {"principal": "User:alice", "client_id": "table", "denied": int(options.get("denied", 0))}
     return {**_stamps(rig, options), **who, "topic": topic, "api": api}
 
@@ -56,7 +56,7 @@ def _quorum(rig: Rig, text: str) -> AnyCommand:
 def _features(rig: Rig, text: str) -> AnyCommand:
     """`features NAME=LEVEL …`"""
     levels = tuple(sorted((name, int(level)) for name, level in _split(text)[1].items()))
-    return commands.ChangeFeatures(**_stamps(rig, {}), features=levels, reason="asked for")
+    return commands.ChangeFeatures(**_stamps(rig, {}), features=levels, reason="requested")
 
 
 def _join(rig: Rig, text: str) -> AnyCommand:
@@ -133,7 +133,7 @@ def _elect(rig: Rig, text: str) -> AnyCommand:
     words, options = _split(text)
     partitions = tuple(int(one) for one in words[1].split("."))
     return commands.ElectLeaders(
-        **_ask(rig, words[0], options, "ElectLeaders"), partitions=partitions, unclean="unclean" in words
+        **_request_fields(rig, words[0], options, "ElectLeaders"), partitions=partitions, unclean="unclean" in words
     )
 
 
@@ -146,8 +146,8 @@ def _reassign(rig: Rig, text: str) -> AnyCommand:
     words, options = _split(text)
     pairs = [one.split(":") for one in words[1:] if ":" in one]
     wanted = tuple(commands.Reassignment(int(at), None if to == "cancel" else _ids(to)) for at, to in pairs)
-    asked = _ask(rig, words[0], options, "AlterPartitionReassignments")
-    return commands.ReassignPartitions(**asked, reassignments=wanted, other_factors="same-factor" not in words)
+    fields = _request_fields(rig, words[0], options, "AlterPartitionReassignments")
+    return commands.ReassignPartitions(**fields, reassignments=wanted, other_factors="same-factor" not in words)
 
 
 def _configure(rig: Rig, text: str) -> AnyCommand:
@@ -161,7 +161,7 @@ def _configure(rig: Rig, text: str) -> AnyCommand:
             key, has_value, value = rest.partition("=")
             ops.append(ConfigOp(key, OPS.index(op), value if has_value else None))
     return commands.AlterResourceConfigs(
-        **_ask(rig, words[0], options, "IncrementalAlterConfigs"),
+        **_request_fields(rig, words[0], options, "IncrementalAlterConfigs"),
         kind=int(kind),
         name=name,
         ops=tuple(ops),

@@ -87,12 +87,12 @@ class Case:
         ))  # fmt: skip
 
     def text(self) -> str:
-        """What our own change is, as the oracle tells it."""
-        made = change(TOPIC, 0, self.partition, self.wanted, self.rules, "asked")
-        return "none" if made is None else _told(made)
+        """What our own change is, as the oracle writes it."""
+        made = change(TOPIC, 0, self.partition, self.wanted, self.rules, "requested")
+        return "none" if made is None else _line(made)
 
 
-def _told(made: PartitionChanged) -> str:
+def _line(made: PartitionChanged) -> str:
     directories = None if made.directories is None else tuple(map(_number, made.directories))
     return "|".join((
         "-" if made.leader is None else str(made.leader), _text(made.isr), _text(made.replicas), _text(made.adding),
@@ -136,8 +136,8 @@ def test_a_change_applied_leaves_nothing_to_change() -> None:
     for _ in range(500):
         case = Case(draw)
         case.wanted = Wanted()
-        made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "asked")
+        made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "requested")
         stands = case.partition if made is None else after_step(case.partition, made)
-        again = change(TOPIC, 0, stands, Wanted(), case.rules, "asked")
+        again = change(TOPIC, 0, stands, Wanted(), case.rules, "requested")
         settled = stands if again is None else after_step(stands, again)
-        assert change(TOPIC, 0, settled, Wanted(), case.rules, "asked") is None, case.line()
+        assert change(TOPIC, 0, settled, Wanted(), case.rules, "requested") is None, case.line()

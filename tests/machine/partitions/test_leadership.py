@@ -51,10 +51,10 @@ LED = Partition(ids(3, 1, 2), ids(3, 1), BrokerId(3), leader_epoch=1, partition_
 def test_what_a_report_leads_to(row: str) -> None:
     report, _, result = (part.strip() for part in row.partition("|"))
     rig = given("1 2! 3 4 has:t")
-    asked = command(rig, f"isr t {report}")
-    assert isinstance(asked, AlterPartition)
+    request = command(rig, f"isr t {report}")
+    assert isinstance(request, AlterPartition)
     topic = replace(rig.topic("t"), partitions=(LED,))
-    outcome = accept_isr(topic, asked.broker_id, asked.reports[0], rig.state.cluster)
+    outcome = accept_isr(topic, request.broker_id, request.reports[0], rig.state.cluster)
     match outcome:
         case None:
             assert result == "nothing"

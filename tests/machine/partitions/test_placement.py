@@ -84,7 +84,7 @@ def test_partitions_added_later_lie_where_they_would_have_lain(
 
 
 @given(_names, _racks, st.integers(1, 20), st.integers(1, 5))
-def test_the_same_ask_gets_the_same_replicas(name: str, racks: Racks, count: int, factor: int) -> None:
+def test_the_same_request_gets_the_same_replicas(name: str, racks: Racks, count: int, factor: int) -> None:
     first = _placed(name, racks, 0, count, factor)
     rack_ring.cache_clear()
     backwards = dict(reversed(racks.items()))
@@ -94,16 +94,18 @@ def test_the_same_ask_gets_the_same_replicas(name: str, racks: Racks, count: int
 @given(st.permutations(["1@a", "2@b", "3@a", "4", "5@b"]), st.integers(1, 6), st.integers(1, 5))
 def test_the_order_in_which_brokers_came_does_not_matter(words: list[str], count: int, factor: int) -> None:
     rig, ordered = rig_given(" ".join(words)), rig_given(" ".join(sorted(words)))
-    ask = f"create t {count}x{factor}"
-    assert _replicas(rig, ask) == _replicas(ordered, ask), "replicas depend on who came first"
+    request = f"create t {count}x{factor}"
+    assert _replicas(rig, request) == _replicas(ordered, request), "replicas depend on who came first"
     shuffled = Cluster().with_brokers(dict(reversed(list(rig.state.cluster.brokers.items()))))
-    decided = decide(State(DictTopics(), shuffled), command(rig, ask)).events[1]
+    decided = decide(State(DictTopics(), shuffled), command(rig, request)).events[1]
     assert isinstance(decided, TopicCreated), "it can be created"
-    assert [p.replicas for p in decided.partitions] == _replicas(ordered, ask), "replicas depend on a mapping's order"
+    assert [p.replicas for p in decided.partitions] == _replicas(ordered, request), (
+        "replicas depend on a mapping's order"
+    )
 
 
-def _replicas(rig: Rig, ask: str) -> list[tuple[BrokerId, ...]]:
-    event = decide(rig.state, command(rig, ask)).events[1]
+def _replicas(rig: Rig, request: str) -> list[tuple[BrokerId, ...]]:
+    event = decide(rig.state, command(rig, request)).events[1]
     assert isinstance(event, TopicCreated), "it can be created"
     return [partition.replicas for partition in event.partitions]
 

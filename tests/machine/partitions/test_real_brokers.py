@@ -101,7 +101,7 @@ e2/5) => NONE 0:NONE
         reassign t 0:- 1:2              | => NONE 0:INVALID_REPLICA_ASSIGNMENT 1:UNKNOWN_TOPIC_OR_PARTITION
         reassign u 0:1                  | => NONE 0:UNKNOWN_TOPIC_OR_PARTITION
     """,
-    "elections that are asked for": """
+    "elections that are requested": """
         elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0 unclean               | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0.1                     | => NONE 0:ELECTION_NOT_NEEDED 1:UNKNOWN_TOPIC_OR_PARTITION
@@ -170,7 +170,7 @@ unclean.leader.election.enable=true) changed(0: leader=2 isr=2 recovering e2/3) 
         report t by=2 0:2.3:2:3:recovering | => NONE 0:INVALID_REQUEST
         report t by=2 0:2:2:3           | changed(0: recovered e2/4) => NONE 0:NONE
     """,
-    "an unclean election that is asked for": """
+    "an unclean election that is requested": """
         report t by=1 0:1:0:0           | changed(0: isr=1 e0/1) => NONE 0:NONE
         fence 1                         | fenced(1 e1) => NONE 1
         review t                        | changed(0: leader=-1 e1/2)
@@ -183,25 +183,25 @@ unclean.leader.election.enable=true) changed(0: leader=2 isr=2 recovering e2/3) 
 }
 
 
-def _tell(elr: str, story: str) -> Rig:
+def _play(elr: str, story: str) -> Rig:
     rig = given("")
     for line in THREE.format(elr=elr).strip().splitlines():
         rig.put(command(rig, line))
     for line in story.replace("\\\n", "").strip().splitlines():
-        ask, _, result = (part.strip() for part in line.partition("|"))
-        assert in_short(rig.put(command(rig, ask))) == " ".join(result.split()), ask
+        request, _, result = (part.strip() for part in line.partition("|"))
+        assert in_short(rig.put(command(rig, request))) == " ".join(result.split()), request
     Lives().see_all(rig.log)
     return rig
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_with_eligible_leader_replicas(story: str) -> None:
-    _tell("elr", story)
+    _play("elr", story)
 
 
 @pytest.mark.parametrize("story", WITHOUT_ELIGIBLE.values(), ids=WITHOUT_ELIGIBLE)
 def test_without_eligible_leader_replicas(story: str) -> None:
-    _tell("", story)
+    _play("", story)
 
 
 def test_placeholders_get_brokers_with_their_directories() -> None:
