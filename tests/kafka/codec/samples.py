@@ -129,7 +129,7 @@ KAFKA_PYTHON_LACKS = frozenset({
     ApiKey.ASSIGN_REPLICAS_TO_DIRS, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM, ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
-"""APIs that only kio's classes are a witness of: among those that kafka-python is a witness of it has none of them."""
+"""APIs that only kio's classes are a witness of: those of the compared APIs that kafka-python does not have."""
 
 
 def kafka_python_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:

@@ -13,7 +13,7 @@ from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, Encod
 from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS
 
 WANTED_DEFAULTS = {
-    # Kafka's schema says an empty array, which means no partition to be assigned and for no key to be described.
+    # Kafka's schema says an empty array, which means no partition to be assigned and no key to be described.
     ("CreatePartitionsTopic", "assignments"): None,
     ("DescribeConfigsResource", "configuration_keys"): None,
 }

@@ -16,7 +16,7 @@ from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from controller.kafka.server.connection import Limits
 from tests.kafka.sasl.users import ScramClient, rules
-from tests.kafka.server.listener import Client, Run, metadata_request, connected, frame, request, run, serving
+from tests.kafka.server.listener import Client, Run, connected, frame, metadata_request, request, run, serving
 
 __all__ = ["run"]
 

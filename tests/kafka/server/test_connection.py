@@ -17,7 +17,7 @@ from controller.kafka.messages.metadata import (
 )
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.gates import Gates, at_once
-from tests.kafka.server.listener import Run, metadata_request, connected, frame, header, run, serving, settled, until
+from tests.kafka.server.listener import Run, connected, frame, header, metadata_request, run, serving, settled, until
 
 __all__ = ["run"]
 

@@ -16,7 +16,7 @@ from controller.kafka.messages.metadata import (
 )
 from controller.kafka.server.connection import Limits
 from tests.kafka.server.gates import Gates, at_once
-from tests.kafka.server.listener import Run, metadata_request, connected, run, serving, settled, until
+from tests.kafka.server.listener import Run, connected, metadata_request, run, serving, settled, until
 from tests.kafka.server.listener import request as request_frame
 
 __all__ = ["run"]

@@ -15,7 +15,7 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from controller.kafka.server.protocol import Exchange, ServerProtocol
-from tests.kafka.server.listener import metadata_request, frame, header, table
+from tests.kafka.server.listener import frame, header, metadata_request, table
 
 BYTES_MAX = 1000
 
