@@ -94,9 +94,9 @@ async def test_a_service_shows_its_states_and_its_work() -> None:
         await one.create("pay.t", num_partitions=3)
         await one.create("t", 403)
         await one.get("/topics/nope", 404)
-        await one.ask("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         await one.create("pay.u", 202, num_partitions=2, timeout_ms=0)
-        await one.ask("POST", "/simulated/brokers/2/stop")
+        await one.request("POST", "/simulated/brokers/2/stop")
         await one.live(1, 3)
         answer = await one.client.get("/metrics")
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
