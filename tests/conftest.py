@@ -1,4 +1,4 @@
-"""The servers that tests share: each is started when the first test asks for it and ended with the session."""
+"""The servers that tests share: each is started when the first test requests it and ended with the session."""
 
 from __future__ import annotations
 

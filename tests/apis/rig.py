@@ -1,4 +1,4 @@
-"""A controller in memory with simulated brokers, asked through the handlers of its listener."""
+"""A controller in memory with simulated brokers, called through the handlers of its listener."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Rig:
 
     async def call(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
         """The controller's answer, or what its handler raises."""
-        return await self._ask(self.listener, key, version, request, principal)
+        return await self._call(self.listener, key, version, request, principal)
 
     async def call_broker(self, key: int, version: int, request: Message) -> Any:
         """A broker's answer."""
-        return await self._ask(self.broker, key, version, request, "User:ANONYMOUS")
+        return await self._call(self.broker, key, version, request, "User:ANONYMOUS")
 
-    async def _ask(self, table: HandlerTable, key: int, version: int, request: Message, principal: str) -> Any:
+    async def _call(self, table: HandlerTable, key: int, version: int, request: Message, principal: str) -> Any:
         connection = ClientConnection(session=Session(principal=principal))
         answer: Any = table[key].handle(RequestContext(key, version, connection=connection), request)
         return await answer if inspect.isawaitable(answer) else answer

@@ -62,8 +62,8 @@ async def test_an_entry_holds_as_soon_as_it_is_answered_and_until_it_is_deleted(
         ((entry,),) = [each.acls for each in found.resources]
         assert (entry.principal, entry.operation, entry.permission_type) == (BOB, 3, 3)
         wanted = DeleteAclsFilter(resource_type_filter=2, pattern_type_filter=2, resource_name_filter="t")
-        asked = DeleteAclsRequest(filters=(replace_any(wanted),))
-        (gone,) = (await one.call(ApiKey.DELETE_ACLS, 3, asked, ADMIN)).filter_results
+        deletion = DeleteAclsRequest(filters=(replace_any(wanted),))
+        (gone,) = (await one.call(ApiKey.DELETE_ACLS, 3, deletion, ADMIN)).filter_results
         assert [each.resource_name for each in gone.matching_acls] == ["t"]
         again = await one.call(ApiKey.METADATA, 12, named, BOB)
         assert b"".join(again.topics) == b"".join(denied.topics)
@@ -142,9 +142,9 @@ async def test_a_storm_of_refusals_leaves_few_events() -> None:
         assert len(events_of(one)) - before <= 4 * 50, "fifty of each kind, and not 2,700"
         one.controller.refusals.stop()
         await one.controller.decided()
-        told = events_of(one)[before:]
-        counted = sum(event.count for event in told if isinstance(event, AsksRefused))
-        recorded = sum(isinstance(event, CreateRejected) for event in told)
+        events = events_of(one)[before:]
+        counted = sum(event.count for event in events if isinstance(event, AsksRefused))
+        recorded = sum(isinstance(event, CreateRejected) for event in events)
         assert counted + recorded == 2 * 3 * 300, "none is lost"
 
 
@@ -157,8 +157,8 @@ def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequ
 async def test_quotas_are_set_shown_and_removed() -> None:
     async with rig() as one:
         for request in (quota(2.5), quota(7.0, None)):
-            (told,) = (await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)).entries
-            assert told.error_code == 0
+            (entry,) = (await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)).entries
+            assert entry.error_code == 0
         everything = DescribeClientQuotasRequest()
         seen = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
         assert [[part.entity_name for part in each.entity] for each in seen.entries] == [[None], ["bob"]]
@@ -189,9 +189,9 @@ async def test_quotas_are_set_shown_and_removed() -> None:
 )
 async def test_filters_that_mean_nothing_are_refused(components: tuple[ComponentData, ...], code: int) -> None:
     async with rig() as one:
-        told = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
-        assert (told.error_code, told.entries) == (code, None)
-        assert told.error_message
+        response = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
+        assert (response.error_code, response.entries) == (code, None)
+        assert response.error_message
 
 
 async def test_over_its_quota_a_user_is_refused_and_the_connection_is_muted() -> None:

@@ -32,7 +32,7 @@ SPOKEN = (
 )
 
 
-def ask(table: dict[int, ApiHandler], version: int, name: str = "me", software: str = "1.0") -> tuple[Any, Any]:
+def call(table: dict[int, ApiHandler], version: int, name: str = "me", software: str = "1.0") -> tuple[Any, Any]:
     connection = ClientConnection()
     context = RequestContext(18, version, connection=connection)
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software)
@@ -41,7 +41,7 @@ def ask(table: dict[int, ApiHandler], version: int, name: str = "me", software: 
 
 @pytest.mark.parametrize("version", range(5))
 def test_the_ranges_are_those_of_the_table(version: int) -> None:
-    response, _ = ask(with_api_versions(TABLE), version)
+    response, _ = call(with_api_versions(TABLE), version)
     assert response == ApiVersionsResponse(api_keys=SPOKEN)
 
 
@@ -62,13 +62,13 @@ def test_the_ranges_are_those_of_the_table(version: int) -> None:
 )
 def test_names_that_kafka_does_not_take_are_refused_from_version_3(name: str, software: str, taken: bool) -> None:
     for version in (3, 4):
-        response, connection = ask(with_api_versions(TABLE), version, name, software)
-        told = (connection.software_name, connection.software_version)
+        response, connection = call(with_api_versions(TABLE), version, name, software)
+        seen = (connection.software_name, connection.software_version)
         if taken:
-            assert (response.error_code, told) == (0, (name, software))
+            assert (response.error_code, seen) == (0, (name, software))
         else:
-            assert (response, told) == (ApiVersionsResponse(error_code=42), ("unknown", "unknown"))
-    response, connection = ask(with_api_versions(TABLE), 2, name, software)
+            assert (response, seen) == (ApiVersionsResponse(error_code=42), ("unknown", "unknown"))
+    response, connection = call(with_api_versions(TABLE), 2, name, software)
     assert (response.error_code, connection.software_name) == (0, "unknown")
 
 
@@ -78,7 +78,7 @@ def test_features_from_level_0_are_hidden_from_clients_that_cannot_read_them() -
     level = FinalizedFeatureKey(name="metadata.version", min_version_level=29, max_version_level=29)
     table = with_api_versions(TABLE, supported_features=(old, new), finalized=lambda: (5, (level,)))
     for version, supported in ((3, (old,)), (4, (old, new))):
-        response, _ = ask(table, version)
+        response, _ = call(table, version)
         assert response.supported_features == supported
         assert (response.finalized_features, response.finalized_features_epoch) == ((level,), 5)
 

@@ -1,4 +1,4 @@
-"""CreateTopics version 0 cannot tell what is wrong with a request: it is logged and the client disconnected (KIP-4)."""
+"""CreateTopics version 0 cannot say what is wrong with a request: it is logged and the client disconnected (KIP-4)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_such_a_request_is_logged_and_its_client_disconnected(
         assert a.front.store.durable_named("plain") is None, "nothing of such a request is created"
 
 
-async def test_later_versions_tell_the_topic_alone() -> None:
+async def test_later_versions_refuse_the_topic_alone() -> None:
     async with rig() as a:
         request = CreateTopicsRequest(topics=(PLAIN, ASSIGNED_TWICE), timeout_ms=1000)
         answer = await a.call(ApiKey.CREATE_TOPICS, 1, request)

@@ -68,7 +68,7 @@ async def test_bytes_go_and_come_as_they_are() -> None:
 async def test_a_consumer_of_librdkafka_goes_on_at_a_broker(
     software: str, version: int, key_type: bytes, ends: bool
 ) -> None:
-    """It would wait for what it has asked here, and drop this node before that is answered."""
+    """It would wait for its request here, and drop this node before that is answered."""
     context = RequestContext(FIND_COORDINATOR, version)
     context.connection.software_version = software
     request = PassedRequest(frame=frame(FIND_COORDINATOR, version, b"\x00\x01g" + key_type))

@@ -1,4 +1,4 @@
-"""The permission hook (KIP-4 rule 3): what a refused principal gets, and what it is not told."""
+"""The permission hook (KIP-4 rule 3): what a refused principal gets, and what it is not shown."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_refused_create_is_logged_with_the_authorizer_as_its_rule() -> N
         assert [(e.topic, e.rule, e.error_code) for e in rejected] == [("mine", "authorizer", DENIED)]
 
 
-async def test_a_refused_principal_cannot_tell_an_existing_topic_from_a_missing_one() -> None:
+async def test_a_refused_principal_cannot_distinguish_an_existing_topic_from_a_missing_one() -> None:
     async with rig(authorizer=Granted()) as a:
         await a.call(ApiKey.CREATE_TOPICS, 7, create("there"))
         assert await codes_of_create(a, "there", "missing", "bad name") == dict.fromkeys(
@@ -83,13 +83,13 @@ async def test_a_refused_principal_cannot_tell_an_existing_topic_from_a_missing_
         seen = await a.call(ApiKey.METADATA, 12, metadata, BOB)
         assert len(seen.topics) == 2
         there, ghost = seen.topics
-        assert there.replace(b"there", b"ghost") == ghost, "nothing but the name may tell the two apart"
+        assert there.replace(b"there", b"ghost") == ghost, "nothing but the name may distinguish the two"
         pages = DescribeTopicPartitionsRequest(topics=tuple(TopicRequest(name=name) for name in names))
         shown = await a.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, pages, BOB)
         assert len({(each.error_code, each.topic_id, each.partitions) for each in shown.topics}) == 1
 
 
-async def test_a_topic_id_tells_a_refused_principal_nothing() -> None:
+async def test_a_topic_id_shows_a_refused_principal_nothing() -> None:
     async with rig(authorizer=Granted()) as a:
         made = await a.call(ApiKey.CREATE_TOPICS, 7, create("there"))
         by_id = DeleteTopicsRequest(topics=(DeleteTopicState(topic_id=made.topics[0].topic_id),))
@@ -107,7 +107,7 @@ async def test_listing_shows_only_what_may_be_described() -> None:
         assert [topic.name for topic in paged.topics] == ["open"]
 
 
-async def test_configs_of_a_created_topic_are_told_only_to_who_may_describe_them() -> None:
+async def test_configs_of_a_created_topic_are_shown_only_to_who_may_describe_them() -> None:
     async with rig(authorizer=Granted(("Create", "Topic", "mine"))) as a:
         (made,) = (await a.call(ApiKey.CREATE_TOPICS, 7, create("mine"), BOB)).topics
         assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, DENIED, -1)

@@ -35,12 +35,12 @@ REQUEST = ProduceRequest(
 
 def test_every_partition_is_refused_with_a_reason() -> None:
     response = handle(RequestContext(0, 13), REQUEST)
-    told = [
+    results = [
         (topic.name, topic.topic_id, partition.index, partition.error_code, partition.error_message)
         for topic in response.responses
         for partition in topic.partition_responses
     ]
-    assert told == [
+    assert results == [
         ("t", bytes(range(16)), 3, 42, REFUSAL),
         ("u", bytes(16), 0, 42, REFUSAL),
         ("u", bytes(16), 1, 42, REFUSAL),

@@ -1,4 +1,4 @@
-"""`topicwright demo` tells its story to the end, with what really happened."""
+"""`topicwright demo` runs to its end, with what really happened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = (
 )
 
 
-def test_the_demo_tells_its_story(tmp_path: Path) -> None:
+def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     done = subprocess.run([TOPICWRIGHT, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     at = 0

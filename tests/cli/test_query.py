@@ -75,7 +75,7 @@ def stopped(tmp_path: Path) -> Path:
             await one.create("v", num_partitions=1)
             await one.create("u", num_partitions=2)
             await one.create("u", 409)
-            await one.ask("DELETE", "/topics/v")
+            await one.request("DELETE", "/topics/v")
         log.close()
 
     asyncio.run(live())
@@ -240,7 +240,7 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
     ]
     async with service(log=log) as one:
         await one.create("a.t", num_partitions=2)
-        await one.ask("DELETE", "/topics/a.t")
+        await one.request("DELETE", "/topics/a.t")
         await one.create("a.t", num_partitions=2)
         address = f"127.0.0.1:{one.port}"
         online = [await asyncio.to_thread(run, *command, "--http", address) for command in commands]
@@ -270,7 +270,7 @@ async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch
         await one.create("t", num_partitions=1)
         end = one.log.durable_offset
         await one.create("u", num_partitions=1)
-        await one.ask("DELETE", "/topics/t")
+        await one.request("DELETE", "/topics/t")
         deleted = one.log.durable_offset - 1
         await one.until(lambda: deleted in printed)
         await one.http.stop()

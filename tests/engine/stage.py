@@ -123,7 +123,7 @@ class Stage:
         """Let syncs end."""
         self.held.set()
 
-    # --- asking
+    # --- sending requests
 
     def create(self, *names: str, timeout_ms: int = 60_000, **fields: Any) -> asyncio.Future[Reply]:
         """One request to create topics of one partition, or as the fields say."""
@@ -145,15 +145,15 @@ class Stage:
     def delete(self, name: str) -> asyncio.Future[Reply]:
         """One request to delete a topic."""
         request_id = self.controller.new_request_id()
-        return self.ask(DeleteTopic(request_id=request_id, at_ms=self._now(), topic=_name(name), api="DeleteTopics"))
+        return self.submit(DeleteTopic(request_id=request_id, at_ms=self._now(), topic=_name(name), api="DeleteTopics"))
 
     def enlarge(self, name: str, count: int) -> asyncio.Future[Reply]:
         """One request for more partitions."""
         request_id = self.controller.new_request_id()
         stamps: dict[str, Any] = {"request_id": request_id, "at_ms": self._now(), "api": "CreatePartitions"}
-        return self.ask(CreatePartitions(**stamps, topic=_name(name), count=count))
+        return self.submit(CreatePartitions(**stamps, topic=_name(name), count=count))
 
-    def ask(self, *commands: TopicCommand) -> asyncio.Future[Reply]:
+    def submit(self, *commands: TopicCommand) -> asyncio.Future[Reply]:
         """One request."""
         return self.controller.submit(commands)
 

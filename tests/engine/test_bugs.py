@@ -59,14 +59,14 @@ def test_a_bug_in_the_machine_stops_the_controller(part: str, monkeypatch: pytes
 async def test_a_bug_beside_the_group_commit_stops_the_controller_too() -> None:
     stage = await Stage().start()
     stage.hold_syncs()
-    ask = stage.create("a")
+    reply = stage.create("a")
     await stage.settle()
 
     async def bug() -> None:
         raise ZeroDivisionError("elsewhere")
 
     stage.controller.background(bug())
-    assert codes(await ask) == [-1]
+    assert codes(await reply) == [-1]
     stage.release_syncs()
     await stage.settle()
     assert isinstance(stage.controller.failure, ZeroDivisionError)
@@ -88,7 +88,7 @@ async def test_a_bug_in_the_fleet_stops_the_controller() -> None:
 
 
 @on_virtual_time
-async def test_only_the_first_failure_is_told() -> None:
+async def test_only_the_first_failure_is_reported() -> None:
     stage = await Stage().start()
 
     async def bug(number: int) -> None:

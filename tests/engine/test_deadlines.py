@@ -1,4 +1,4 @@
-"""Timeouts: what a client is told when time is up, what the log says, and what happens to the topic."""
+"""Timeouts: what a client is answered when time is up, what the log says, and what happens to the topic."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ async def test_topics_of_one_request_are_answered_together() -> None:
 async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same() -> None:
     stage = await Stage().start()
     stage.fleet.set_delay(3, 5_000)
-    ask = stage.create("slow", timeout_ms=1_000)
+    reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle()
-    ask.cancel()
+    reply.cancel()
     await stage.settle(1)
     assert stage.answers_in_log("slow") == [7]
     assert len(stage.controller.replies) == 0
@@ -59,13 +59,13 @@ async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same() -> No
 async def test_a_timeout_is_answered_though_the_wall_clock_goes_back() -> None:
     stage = await Stage().start()
     stage.fleet.set_delay(3, 5_000)
-    ask = stage.create("slow", timeout_ms=1_000)
+    reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
     stage.skew_ms = -3_600_000
-    assert codes(await asyncio.wait_for(ask, 2)) == [7]
-    asked, answered = stage.events(CreateRequested)[-1], stage.records()[-1]
+    assert codes(await asyncio.wait_for(reply, 2)) == [7]
+    requested, answered = stage.events(CreateRequested)[-1], stage.records()[-1]
     assert isinstance(answered.event, CreateAnswered)
-    assert answered.at_ms >= asked.deadline_ms, "the log never says that a timeout came early"
+    assert answered.at_ms >= requested.deadline_ms, "the log never says that a timeout came early"
 
 
 @on_virtual_time
@@ -87,11 +87,11 @@ async def test_the_time_of_the_log_never_goes_back() -> None:
 async def test_a_deadline_passes_while_a_sync_is_slow() -> None:
     stage = await Stage().start()
     stage.hold_syncs()
-    ask = stage.create("slow", timeout_ms=100)
+    reply = stage.create("slow", timeout_ms=100)
     await stage.settle(1)
-    assert not ask.done(), "nothing is answered that is not durable"
+    assert not reply.done(), "nothing is answered that is not durable"
     stage.release_syncs()
-    assert codes(await ask) == [7]
+    assert codes(await reply) == [7]
     await stage.settle()
     assert stage.answers_in_log("slow") == [7]
 
@@ -100,10 +100,10 @@ async def test_a_deadline_passes_while_a_sync_is_slow() -> None:
 async def test_a_topic_deleted_while_its_create_waits_ends_the_wait() -> None:
     stage = await Stage().start()
     stage.fleet.set_delay(3, 5_000)
-    ask = stage.create("slow", timeout_ms=1_000)
+    reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
     assert codes(await stage.delete("slow")) == [0]
-    assert codes(await ask) == [3]
+    assert codes(await reply) == [3]
     await stage.settle(6)
     assert stage.answers_in_log("slow") == [3], "neither the deadline nor the brokers answer it again"
 

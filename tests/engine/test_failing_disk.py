@@ -1,4 +1,4 @@
-"""A disk that fails: who is told what, what is kept, and how it goes on."""
+"""A disk that fails: who gets which error, what is kept, and how it goes on."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def check(stage: Stage) -> None:
 
 
 @on_virtual_time
-async def test_a_full_disk_is_told_to_everybody_and_over_when_there_is_room() -> None:
+async def test_a_full_disk_is_reported_to_everybody_and_over_when_there_is_room() -> None:
     stage = await Stage().start()
     await stage.create("before")
     fill(stage)
-    asks = [stage.create("a", "b"), stage.delete("before"), stage.create("dry", validate_only=True)]
-    assert [codes(answers) for answers in await asyncio.gather(*asks)] == [[56, 56], [56], [56]]
+    replies = [stage.create("a", "b"), stage.delete("before"), stage.create("dry", validate_only=True)]
+    assert [codes(answers) for answers in await asyncio.gather(*replies)] == [[56, 56], [56], [56]]
     assert stage.controller.storage_error == "no room left"
     assert codes(await stage.create("c")) == [56], "at once, for as long as it lasts"
     assert stage.shows("before"), "readers see what is durable"
@@ -70,9 +70,9 @@ def test_after_a_failed_sync_the_state_is_what_the_disk_has(survives: bool) -> N
         again = codes(await stage.create("maybe"))
         assert again == [36 if survives else 0], "what is there is there"
         check(stage)
-        told = [line for line in stage.heard.lines if line.get("topic") == "maybe"]
-        assert len(told) == len(stage.events(CreateAnswered)), "each answer has its log line, late or not"
-        assert len(told) == 1 + survives
+        lines = [line for line in stage.heard.lines if line.get("topic") == "maybe"]
+        assert len(lines) == len(stage.events(CreateAnswered)), "each answer has its log line, late or not"
+        assert len(lines) == 1 + survives
 
     story()
 
@@ -105,7 +105,7 @@ async def test_what_was_put_during_a_failing_sync_is_not_decided_later() -> None
     assert codes(await first) == codes(await behind) == [56]
     stage.disk.failing_syncs = 0.0
     await stage.settle(2)
-    assert not stage.shows("behind"), "its client was told that it failed"
+    assert not stage.shows("behind"), "its client got an error"
     assert "behind" not in [event.topic for event in stage.events(TopicCreated)]
     check(stage)
 
@@ -136,7 +136,7 @@ async def test_verdicts_that_come_after_a_failure_decide_nothing() -> None:
     assert codes(await judged) == [56]
     fill(stage, False)
     await stage.settle(10)
-    assert not stage.shows("judged"), "its client was told that it failed"
+    assert not stage.shows("judged"), "its client got an error"
     check(stage)
 
 
@@ -168,7 +168,7 @@ async def test_the_fleet_takes_up_what_was_dropped() -> None:
 
 
 @on_virtual_time
-async def test_readers_without_a_log_are_told_so_and_go_on_after_it() -> None:
+async def test_readers_without_a_log_get_an_error_and_go_on_after_it() -> None:
     stage = await Stage().start()
     await stage.create("a")
     stage.disk.dark = True

@@ -101,10 +101,10 @@ async def test_a_dry_run_needs_no_sync() -> None:
 
 
 @on_virtual_time
-async def test_asks_are_decided_in_the_order_in_which_they_were_put() -> None:
+async def test_requests_are_decided_in_the_order_in_which_they_came() -> None:
     stage = await Stage().start()
-    asks = [stage.create("x", timeout_ms=0), stage.delete("x"), stage.create("x", timeout_ms=0), stage.delete("x")]
-    assert [codes(answers) for answers in await asyncio.gather(*asks)] == [[7], [0], [7], [0]]
+    replies = [stage.create("x", timeout_ms=0), stage.delete("x"), stage.create("x", timeout_ms=0), stage.delete("x")]
+    assert [codes(answers) for answers in await asyncio.gather(*replies)] == [[7], [0], [7], [0]]
     assert len(stage.events(TopicCreated)) == 2
     assert not stage.shows("x")
     assert stage.controller.store.durable_counts.topics == 0

@@ -27,20 +27,20 @@ async def test_a_slow_policy_stops_nobody_who_does_not_need_it() -> None:
     await stage.settle(0.1)
     assert codes(await stage.create("other")) == [0], "no policy is set any more"
     assert codes(await stage.delete("other")) == [0]
-    assert codes(await stage.create("no/name")) == [17], "refused before any policy is asked"
+    assert codes(await stage.create("no/name")) == [17], "refused before any policy judges"
     assert not waits.done()
     assert codes(await waits) == [0]
 
 
 @on_virtual_time
-async def test_policies_are_asked_in_the_order_of_the_asks() -> None:
+async def test_policies_judge_in_the_order_of_the_requests() -> None:
     policies = slow(0.01)
     stage = await Stage(policies=policies).start()
     names = [f"t{number}" for number in range(8)]
-    asks = [stage.create(name) for name in names[:4]]
+    replies = [stage.create(name) for name in names[:4]]
     await stage.settle(0.005)
-    asks += [stage.create(*names[4:6]), stage.create(*names[6:])]
-    await asyncio.gather(*asks)
+    replies += [stage.create(*names[4:6]), stage.create(*names[6:])]
+    await asyncio.gather(*replies)
     assert policies.judged == names
     assert [event.topic for event in stage.events(TopicCreated)] == names
 
@@ -116,36 +116,36 @@ async def test_a_deadline_passes_while_policies_judge() -> None:
     [answer] = await stage.create("late", timeout_ms=1_000)
     assert answer.code == 7
     assert "not judged" in answer.message
-    assert asyncio.get_running_loop().time() - begun < 1.1, "the client is told in time"
+    assert asyncio.get_running_loop().time() - begun < 1.1, "the client is answered in time"
     assert stage.answers_in_log("late") == [], "nothing is decided yet"
     await stage.settle(5)
     assert stage.shows("late"), "it was created later"
     assert stage.answers_in_log("late") == [7], "and the log has its one answer"
-    [asked] = stage.events(CreateRequested)
-    assert asked.timeout_ms == 0, "its time was used up when it was decided"
+    [requested] = stage.events(CreateRequested)
+    assert requested.timeout_ms == 0, "its time was used up when it was decided"
 
 
 @on_virtual_time
 async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
     stage = await Stage(policies=slow(0.4)).start()
     stage.fleet.set_delay(1, 60_000)
-    ask = stage.create("late", timeout_ms=1_000)
+    reply = stage.create("late", timeout_ms=1_000)
     await stage.settle(0.5)
-    [asked] = stage.events(CreateRequested)
-    assert asked.timeout_ms == 600
-    begun = [record.at_ms for record in stage.records() if record.event == asked]
-    assert asked.deadline_ms - begun[0] == 600
-    assert codes(await ask) == [7]
-    assert stage.records()[-1].at_ms == asked.deadline_ms
+    [requested] = stage.events(CreateRequested)
+    assert requested.timeout_ms == 600
+    begun = [record.at_ms for record in stage.records() if record.event == requested]
+    assert requested.deadline_ms - begun[0] == 600
+    assert codes(await reply) == [7]
+    assert stage.records()[-1].at_ms == requested.deadline_ms
 
 
 @on_virtual_time
 async def test_a_policy_without_end_does_not_hold_up_the_end() -> None:
     stage = await Stage(policies=slow(10**9)).start()
-    ask = stage.create("never", timeout_ms=10**9)
+    reply = stage.create("never", timeout_ms=10**9)
     await stage.settle()
     await asyncio.wait_for(stage.controller.stop(), 5)
-    assert ask.cancelled(), "it gets no answer"
+    assert reply.cancelled(), "it gets no answer"
     assert stage.answers_in_log("never") == []
 
 

@@ -22,29 +22,29 @@ def answer(request: str, topic: str, code: int = 0) -> Answer:
 
 
 @on_virtual_time
-async def test_a_request_is_answered_when_every_topic_is_in_the_order_of_the_ask() -> None:
+async def test_a_request_is_answered_when_every_topic_is_in_the_order_of_the_request() -> None:
     replies = Replies()
-    ask = expect(replies, "r", "a", "b", "c")
+    pending = expect(replies, "r", "a", "b", "c")
     replies.resolve(answer("r", "c", 1))
     replies.resolve(answer("r", "a", 2))
-    assert ask.unanswered() == ["b"]
-    assert not ask.future.done()
+    assert pending.unanswered() == ["b"]
+    assert not pending.future.done()
     replies.resolve(answer("r", "b", 3))
-    assert [one.code for one in ask.future.result()] == [2, 3, 1]
+    assert [one.code for one in pending.future.result()] == [2, 3, 1]
     assert len(replies) == 0, "nothing is kept of it"
 
 
 @on_virtual_time
 async def test_answers_that_nobody_waits_for_are_dropped() -> None:
     replies = Replies()
-    ask = expect(replies, "r", "a", "b")
+    pending = expect(replies, "r", "a", "b")
     replies.resolve(answer("of a dead process", "a"))
-    replies.resolve(answer("r", "not asked for"))
+    replies.resolve(answer("r", "not requested"))
     replies.resolve(answer("r", "a", 1))
     replies.resolve(answer("r", "a", 2))
     replies.resolve(answer("r", "b", 3))
     replies.resolve(answer("r", "b", 4))
-    assert [one.code for one in ask.future.result()] == [1, 3], "the first answer counts"
+    assert [one.code for one in pending.future.result()] == [1, 3], "the first answer counts"
 
 
 @on_virtual_time

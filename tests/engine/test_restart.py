@@ -130,16 +130,16 @@ async def test_brokers_that_are_not_in_the_fleet_any_more_are_fenced() -> None:
 async def test_what_was_taken_is_decided_and_answered_before_the_end() -> None:
     stage = await Stage().start()
     stage.hold_syncs()
-    asks = [stage.create(f"t{number}", timeout_ms=0) for number in range(5)]
+    replies = [stage.create(f"t{number}", timeout_ms=0) for number in range(5)]
     await stage.settle()
-    asks += [stage.create(f"u{number}", timeout_ms=0) for number in range(5)]
+    replies += [stage.create(f"u{number}", timeout_ms=0) for number in range(5)]
     stopping = asyncio.ensure_future(stage.controller.stop())
     await stage.settle()
     late = stage.create("late")
     assert codes(await late) == [41], "NOT_CONTROLLER sends the client to look for another"
     stage.release_syncs()
     await stopping
-    assert [codes(ask.result()) for ask in asks] == [[7]] * 10
+    assert [codes(reply.result()) for reply in replies] == [[7]] * 10
     assert stage.log.durable_offset == stage.log.next_offset
 
 
@@ -147,10 +147,10 @@ async def test_what_was_taken_is_decided_and_answered_before_the_end() -> None:
 async def test_creates_that_wait_at_the_end_stay_in_the_log() -> None:
     stage = await Stage().start()
     stage.fleet.set_delay(3, 60_000)
-    ask = stage.create("slow", timeout_ms=30_000)
+    reply = stage.create("slow", timeout_ms=30_000)
     await stage.settle()
     await stage.controller.stop()
-    assert ask.cancelled()
+    assert reply.cancelled()
     again = Stage(disk=stage.disk, boot_id="s2")
     again.fleet.brokers[3].delay_ms = 60_000  # type: ignore[index]
     await again.start()

@@ -90,11 +90,11 @@ async def test_placeholders_of_many_topics_are_filled_when_brokers_join() -> Non
 async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_dies() -> None:
     stage = await Stage().start()
     stage.fleet.set_delay(3, 60_000)
-    ask = stage.create("waits", num_partitions=2, replication_factor=2, timeout_ms=30_000)
+    reply = stage.create("waits", num_partitions=2, replication_factor=2, timeout_ms=30_000)
     await stage.settle()
-    assert not ask.done()
+    assert not reply.done()
     stage.fleet.stop_broker(3)
-    assert codes(await ask) == [0]
+    assert codes(await reply) == [0]
 
 
 @on_virtual_time

@@ -58,9 +58,9 @@ def test_every_event_comes_back(event: Event, at_ms: int, cause: Cause, offset: 
 
 
 @given(_events, _INT64, _causes)
-def test_the_topic_is_told_without_the_rest(event: Event, at_ms: int, cause: Cause) -> None:
-    told = topic_of(7, encode_event(at_ms, cause, event))
-    assert told == getattr(event, "topic", None), "an event is of another topic than its beginning tells"
+def test_the_topic_is_read_without_the_rest(event: Event, at_ms: int, cause: Cause) -> None:
+    topic = topic_of(7, encode_event(at_ms, cause, event))
+    assert topic == getattr(event, "topic", None), "an event is of another topic than its beginning says"
 
 
 @given(_events, _causes)

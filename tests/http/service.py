@@ -40,7 +40,7 @@ class Lines:
 
 
 class Judge:
-    """Policies that are a function, and that take as long as they are told to."""
+    """Policies that are a function, and that take as long as they have to."""
 
     def __init__(self, judge: Judgement) -> None:
         self._judge = judge
@@ -96,7 +96,7 @@ class Service:
         self.port = 0
         self.client: httpx.AsyncClient
 
-    async def ask(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
+    async def request(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
         """Send a request, check its status, and return its JSON."""
         answer = await self.client.request(method, path, **more)
         assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
@@ -105,11 +105,11 @@ class Service:
 
     async def get(self, path: str, expect: int = 200, **parameters: Any) -> Any:
         """GET something."""
-        return await self.ask("GET", path, expect, params=parameters or None)
+        return await self.request("GET", path, expect, params=parameters or None)
 
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
         """POST a topic."""
-        return await self.ask("POST", "/topics", expect, json={"name": name, **body})
+        return await self.request("POST", "/topics", expect, json={"name": name, **body})
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until something is so, as far as the controller knows."""

@@ -18,8 +18,8 @@ from tests.http.service import service
 from tests.kafka.sasl.users import SALT
 
 
-class Told:
-    """Who was told to have logged in."""
+class Reports:
+    """The logins that are reported."""
 
     def __init__(self) -> None:
         self.logins: list[tuple[str, str, str]] = []
@@ -45,12 +45,12 @@ def users(tmp_path: Any) -> Any:
     known.close()
 
 
-def logins(users: Users, required: bool = True, told: Callable[[str, str, str], None] | None = None) -> Logins:
+def logins(users: Users, required: bool = True, reports: Callable[[str, str, str], None] | None = None) -> Logins:
     """Logins without a delay."""
-    return Logins(users, required, 0, told or Told())
+    return Logins(users, required, 0, reports or Reports())
 
 
-async def test_who_has_to_log_in_is_told_how(users: Users) -> None:
+async def test_the_401_says_how_to_log_in(users: Users) -> None:
     async with service(logins=logins(users)) as one:
         with capture_logs() as lines:
             answer = await one.client.get("/topics")
@@ -78,8 +78,8 @@ async def test_each_way_of_logging_in(users: Users, tmp_path: Any) -> None:
         (basic("alice", "alice-PLANTED"), "User:alice"),
         (basic("alice", "alice-PLANTED"), "User:alice"),
     ]
-    told = Told()
-    async with service(logins=logins(users, told=told)) as one:
+    reports = Reports()
+    async with service(logins=logins(users, reports=reports)) as one:
         for number, (authorization, principal) in enumerate(ways):
             answer = await one.client.post(
                 "/topics", json={"name": f"t.{number}"}, headers={"Authorization": authorization}
@@ -87,7 +87,7 @@ async def test_each_way_of_logging_in(users: Users, tmp_path: Any) -> None:
             assert answer.status_code == 201, answer.text
             events = await one.client.get(f"/topics/t.{number}/events", headers={"Authorization": authorization})
             assert events.json()["events"][0]["fields"]["principal"] == principal
-    assert {login[1:] for login in told.logins} == {("bearer", "succeeded"), ("basic", "succeeded")}
+    assert {login[1:] for login in reports.logins} == {("bearer", "succeeded"), ("basic", "succeeded")}
 
 
 WRONG = [
@@ -103,8 +103,8 @@ WRONG = [
 
 @pytest.mark.parametrize("required", [True, False])
 async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users, required: bool) -> None:
-    told = Told()
-    async with service(logins=logins(users, required, told)) as one:
+    reports = Reports()
+    async with service(logins=logins(users, required, reports)) as one:
         for authorization, reason, user in WRONG:
             with capture_logs() as lines:
                 answer = await one.client.get("/topics", headers={"Authorization": authorization})
@@ -113,7 +113,7 @@ async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users
                 ("authentication_failed", reason, user)
             ]
             assert "PLANTED" not in answer.text + str(lines)
-    assert len([login for login in told.logins if login[2] == "failed"]) == len(WRONG)
+    assert len([login for login in reports.logins if login[2] == "failed"]) == len(WRONG)
 
 
 async def test_where_nobody_has_to_log_in_somebody_may(users: Users) -> None:
@@ -129,7 +129,7 @@ async def test_where_nobody_has_to_log_in_somebody_may(users: Users) -> None:
 async def test_a_password_that_was_right_is_not_for_ever(users: Users, tmp_path: Any) -> None:
     assert await users.knows("carol", "carol-PLANTED")
     set_password(tmp_path / "users", "carol", "another")
-    assert await users.knows("carol", "carol-PLANTED"), "the file is read again when it is told to"
+    assert await users.knows("carol", "carol-PLANTED"), "the file is read again at reload only"
     users.reload()
     assert not await users.knows("carol", "carol-PLANTED")
     assert await users.knows("carol", "another")

@@ -58,5 +58,5 @@ async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 1)
     async with service() as one, one.client.stream("GET", "/events/follow"):
         await one.until(lambda: _followers(one) == 1)
-        told = await one.get("/events/follow", 503)
-        assert told["message"] == "1 clients follow the events already"
+        reply = await one.get("/events/follow", 503)
+        assert reply["message"] == "1 clients follow the events already"

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what is told comes out, and what is there is read."""
+"""Figures for Prometheus: what is reported comes out, and what is there is read."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_commits_are_counted_and_their_sizes_and_times_spread() -> None:
     metrics = Metrics()
     metrics.committed(3, 9, 0.002)
     metrics.committed(500, 1500, 0.02)
-    told = _of(metrics)
-    assert told["commit_seconds_count", ()] == 2
-    assert told["commit_seconds_sum", ()] == pytest.approx(0.022)
-    assert told["commit_seconds_bucket", (("le", "0.0025"),)] == 1
-    assert told["commit_commands_bucket", (("le", "5.0"),)] == 1
-    assert told["commit_commands_bucket", (("le", "500.0"),)] == 2
-    assert told["commit_events_sum", ()] == 1509
+    samples = _of(metrics)
+    assert samples["commit_seconds_count", ()] == 2
+    assert samples["commit_seconds_sum", ()] == pytest.approx(0.022)
+    assert samples["commit_seconds_bucket", (("le", "0.0025"),)] == 1
+    assert samples["commit_commands_bucket", (("le", "5.0"),)] == 1
+    assert samples["commit_commands_bucket", (("le", "500.0"),)] == 2
+    assert samples["commit_events_sum", ()] == 1509
 
 
 def test_answers_are_counted_by_api_and_error_and_waits_by_api() -> None:
@@ -57,14 +57,14 @@ def test_answers_are_counted_by_api_and_error_and_waits_by_api() -> None:
         metrics.answered("CreateTopics", code, waited_ms)
     metrics.answered("HTTP", 44, 0)
     metrics.answered("HTTP", 1234, 0)
-    told = _of(metrics)
-    assert told["answers_total", (("api", "CreateTopics"), ("error", "NONE"))] == 2
-    assert told["answers_total", (("api", "CreateTopics"), ("error", "TOPIC_ALREADY_EXISTS"))] == 1
-    assert told["answers_total", (("api", "HTTP"), ("error", "POLICY_VIOLATION"))] == 1
-    assert told["answers_total", (("api", "HTTP"), ("error", "ERROR_1234"))] == 1
-    assert told["answer_wait_seconds_count", (("api", "CreateTopics"),)] == 4
-    assert told["answer_wait_seconds_bucket", (("api", "CreateTopics"), ("le", "0.005"))] == 2
-    assert told["answer_wait_seconds_sum", (("api", "CreateTopics"),)] == pytest.approx(30.403)
+    samples = _of(metrics)
+    assert samples["answers_total", (("api", "CreateTopics"), ("error", "NONE"))] == 2
+    assert samples["answers_total", (("api", "CreateTopics"), ("error", "TOPIC_ALREADY_EXISTS"))] == 1
+    assert samples["answers_total", (("api", "HTTP"), ("error", "POLICY_VIOLATION"))] == 1
+    assert samples["answers_total", (("api", "HTTP"), ("error", "ERROR_1234"))] == 1
+    assert samples["answer_wait_seconds_count", (("api", "CreateTopics"),)] == 4
+    assert samples["answer_wait_seconds_bucket", (("api", "CreateTopics"), ("le", "0.005"))] == 2
+    assert samples["answer_wait_seconds_sum", (("api", "CreateTopics"),)] == pytest.approx(30.403)
 
 
 def test_requests_and_policies_are_spread_by_what_they_were() -> None:
@@ -72,11 +72,11 @@ def test_requests_and_policies_are_spread_by_what_they_were() -> None:
     metrics.request("CreateTopics", 7, "ok", 0.001)
     metrics.request("CreateTopics", 5, "ok", 0.001)
     metrics.policy_judged("my.Policy", "refused", 0.3)
-    told = _of(metrics)
+    samples = _of(metrics)
     for version in ("5", "7"):
-        assert told["request_seconds_count", (("api", "CreateTopics"), ("outcome", "ok"), ("version", version))] == 1
-    assert told["policy_seconds_bucket", (("le", "0.5"), ("outcome", "refused"), ("policy", "my.Policy"))] == 1
-    assert told["policy_seconds_bucket", (("le", "0.25"), ("outcome", "refused"), ("policy", "my.Policy"))] == 0
+        assert samples["request_seconds_count", (("api", "CreateTopics"), ("outcome", "ok"), ("version", version))] == 1
+    assert samples["policy_seconds_bucket", (("le", "0.5"), ("outcome", "refused"), ("policy", "my.Policy"))] == 1
+    assert samples["policy_seconds_bucket", (("le", "0.25"), ("outcome", "refused"), ("policy", "my.Policy"))] == 0
 
 
 @given(st.lists(st.one_of(st.sampled_from(SECONDS), st.floats(0, 20))))
@@ -89,28 +89,28 @@ def test_a_distribution_counts_what_is_at_most_its_bound(values: list[float]) ->
     assert spread.total == pytest.approx(sum(values)), "the sum"
 
 
-async def test_a_service_tells_its_states_and_its_work() -> None:
+async def test_a_service_shows_its_states_and_its_work() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         await one.create("pay.t", num_partitions=3)
         await one.create("t", 403)
         await one.get("/topics/nope", 404)
-        await one.ask("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         await one.create("pay.u", 202, num_partitions=2, timeout_ms=0)
-        await one.ask("POST", "/simulated/brokers/2/stop")
+        await one.request("POST", "/simulated/brokers/2/stop")
         await one.live(1, 3)
         answer = await one.client.get("/metrics")
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-        told = _samples(answer.text)
-        assert told["log_offset", ()] == one.log.durable_offset
-        assert (told["topics", ()], told["partitions", ()], told["topics_pending", ()]) == (2, 5, 1)
-        assert (told["brokers_registered", ()], told["brokers_live", ()], told["ready", ()]) == (3, 2, 1)
-        assert told["requests_in_flight", ()] == 0
-        assert told["commit_seconds_count", ()] > 0
-        errors = {dict(labels)["error"]: count for (name, labels), count in told.items() if name == "answers_total"}
+        samples = _samples(answer.text)
+        assert samples["log_offset", ()] == one.log.durable_offset
+        assert (samples["topics", ()], samples["partitions", ()], samples["topics_pending", ()]) == (2, 5, 1)
+        assert (samples["brokers_registered", ()], samples["brokers_live", ()], samples["ready", ()]) == (3, 2, 1)
+        assert samples["requests_in_flight", ()] == 0
+        assert samples["commit_seconds_count", ()] > 0
+        errors = {dict(labels)["error"]: count for (name, labels), count in samples.items() if name == "answers_total"}
         assert errors == {"NONE": 1, "POLICY_VIOLATION": 1, "REQUEST_TIMED_OUT": 1}
         routes = {
             (labels["method"], labels["route"], labels["status"]): count
-            for (name, pairs), count in told.items()
+            for (name, pairs), count in samples.items()
             if name == "http_request_seconds_count" and (labels := dict(pairs))
         }
         assert routes["POST", "/topics", "201"] == 1

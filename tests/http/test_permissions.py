@@ -41,20 +41,20 @@ async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_ther
             assert there["message"].replace("secret", "absent") == missing["message"], path
 
 
-async def test_what_tells_of_everything_is_for_who_may_describe_the_cluster() -> None:
+async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> None:
     paths = ("/events", "/brokers", "/events?request=boot-1")
     async with service(authorizer=Half()) as one:
         for path in paths:
             assert (await one.get(path, 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED", path
-        assert (await one.ask("POST", "/simulated/brokers", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
-        assert (await one.ask("POST", "/simulated/brokers/1/stop", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+        assert (await one.request("POST", "/simulated/brokers", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+        assert (await one.request("POST", "/simulated/brokers/1/stop", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
     async with service(authorizer=Half(("Describe", "Cluster"), ("Alter", "Cluster"))) as one:
         for path in paths[:2]:
             await one.get(path)
-        await one.ask("POST", "/simulated/brokers", 201)
+        await one.request("POST", "/simulated/brokers", 201)
 
 
-async def test_whoever_asked_sees_the_request() -> None:
+async def test_the_requester_sees_its_request() -> None:
     async with service(authorizer=Half()) as one:
         made = await one.create("secret")
         assert (await one.get(f"/requests/{made['request_id']}"))["request_id"] == made["request_id"]

@@ -82,7 +82,7 @@ async def test_a_stopped_broker_shows_in_its_topics_and_a_returned_one_too() -> 
     async with service() as one:
         await one.create("t", num_partitions=1)
         await one.create("alone", assignments=[[3]])
-        await one.ask("POST", "/simulated/brokers/3/stop")
+        await one.request("POST", "/simulated/brokers/3/stop")
         await one.live(1, 2)
         await one.until(lambda: len(_partition(one, "t").isr) == 2 and _partition(one, "alone").leader == -1)
         shown = await one.get("/topics/t")
@@ -91,7 +91,7 @@ async def test_a_stopped_broker_shows_in_its_topics_and_a_returned_one_too() -> 
         alone = await one.get("/topics/alone")
         assert (alone["status"], alone["offline_partitions"], alone["partitions"][0]["leader"]) == ("offline", 1, -1)
         at = shown["as_of"]["offset"]
-        await one.ask("POST", "/simulated/brokers/3/start")
+        await one.request("POST", "/simulated/brokers/3/start")
         await one.until(lambda: len(_partition(one, "t").isr) == 3)
         assert (await one.get("/topics/t"))["status"] == "ready"
         assert (await one.get("/topics/t", at=at))["status"] == "under-replicated", "the past stays as it was"
@@ -116,7 +116,7 @@ async def test_every_moment_of_a_life_can_be_seen_by_offset_and_by_time(kind: st
     async with service(log=log) as one:
         await one.create("a.t", num_partitions=1)
         await one.create("b", num_partitions=2)
-        await one.ask("DELETE", "/topics/b")
+        await one.request("DELETE", "/topics/b")
         await one.create("c")
         end = one.log.durable_offset
         for offset in range(end):
@@ -184,7 +184,7 @@ async def test_many_topics_are_listed_a_slice_at_a_time() -> None:
         assert [topic["name"] for topic in page["topics"]] == [f"t{number:03}" for number in range(130)]
 
 
-async def test_a_request_tells_how_it_fared() -> None:
+async def test_a_request_shows_its_outcome() -> None:
     async with service() as one:
         made = await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
         shown = await one.get(f"/requests/{made['request_id']}")
@@ -195,16 +195,16 @@ async def test_a_request_tells_how_it_fared() -> None:
         assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
         assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
         assert topic["asked"]["configs"] == {"retention.ms": "5"}
-        gone = await one.ask("DELETE", "/topics/t")
+        gone = await one.request("DELETE", "/topics/t")
         topic = (await one.get(f"/requests/{gone['request_id']}"))["topics"][0]
         assert (topic["status"], topic["wanted"], topic["asked"]) == ("deleted", "to be deleted", None)
-        told = await one.get("/requests/nonesuch", 404)
-        assert (told["error"], told["code"]) == ("RESOURCE_NOT_FOUND", 91)
+        reply = await one.get("/requests/nonesuch", 404)
+        assert (reply["error"], reply["code"]) == ("RESOURCE_NOT_FOUND", 91)
 
 
-async def test_brokers_tell_since_when_and_why_they_are_as_they_are() -> None:
+async def test_brokers_show_since_when_and_why_they_are_as_they_are() -> None:
     async with service() as one:
-        await one.ask("POST", "/simulated/brokers/2/stop")
+        await one.request("POST", "/simulated/brokers/2/stop")
         await one.live(1, 3)
         shown = await one.get("/brokers")
         _check_times(shown)
@@ -254,11 +254,11 @@ async def test_a_topic_and_a_request_are_explained() -> None:
     async with service() as one:
         made = await one.create("t", num_partitions=1)
         for subject, kind in (("t", "topic"), (made["request_id"], "request")):
-            told = await one.get(f"/explain/{subject}")
-            _check_times(told)
-            assert (told["subject"], told["kind"], told["omitted"]) == (subject, kind, 0)
-            assert [step["event"] for step in told["steps"]][:2] == ["CreateRequested", "TopicCreated"]
-            assert told["steps"][-1]["event"] == "CreateAnswered"
+            explanation = await one.get(f"/explain/{subject}")
+            _check_times(explanation)
+            assert (explanation["subject"], explanation["kind"], explanation["omitted"]) == (subject, kind, 0)
+            assert [step["event"] for step in explanation["steps"]][:2] == ["CreateRequested", "TopicCreated"]
+            assert explanation["steps"][-1]["event"] == "CreateAnswered"
         assert (await one.get("/explain/nonesuch", 404))["error"] == "RESOURCE_NOT_FOUND"
 
 
@@ -295,9 +295,9 @@ async def test_a_wrong_question_is_refused_with_what_is_wrong_and_what_is_allowe
         for line in WRONG.strip().splitlines():
             path, expected = (column.strip() for column in line.split("|", 1))
             answer = await one.client.get(path)
-            told = answer.json()
-            assert f"{answer.status_code} {told['message']}".startswith(expected), f"{path}: {told}"
-            assert told["code"] in {3, 42, 91}, f"{path}: {told}"
+            reply = answer.json()
+            assert f"{answer.status_code} {reply['message']}".startswith(expected), f"{path}: {reply}"
+            assert reply["code"] in {3, 42, 91}, f"{path}: {reply}"
 
 
 async def test_the_document_names_every_path_and_every_body() -> None:

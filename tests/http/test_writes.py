@@ -31,7 +31,9 @@ async def test_a_topic_is_created_and_complete_when_the_answer_comes() -> None:
 
 async def test_the_body_may_be_short_and_without_a_content_type() -> None:
     async with service() as one:
-        made = await one.ask("POST", "/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"})
+        made = await one.request(
+            "POST", "/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"}
+        )
         assert (made["num_partitions"], made["replication_factor"]) == (2, 3), "the cluster's defaults"
 
 
@@ -58,7 +60,7 @@ async def test_config_values_may_be_of_any_plain_type() -> None:
 async def test_a_dry_run_shows_the_replicas_of_the_create_that_follows_and_leaves_no_trace() -> None:
     async with service() as one:
         end = one.log.durable_offset
-        dry = await one.ask("POST", "/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
+        dry = await one.request("POST", "/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
         assert (dry["status"], dry["topic_id"], dry["validate_only"]) == ("validated", None, True)
         assert one.log.durable_offset == end
         await one.get("/topics/t", 404)
@@ -70,7 +72,7 @@ async def test_a_create_that_is_not_waited_for_is_accepted_and_so_is_one_that_ta
     async with service() as one:
         at_once = await one.create("t", 202, timeout_ms=0)
         assert (at_once["error"], at_once["code"], at_once["status"]) == ("REQUEST_TIMED_OUT", 7, "pending")
-        await one.ask("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         late = await one.create("u", 202, timeout_ms=50)
         assert late["status"] == "pending"
         assert "2 of 3 live brokers know it" in late["message"]
@@ -100,12 +102,12 @@ async def test_what_the_machine_refuses_comes_back_with_its_code_its_rule_and_th
         for line in REFUSED.strip().splitlines():
             body, expected = (column.strip() for column in line.split("|"))
             answer = await one.client.post("/topics", json={"name": "t", **json.loads(body)})
-            told = answer.json()
-            shown = f"{answer.status_code} {told['error']} {told.get('rule', '').split('/')[0] or '-'}"
-            assert shown == expected, f"{body}: {told}"
+            reply = answer.json()
+            shown = f"{answer.status_code} {reply['error']} {reply.get('rule', '').split('/')[0] or '-'}"
+            assert shown == expected, f"{body}: {reply}"
             if answer.status_code != 201:
-                row = (await one.get(f"/requests/{told['request_id']}"))["topics"][0]
-                assert (row["code"], row["message"], row["rule"]) == (told["code"], told["message"], told["rule"])
+                row = (await one.get(f"/requests/{reply['request_id']}"))["topics"][0]
+                assert (row["code"], row["message"], row["rule"]) == (reply["code"], reply["message"], reply["rule"])
 
 
 # body | what the message says
@@ -134,16 +136,16 @@ async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be() -> None
         end = one.log.durable_offset
         for line in BAD.strip("\n").splitlines():
             body, expected = (column.strip() for column in line.split("|", 1))
-            told = await one.ask("POST", "/topics", 400, content=body.encode())
-            assert (told["error"], told["code"]) == ("INVALID_REQUEST", 42), body
-            assert told["message"].startswith(expected), f"{body}: {told['message']}"
+            reply = await one.request("POST", "/topics", 400, content=body.encode())
+            assert (reply["error"], reply["code"]) == ("INVALID_REQUEST", 42), body
+            assert reply["message"].startswith(expected), f"{body}: {reply['message']}"
         assert one.log.durable_offset == end, "nothing of it reached the log"
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
     async with service() as one:
-        told = await one.ask("POST", "/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
-        assert told["error"] == "INVALID_REQUEST"
+        reply = await one.request("POST", "/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
+        assert reply["error"] == "INVALID_REQUEST"
 
 
 async def test_a_policy_refuses_with_its_own_rule_and_notes_what_it_does_not_enforce() -> None:
@@ -151,7 +153,7 @@ async def test_a_policy_refuses_with_its_own_rule_and_notes_what_it_does_not_enf
         refused = await one.create("t", 403)
         assert (refused["error"], refused["code"]) == ("POLICY_VIOLATION", 44)
         assert (refused["message"], refused["rule"]) == ("t has no owner", "policy:tests.Owned/owner")
-        await one.ask("POST", "/topics?validate_only=true", 403, json={"name": "t"})
+        await one.request("POST", "/topics?validate_only=true", 403, json={"name": "t"})
         await one.create("pay.t", num_partitions=1)
         noted = (await one.get("/topics/pay.t"))["policy"]
         assert noted["outcome"] == "allowed"
@@ -164,8 +166,8 @@ async def test_a_policy_that_does_not_answer_in_time_is_a_timeout_without_a_topi
     judge = Judge(owned)
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
-        told = await one.create("pay.t", 504, timeout_ms=50)
-        assert told["error"] == "REQUEST_TIMED_OUT"
+        reply = await one.create("pay.t", 504, timeout_ms=50)
+        assert reply["error"] == "REQUEST_TIMED_OUT"
         await one.get("/topics/pay.t", 404)
         judge.may_answer.set()
 
@@ -180,20 +182,20 @@ class Nobody:
 
 async def test_who_may_not_is_refused_and_recorded() -> None:
     async with service(authorizer=Nobody()) as one:
-        told = await one.create("t", 403)
-        assert told["error"] == "TOPIC_AUTHORIZATION_FAILED"
-        assert (await one.get(f"/requests/{told['request_id']}"))["topics"][0]["rule"] == told["rule"] == "authorizer"
-        told = await one.ask("DELETE", "/topics/t", 403)
-        assert told["error"] == "TOPIC_AUTHORIZATION_FAILED"
+        reply = await one.create("t", 403)
+        assert reply["error"] == "TOPIC_AUTHORIZATION_FAILED"
+        assert (await one.get(f"/requests/{reply['request_id']}"))["topics"][0]["rule"] == reply["rule"] == "authorizer"
+        reply = await one.request("DELETE", "/topics/t", 403)
+        assert reply["error"] == "TOPIC_AUTHORIZATION_FAILED"
 
 
 async def test_a_topic_is_deleted_and_its_history_stays() -> None:
     async with service() as one:
         made = await one.create("t")
-        gone = await one.ask("DELETE", "/topics/t")
+        gone = await one.request("DELETE", "/topics/t")
         assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
-        told = await one.get("/topics/t", 404)
-        assert "it was deleted at offset" in told["message"]
+        reply = await one.get("/topics/t", 404)
+        assert "it was deleted at offset" in reply["message"]
         events = (await one.get("/topics/t/events"))["events"]
         assert [event["type"] for event in events][-1] == "TopicDeleted"
         assert events[-1]["fields"]["asked"] == {
@@ -203,24 +205,24 @@ async def test_a_topic_is_deleted_and_its_history_stays() -> None:
             "duplicate": False,
             "denied": 0,
         }
-        await one.ask("DELETE", "/topics/t", 404)
+        await one.request("DELETE", "/topics/t", 404)
 
 
 async def test_a_topic_that_must_not_be_deleted_stays() -> None:
     async with service(settings={"delete.topic.enable": "false"}) as one:
         await one.create("t")
-        assert (await one.ask("DELETE", "/topics/t", 403))["error"] == "TOPIC_DELETION_DISABLED"
+        assert (await one.request("DELETE", "/topics/t", 403))["error"] == "TOPIC_DELETION_DISABLED"
         await one.get("/topics/t")
 
 
-async def test_while_the_log_cannot_be_written_asks_are_refused_questions_answered_and_ready_is_not() -> None:
+async def test_while_the_log_cannot_be_written_requests_are_refused_questions_answered_and_ready_is_not() -> None:
     disk = Disk(random.Random(1))
     disk.sync_s = (0.0, 0.0)
     async with service(log=FaultyLog(disk)) as one:
         await one.create("before")
         disk.full = True
-        told = await one.create("t", 503)
-        assert told["error"] == "KAFKA_STORAGE_ERROR"
+        reply = await one.create("t", 503)
+        assert reply["error"] == "KAFKA_STORAGE_ERROR"
         assert (await one.create("u", 503))["error"] == "KAFKA_STORAGE_ERROR"
         unready = await one.get("/health/ready", 503)
         assert unready["status"] == "not ready"
@@ -245,8 +247,8 @@ async def test_while_the_log_cannot_be_read_either_questions_are_refused() -> No
         await one.create("t", 503)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(one.log, "_dark", True)
-            told = await one.get("/events", 503)
-        assert told["error"] == "KAFKA_STORAGE_ERROR"
+            reply = await one.get("/events", 503)
+        assert reply["error"] == "KAFKA_STORAGE_ERROR"
         disk.full = False
         await one.until(lambda: one.controller.storage_error is None)
 
@@ -255,8 +257,8 @@ async def test_a_bug_in_deciding_makes_the_service_not_ready() -> None:
     async with service() as one:
         one.controller.background(_raise())
         await one.controller.failed.wait()
-        told = await one.get("/health/ready", 503)
-        assert told["reason"] == "deciding has ended: a bug"
+        reply = await one.get("/health/ready", 503)
+        assert reply["reason"] == "deciding has ended: a bug"
         assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
 
 
@@ -264,24 +266,24 @@ async def _raise() -> None:
     raise AssertionError("a bug")
 
 
-async def test_who_waits_when_the_service_stops_is_told_where_to_look() -> None:
+async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_look() -> None:
     async with service() as one:
-        await one.ask("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         waiting = asyncio.create_task(one.create("t", 503, timeout_ms=60_000))
         await one.until(lambda: one.front.store.durable_counts.topics == 1)
         await one.http.stop()
-        told = await waiting
-        assert told["error"] == "REQUEST_TIMED_OUT"
-        assert "the service is stopping; request boot-" in told["message"]
+        reply = await waiting
+        assert reply["error"] == "REQUEST_TIMED_OUT"
+        assert "the service is stopping; request boot-" in reply["message"]
 
 
 async def test_a_page_of_another_site_may_change_nothing() -> None:
     async with service() as one:
         for method, path in (("POST", "/topics"), ("DELETE", "/topics/t"), ("POST", "/simulated/brokers/1/stop")):
-            told = await one.ask(method, path, 403, headers={"Origin": "http://elsewhere.example"})
-            assert told["message"] == "pages of http://elsewhere.example may not change anything here"
+            reply = await one.request(method, path, 403, headers={"Origin": "http://elsewhere.example"})
+            assert reply["message"] == "pages of http://elsewhere.example may not change anything here"
         own = {"Origin": f"http://127.0.0.1:{one.port}"}
-        await one.ask("POST", "/topics", 201, json={"name": "t"}, headers=own)
+        await one.request("POST", "/topics", 201, json={"name": "t"}, headers=own)
         assert tuple(one.front.cluster.live) == (1, 2, 3)
 
 

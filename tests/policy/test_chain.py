@@ -13,7 +13,7 @@ from controller.policy.chain import ALLOWED, MESSAGE_CHARS_MAX, LoadedPolicy, Po
 from events.catalog import Outcome, Verdict
 from tests.policy.requests import request
 
-ASK = request("orders")
+REQUEST = request("orders")
 
 
 class _Calling:
@@ -42,35 +42,35 @@ def allow(request: RequestMetadata) -> None:
 
 
 def test_an_empty_chain_allows() -> None:
-    assert PolicyChain().validate(ASK) is ALLOWED
+    assert PolicyChain().validate(REQUEST) is ALLOWED
 
 
 def test_all_agree() -> None:
-    assert chain_of(A=allow, B=allow).validate(ASK) == Verdict(outcome="allowed")
+    assert chain_of(A=allow, B=allow).validate(REQUEST) == Verdict(outcome="allowed")
 
 
 def test_a_refusal_names_policy_rule_and_message() -> None:
-    verdict = chain_of(A=allow, B=raising(PolicyViolation("too wide"))).validate(ASK)
+    verdict = chain_of(A=allow, B=raising(PolicyViolation("too wide"))).validate(REQUEST)
     assert verdict == Verdict(outcome="refused", policy="my.B", rule="policy:my.B", message="too wide")
 
 
 def test_a_refusal_may_name_its_rule() -> None:
-    verdict = chain_of(A=raising(PolicyViolation("no", rule="rules/naming"))).validate(ASK)
+    verdict = chain_of(A=raising(PolicyViolation("no", rule="rules/naming"))).validate(REQUEST)
     assert (verdict.policy, verdict.rule) == ("my.A", "policy:rules/naming")
 
 
-def test_the_first_refusal_wins_and_later_policies_are_not_asked() -> None:
-    asked: list[str] = []
-    chain = chain_of(A=raising(PolicyViolation("first")), B=lambda request: asked.append(request.topic))
-    assert chain.validate(ASK).message == "first"
-    assert asked == []
+def test_the_first_refusal_wins_and_later_policies_are_not_called() -> None:
+    judged: list[str] = []
+    chain = chain_of(A=raising(PolicyViolation("first")), B=lambda request: judged.append(request.topic))
+    assert chain.validate(REQUEST).message == "first"
+    assert judged == []
 
 
 def test_a_failure_ends_the_chain_too() -> None:
-    asked: list[str] = []
-    chain = chain_of(A=raising(OSError("disk")), B=lambda request: asked.append(request.topic))
-    assert chain.validate(ASK).outcome == "failed"
-    assert asked == []
+    judged: list[str] = []
+    chain = chain_of(A=raising(OSError("disk")), B=lambda request: judged.append(request.topic))
+    assert chain.validate(REQUEST).outcome == "failed"
+    assert judged == []
 
 
 class _Unreadable(Exception):
@@ -93,7 +93,7 @@ class _Unreadable(Exception):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_anything_else_raised_fails_the_topic_alone(error: BaseException, message: str) -> None:
-    verdict = chain_of(A=raising(error)).validate(ASK)
+    verdict = chain_of(A=raising(error)).validate(REQUEST)
     assert verdict == Verdict(outcome="failed", policy="my.A", rule="policy:my.A", message=message)
 
 
@@ -101,17 +101,17 @@ def test_endless_recursion_fails_the_topic_alone() -> None:
     def deeper(request: RequestMetadata) -> object:
         return deeper(request)
 
-    assert chain_of(A=deeper).validate(ASK).message.startswith("policy my.A raised RecursionError")
+    assert chain_of(A=deeper).validate(REQUEST).message.startswith("policy my.A raised RecursionError")
 
 
 def test_the_operator_may_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt):
-        chain_of(A=raising(KeyboardInterrupt())).validate(ASK)
+        chain_of(A=raising(KeyboardInterrupt())).validate(REQUEST)
 
 
 @pytest.mark.parametrize("returned", [False, True, "no", 0, {}, ["no"], {Observation("a", "b")}], ids=repr)
 def test_what_is_no_answer_is_no_consent(returned: object) -> None:
-    verdict = chain_of(A=lambda request: returned).validate(ASK)
+    verdict = chain_of(A=lambda request: returned).validate(REQUEST)
     assert verdict.outcome == "failed"
     assert f"returned a {type(returned).__name__}" in verdict.message
     assert "refuses by raising PolicyViolation" in verdict.message
@@ -120,14 +120,14 @@ def test_what_is_no_answer_is_no_consent(returned: object) -> None:
 def test_a_coroutine_is_no_answer_and_is_closed() -> None:
     async def later() -> None: ...
 
-    assert "returned a coroutine" in chain_of(A=lambda request: later()).validate(ASK).message
+    assert "returned a coroutine" in chain_of(A=lambda request: later()).validate(REQUEST).message
 
 
 def test_observations_of_all_policies_come_back() -> None:
     def observing(*rules: str) -> Callable[[RequestMetadata], Sequence[Observation]]:
         return lambda request: [Observation(rule, f"{rule or 'it'} is broken") for rule in rules]
 
-    verdict = chain_of(A=observing("rules/a", "rules/b"), B=allow, C=observing("")).validate(ASK)
+    verdict = chain_of(A=observing("rules/a", "rules/b"), B=allow, C=observing("")).validate(REQUEST)
     assert verdict.outcome == "allowed"
     assert verdict.observed == (
         Observation("policy:rules/a", "rules/a is broken"),
@@ -141,20 +141,20 @@ def test_a_refusal_keeps_what_was_observed_before_and_beside_it() -> None:
         A=lambda request: (Observation("a", "before"),),
         B=raising(PolicyViolation("no", observed=[Observation("b", "beside")])),
     )
-    verdict = chain.validate(ASK)
+    verdict = chain.validate(REQUEST)
     assert (verdict.outcome, verdict.policy, verdict.message) == ("refused", "my.B", "no")
     assert verdict.observed == (Observation("policy:a", "before"), Observation("policy:b", "beside"))
 
 
 def test_an_empty_list_of_observations_is_none() -> None:
-    assert chain_of(A=lambda request: []).validate(ASK) == ALLOWED
+    assert chain_of(A=lambda request: []).validate(REQUEST) == ALLOWED
 
 
 @pytest.mark.parametrize("observed", [[1], "ab", 5])
 def test_a_violation_with_other_observations_fails(observed: Any) -> None:
     violation = PolicyViolation("no")
     violation.observed = observed
-    verdict = chain_of(A=raising(violation)).validate(ASK)
+    verdict = chain_of(A=raising(violation)).validate(REQUEST)
     assert verdict.outcome == "failed"
     assert "not a sequence of Observation" in verdict.message
 
@@ -165,16 +165,16 @@ class _OwnViolation(PolicyViolation):
 
 
 def test_a_violation_with_a_constructor_of_its_own_refuses() -> None:
-    verdict = chain_of(A=raising(_OwnViolation("mine: no"))).validate(ASK)
+    verdict = chain_of(A=raising(_OwnViolation("mine: no"))).validate(REQUEST)
     assert (verdict.outcome, verdict.rule, verdict.message) == ("refused", "policy:my.A", "mine: no")
 
 
 def test_a_refusal_without_a_message_names_the_policy() -> None:
-    assert chain_of(A=raising(PolicyViolation())).validate(ASK).message == "refused by policy my.A"
+    assert chain_of(A=raising(PolicyViolation())).validate(REQUEST).message == "refused by policy my.A"
 
 
 def test_a_message_is_bounded_and_can_be_encoded() -> None:
-    verdict = chain_of(A=raising(PolicyViolation("\ud800" + "é" * 100_000))).validate(ASK)
+    verdict = chain_of(A=raising(PolicyViolation("\ud800" + "é" * 100_000))).validate(REQUEST)
     assert len(verdict.message) == MESSAGE_CHARS_MAX
     assert verdict.message.endswith("é…")
     assert len(verdict.message.encode()) < 32_767
@@ -185,8 +185,8 @@ def test_policies_cannot_change_the_request_under_each_other() -> None:
         request.configs["retention.ms"] = "1"  # type: ignore[index]
 
     configs = {"retention.ms": "5"}
-    asked = RequestMetadata(topic="a", num_partitions=1, replication_factor=1, configs=configs)
-    verdict = chain_of(A=meddling).validate(asked)
+    requested = RequestMetadata(topic="a", num_partitions=1, replication_factor=1, configs=configs)
+    verdict = chain_of(A=meddling).validate(requested)
     assert (verdict.outcome, configs) == ("failed", {"retention.ms": "5"})
 
 
@@ -197,7 +197,7 @@ def test_a_policy_sees_the_request_as_it_is() -> None:
         assert seen.pop() == request(text)
 
 
-def test_the_probe_hears_of_each_policy_asked() -> None:
+def test_the_probe_hears_of_each_policy_that_judged() -> None:
     ticks = iter(range(100))
     judged: list[tuple[str, Outcome, float]] = []
     raised: list[tuple[str, str, BaseException]] = []
@@ -207,8 +207,8 @@ def test_the_probe_hears_of_each_policy_asked() -> None:
         on_judged=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
         on_exception=lambda policy, topic, error: raised.append((policy, topic, error)),
     )
-    chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow).validate(ASK, probe)
-    chain_of(D=raising(error), E=allow).validate(ASK, probe)
+    chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow).validate(REQUEST, probe)
+    chain_of(D=raising(error), E=allow).validate(REQUEST, probe)
     assert judged == [("my.A", "allowed", 1.0), ("my.B", "refused", 1.0), ("my.D", "failed", 1.0)]
     assert raised == [("my.D", "orders", error)]
 

@@ -58,12 +58,12 @@ def test_the_first_policy_is_short() -> None:
     assert len([line for line in _block("python").splitlines() if line]) <= 10
 
 
-@pytest.mark.parametrize(("asked", "result"), rows(EXAMPLE))
-def test_the_example_of_rules(tmp_path: Path, asked: str, result: str) -> None:
+@pytest.mark.parametrize(("requested", "result"), rows(EXAMPLE))
+def test_the_example_of_rules(tmp_path: Path, requested: str, result: str) -> None:
     file = tmp_path / "topic-rules.toml"
     file.write_text(_block("toml"), encoding="utf-8")
     chain = load_policies("controller.policy.rules.TopicRules", {"topic.rules.file": str(file)})
-    verdict = chain.validate(request(asked))
+    verdict = chain.validate(request(requested))
     refusing = " ".join(re.findall(r"rule '([^']*)'", verdict.message)) or "allowed"
     observing = "".join(f" + {one.rule.removeprefix('policy:rules/')}" for one in verdict.observed)
     assert refusing + observing == result

@@ -52,7 +52,7 @@ def test_a_violation_carries_message_rule_and_observations() -> None:
     assert violation.observed == (observation,)
 
 
-def test_the_base_class_asks_for_validate_alone() -> None:
+def test_the_base_class_requires_validate_alone() -> None:
     with pytest.raises(TypeError, match="validate"):
         CreateTopicPolicy()  # type: ignore[abstract]
 

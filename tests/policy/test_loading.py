@@ -108,7 +108,7 @@ def test_a_policy_may_import_its_neighbours_and_extend_the_path(write: Write, mo
     assert sys.path == [*before, "acme-own"]
 
 
-def test_several_are_asked_and_closed_in_order(write: Write) -> None:
+def test_several_are_called_and_closed_in_order(write: Write) -> None:
     write("acme_several.py", GOOD)
     chain = load_policies(" acme_several.Named , acme_several.Second ", {"word": "x"})
     assert chain.names == ("acme_several.Named", "acme_several.Second")

@@ -96,7 +96,7 @@ refuse = 'no topics on Fridays'                     | x                         
 partitions = 4; hint = 'ask #kafka'                 | x partitions=5              | partitions is 5, allowed is 4 (ask #kafka)
 partitions = 4; hint = 'ask #kafka'                 | x partitions=4              | allowed
 
-# several things wrong are all told
+# several things wrong are all reported
 name_pattern = '^pay'; partitions = 4; replication_factor = 2 | x                 | topic name 'x' does not match '^pay', partitions is 3, allowed is 4, replication_factor is 3, allowed is 2
 
 # to whom a rule applies
@@ -146,9 +146,9 @@ def _configured(folder: Path, bodies: dict[str, str], mode: str = "") -> PolicyC
     return load_policies("controller.policy.rules.TopicRules", settings)
 
 
-@pytest.mark.parametrize(("rule", "asked", "result"), rows(ONE_RULE))
-def test_one_rule(tmp_path: Path, rule: str, asked: str, result: str) -> None:
-    verdict = _configured(tmp_path, {"r": rule}).validate(request(asked))
+@pytest.mark.parametrize(("rule", "requested", "result"), rows(ONE_RULE))
+def test_one_rule(tmp_path: Path, rule: str, requested: str, result: str) -> None:
+    verdict = _configured(tmp_path, {"r": rule}).validate(request(requested))
     if result == "allowed":
         assert verdict == ALLOWED
     else:
@@ -156,10 +156,10 @@ def test_one_rule(tmp_path: Path, rule: str, asked: str, result: str) -> None:
         assert verdict.message == f"rule 'r': {result}"
 
 
-@pytest.mark.parametrize(("rules", "mode", "asked", "result"), rows(SEVERAL_RULES))
-def test_several_rules(tmp_path: Path, rules: str, mode: str, asked: str, result: str) -> None:
+@pytest.mark.parametrize(("rules", "mode", "requested", "result"), rows(SEVERAL_RULES))
+def test_several_rules(tmp_path: Path, rules: str, mode: str, requested: str, result: str) -> None:
     bodies = dict(zip("abc", rules.split(" / "), strict=False))
-    verdict = _configured(tmp_path, bodies, mode).validate(request(asked))
+    verdict = _configured(tmp_path, bodies, mode).validate(request(requested))
     decided: str = verdict.outcome
     if verdict.outcome == "refused":
         decided += f" {verdict.rule.removeprefix('policy:rules/')}: {verdict.message}"

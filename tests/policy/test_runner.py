@@ -56,7 +56,7 @@ def gated() -> Iterator[_Gated]:
 
 
 async def _entered(policy: _Gated) -> None:
-    assert await asyncio.to_thread(policy.entered.wait, LONG_S), "the worker never asked the policy"
+    assert await asyncio.to_thread(policy.entered.wait, LONG_S), "the worker never called the policy"
 
 
 @pytest.mark.parametrize("make", [PolicyRunner, InlinePolicyRunner])
@@ -90,16 +90,16 @@ async def test_the_loop_lives_while_a_policy_is_slow(gated: _Gated) -> None:
     await runner.close(LONG_S)
 
 
-async def test_asks_are_judged_and_answered_in_their_order_on_one_thread(gated: _Gated) -> None:
+async def test_requests_are_judged_and_answered_in_their_order_on_one_thread(gated: _Gated) -> None:
     runner = PolicyRunner(gated.chain())
     answered: list[str] = []
 
-    async def ask(topic: str) -> None:
+    async def judge(topic: str) -> None:
         await runner.judge([request(topic), request(f"{topic}.twin")])
         answered.append(topic)
 
     topics = ["slow", *(f"t{number}" for number in range(50))]
-    tasks = [asyncio.create_task(ask(topic)) for topic in topics]
+    tasks = [asyncio.create_task(judge(topic)) for topic in topics]
     await _entered(gated)
     assert runner.waiting == 50
     gated.gate.set()
@@ -148,7 +148,7 @@ async def test_close_ends_the_topic_in_hand_and_turns_the_others_away(gated: _Ga
     assert gated.closed_on == ["create-topic-policy"]
 
 
-async def test_an_ask_of_many_topics_is_cut_short_by_close(gated: _Gated) -> None:
+async def test_a_request_of_many_topics_is_cut_short_by_close(gated: _Gated) -> None:
     runner = PolicyRunner(gated.chain())
     task = asyncio.create_task(runner.judge([request("slow"), request("next")]))
     await _entered(gated)
@@ -187,8 +187,8 @@ class Stuck:
 
 async def main():
     runner = PolicyRunner(PolicyChain([LoadedPolicy(name="my.Stuck", policy=Stuck())]))
-    asks = RequestMetadata(topic="a", num_partitions=1, replication_factor=1)
-    task = asyncio.create_task(runner.judge([asks]))
+    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=1)
+    task = asyncio.create_task(runner.judge([request]))
     await asyncio.to_thread(entered.wait)
     print(*await runner.close(0.01))
     task.cancel()
@@ -204,7 +204,7 @@ def test_a_process_ends_while_a_policy_is_stuck() -> None:
     assert ended.stdout == "policies my.Stuck: still judging topic 'a' after 0.01 s, left behind\n"
 
 
-async def test_close_without_an_ask_closes_the_policies_once(gated: _Gated) -> None:
+async def test_close_without_a_request_closes_the_policies_once(gated: _Gated) -> None:
     runner = PolicyRunner(gated.chain())
     assert await runner.close(LONG_S) == ()
     assert await runner.close(LONG_S) == ()
@@ -221,7 +221,7 @@ async def test_close_says_what_a_policy_raised(gated: _Gated, error: BaseExcepti
     assert type(error).__name__ in failure
 
 
-async def test_the_probe_is_told_on_the_workers_thread(gated: _Gated) -> None:
+async def test_the_probe_is_called_on_the_workers_thread(gated: _Gated) -> None:
     heard: list[tuple[str, str, str]] = []
     probe = PolicyProbe(
         on_judged=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
@@ -235,12 +235,12 @@ async def test_the_probe_is_told_on_the_workers_thread(gated: _Gated) -> None:
 def test_a_loop_that_has_ended_is_not_waited_for(gated: _Gated) -> None:
     runner = PolicyRunner(gated.chain())
 
-    async def ask_and_leave() -> None:
+    async def judge_and_leave() -> None:
         task = asyncio.create_task(runner.judge([request("slow")]))
         await _entered(gated)
         task.cancel()
 
-    asyncio.run(ask_and_leave())
+    asyncio.run(judge_and_leave())
     gated.gate.set()
     assert asyncio.run(runner.close(LONG_S)) == ()
     assert gated.closed_on == ["create-topic-policy"]

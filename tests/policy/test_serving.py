@@ -28,7 +28,7 @@ POLICY = """
         def configure(self, settings):
             self._gate = Path(settings["policy.gate"])
         def validate(self, request):
-            Path("asked").write_text(request.topic)
+            Path("judging").write_text(request.topic)
             if request.topic.startswith("slow"):
                 while not self._gate.exists():
                     time.sleep(0.01)
@@ -139,7 +139,7 @@ def test_the_log_keeps_the_verdict(server: Topicwright) -> None:
 def test_others_are_served_while_a_policy_is_slow(server: Topicwright, folder: Path) -> None:
     slow = _create(server, NewTopic("slow.a", 1, 1), NewTopic("after.slow", 1, 1))
     other = AdminClient({"bootstrap.servers": server.bootstrap})
-    _asked_about(folder, "slow.a")
+    _wait_for_judging(folder, "slow.a")
     assert "slow.a" not in other.list_topics(timeout=30).topics
     assert not any(future.done() for future in slow.values())
     (folder / "gate").touch()
@@ -152,7 +152,7 @@ def test_a_stuck_policy_does_not_keep_the_process(tmp_path: Path) -> None:
     settings = {"create.topic.policy.class.name": "odd_policy.Odd", "policy.gate": str(tmp_path / "gate")}
     with topicwright(tmp_path, settings) as served:
         _create(served, NewTopic("slow.for.ever", 1, 1))
-        _asked_about(tmp_path, "slow.for.ever")
+        _wait_for_judging(tmp_path, "slow.for.ever")
     assert not (tmp_path / "closed").exists()
     assert "still judging topic 'slow.for.ever'" in served.process.output
 
@@ -175,10 +175,10 @@ def test_a_bad_rules_file_stops_the_start(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def _asked_about(folder: Path, topic: str) -> None:
+def _wait_for_judging(folder: Path, topic: str) -> None:
     """Wait until the policy has this topic in hand."""
-    asked = folder / "asked"
+    judging = folder / "judging"
     deadline = time.monotonic() + 240
-    while not asked.exists() or asked.read_text() != topic:
-        assert time.monotonic() < deadline, f"the policy was never asked about {topic}"
+    while not judging.exists() or judging.read_text() != topic:
+        assert time.monotonic() < deadline, f"the policy was never called for {topic}"
         time.sleep(0.02)

@@ -15,23 +15,23 @@ GIVEN = "1@x 2@y 3@z count=2 factor=3"
 
 
 @pytest.mark.parametrize(
-    ("asked", "counts", "assigned", "configs"),
+    ("line", "counts", "assigned", "configs"),
     [
         ("create a -1x-1", (2, 3), None, {}),
         ("create a 5x1 conf=retention.ms=5", (5, 1), None, {"retention.ms": "5"}),
         ("create a on=0:1.2,1:2.1", (None, None), {0: (1, 2), 1: (2, 1)}, {}),
     ],
 )
-def test_what_is_shown(asked: str, counts: tuple[int | None, int | None], assigned: Assigned, configs: Configs) -> None:
+def test_what_is_shown(line: str, counts: tuple[int | None, int | None], assigned: Assigned, configs: Configs) -> None:
     rig = given(GIVEN)
-    ask = command(rig, asked)
-    assert isinstance(ask, CreateTopic)
-    assert as_policies_see_it(ask, rig.state.cluster.settings) == RequestMetadata(
+    create = command(rig, line)
+    assert isinstance(create, CreateTopic)
+    assert as_policies_see_it(create, rig.state.cluster.settings) == RequestMetadata(
         topic="a",
         num_partitions=counts[0],
         replication_factor=counts[1],
         replicas_assignments=assigned,
         configs=configs,
-        principal=ask.principal,
-        client_id=ask.client_id,
+        principal=create.principal,
+        client_id=create.client_id,
     )

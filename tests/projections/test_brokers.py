@@ -70,7 +70,7 @@ def test_the_fold_agrees_with_the_machine_after_every_event(walk: Walk) -> None:
             ), f"broker {broker_id} after {record}"
 
 
-def test_a_row_tells_since_when_a_broker_is_as_it_is() -> None:
+def test_a_row_shows_since_when_a_broker_is_as_it_is() -> None:
     rig = given("1")
     at_ms = rig.log[-1].at_ms
     rig.put(command(rig, "fence 1"))

@@ -81,7 +81,7 @@ def test_pages_make_up_the_whole_list(walk: Walk, limit: int) -> None:
     while True:
         page = query.topics_at(end, after, limit)
         rows += page.rows
-        assert len(page.rows) <= limit, "a page has no more than asked for"
+        assert len(page.rows) <= limit, "a page has no more than the limit"
         if page.next_after is None:
             break
         after = page.next_after

@@ -59,7 +59,7 @@ def _shown(past: TopicPast, live: tuple[BrokerId, ...]) -> str:
         return "nothing" if past.deletion is None else f"deleted by {past.deletion.principal}"
     words: list[str] = [status(row, live)]
     words += [f"{one.leader}:{_ids(one.isr)}/{_ids(one.replicas)}" for one in row.partitions]
-    assert row.created_by is not None, "the ask stands before the creation"
+    assert row.created_by is not None, "the request stands before the creation"
     words.append(f"by={row.created_by.request_id}")
     words += [f"{name}={value}" for name, value in row.configs]
     words += [f"holes={placeholders(row)}"] if placeholders(row) else []
@@ -120,11 +120,11 @@ def test_replicas_that_do_not_serve_are_those_on_brokers_that_are_not_live_and_t
 
 
 NAME = TopicName("t")
-ASKED = ChangeAsked("CreatePartitions", 3, PartitionsWanted(6, None))
+REQUESTED = ChangeAsked("CreatePartitions", 3, PartitionsWanted(6, None))
 MISFITS = (
     TopicReady(NAME),
     LeaderElected(NAME, 7, BrokerId(1), (BrokerId(1),), 1, 1, "why"),
-    PartitionsAdded(RequestId("q"), NAME, 5, (), "User:alice", None, (), ASKED),
+    PartitionsAdded(RequestId("q"), NAME, 5, (), "User:alice", None, (), REQUESTED),
     PlaceholderFilled(NAME, 0, BrokerId(-1), BrokerId(2), 1),
 )
 

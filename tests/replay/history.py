@@ -38,7 +38,7 @@ class Quiet:
 
 
 class Owned:
-    """A policy, as the controller asks it: names need an owner."""
+    """A policy, as the controller calls it: names need an owner."""
 
     async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
         return tuple(map(owned, requests))
@@ -110,7 +110,7 @@ class Day:
     async def create(self, *names: str, timeout_ms: int = 30_000, **fields: Any) -> None:
         """One request to create topics."""
         request_id = self.controller.new_request_id()
-        asks = [
+        creates = [
             commands.CreateTopic(
                 topic=TopicName(name),
                 topic_id=TopicId(f"{request_id}{name}".encode()[-16:].rjust(16, b".")),
@@ -120,9 +120,9 @@ class Day:
             )
             for name in names
         ]
-        await self.controller.submit(asks, timeout_ms)
+        await self.controller.submit(creates, timeout_ms)
 
-    async def ask(self, kind: Callable[..., commands.TopicCommand], topic: str, **fields: Any) -> None:
+    async def change(self, kind: Callable[..., commands.TopicCommand], topic: str, **fields: Any) -> None:
         """One request to change a topic."""
         common = self._common(**fields)
         await self.controller.submit([kind(topic=topic, request_id=self.controller.new_request_id(), **common)])
@@ -149,23 +149,23 @@ class Day:
 
 
 async def live_a_day(day: Day) -> None:
-    """Everything that a log can tell of happens at least once."""
+    """Everything that a log can record happens at least once."""
     await day.create("pay.orders", num_partitions=3, configs=(("retention.ms", "1000"),))
     await day.create("orders", num_partitions=3)
     await day.create("pay.refunds", "pay.refunds~", "pay_refunds", principal="User:bob", client_id=None)
     by_hand = (Assignment(0, (BrokerId(2), BrokerId(1))), Assignment(1, (BrokerId(1), BrokerId(3))))
     await day.create("team.by-hand", assignments=by_hand, timeout_ms=0)
     await day.create("team.auto", num_partitions=1, replication_factor=1, api="Metadata", timeout_ms=1)
-    await day.ask(commands.CreatePartitions, "pay.orders", count=5)
-    await day.ask(commands.CreatePartitions, "pay.orders", count=2)
+    await day.change(commands.CreatePartitions, "pay.orders", count=5)
+    await day.change(commands.CreatePartitions, "pay.orders", count=2)
     day.fleet.stop_broker(3)
     await day.live(1, 2)
     await day.create("late.one", num_partitions=2, principal="User:bob")
-    await day.ask(commands.AlterTopicConfigs, "late.one", ops=(catalog.ConfigOp("retention.ms", 0, "5000"),))
+    await day.change(commands.AlterTopicConfigs, "late.one", ops=(catalog.ConfigOp("retention.ms", 0, "5000"),))
     day.fleet.start_broker(3)
     await day.live(1, 2, 3)
-    await day.ask(commands.DeleteTopic, "pay.refunds")
-    await day.ask(commands.DeleteTopic, "pay.nothing")
+    await day.change(commands.DeleteTopic, "pay.refunds")
+    await day.change(commands.DeleteTopic, "pay.nothing")
     await day.create("pay_refunds.2", num_partitions=1)
     day.fleet.set_delay(2, 40)
     await day.create("slow.one", num_partitions=1, timeout_ms=10)

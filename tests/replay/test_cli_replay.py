@@ -114,7 +114,7 @@ def test_it_is_quiet_and_leaves_nothing(history: LogRef, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [temp]
 
 
-def test_sparks_log_is_shown_when_asked_for(history: LogRef, tmp_path: Path) -> None:
+def test_sparks_log_is_shown_when_requested(history: LogRef, tmp_path: Path) -> None:
     ended = command("rebuild", history.text, "--spark-log", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "log4j" in ended.err
@@ -246,7 +246,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
-def test_wrong_usage_is_told_before_spark_starts(
+def test_wrong_usage_is_reported_before_spark_starts(
     run_without_spark: Run,
     history: LogRef,
     tmp_path: Path,
@@ -262,7 +262,7 @@ def test_wrong_usage_is_told_before_spark_starts(
     assert says in ended.err
 
 
-def test_a_master_that_cannot_be_reached_is_told(tmp_path: Path, history: LogRef) -> None:
+def test_a_master_that_cannot_be_reached_is_reported(tmp_path: Path, history: LogRef) -> None:
     ended = command("rebuild", history.text, "--master", "nonsense://host", cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
     assert "topicwright: Spark did not start on nonsense://host: " in ended.err

@@ -38,7 +38,7 @@ def test_lines_where_nobody_watches(spark: SparkSession) -> None:
     with progress(spark, "rebuild", out, line_every_s=0.1):
         slow_job(spark)
     lines = out.getvalue().splitlines()
-    assert lines, "slow work is told"
+    assert lines, "slow work is reported"
     assert all(re.fullmatch(r"rebuild: \d of 4 tasks done after \d+ s", line) for line in lines), lines
 
 
@@ -67,41 +67,41 @@ class Clock:
         return self.now
 
 
-def told_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable[[int], list[Any]]) -> list[int]:
-    """The seconds at which something is told of the stages of each second, of a hundred."""
+def lines_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable[[int], list[Any]]) -> list[int]:
+    """The seconds at which something is written about the stages of each second, of a hundred."""
     clock = Clock()
     monkeypatch.setattr(module, "is_connect", lambda _: True)
     monkeypatch.setattr(module, "monotonic", clock)
-    session, told = ConnectSession(), []
+    session, seconds = ConnectSession(), []
     with progress(session, "rebuild", out):  # type: ignore[arg-type]
         for second in range(1, 101):
             clock.now, before = float(second), out.tell()
             session.handlers[0](stages=stages(second))
             if out.tell() > before:
-                told.append(second)
-    return told
+                seconds.append(second)
+    return seconds
 
 
 def test_lines_become_fewer_while_one_stage_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told_at(monkeypatch, io.StringIO(), lambda _: [Stage()]) == [5, 15, 35, 75]
+    assert lines_at(monkeypatch, io.StringIO(), lambda _: [Stage()]) == [5, 15, 35, 75]
 
 
-def test_another_stage_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_at(monkeypatch, io.StringIO(), lambda second: [Stage()] if second < 50 else [Stage(), Second()])
-    assert told == [5, 15, 35, 50, 60, 80]
+def test_another_stage_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = lines_at(monkeypatch, io.StringIO(), lambda second: [Stage()] if second < 50 else [Stage(), Second()])
+    assert seconds == [5, 15, 35, 50, 60, 80]
 
 
-def test_many_short_stages_are_told_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_short_stages_are_reported_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     def stages(second: int) -> list[Any]:
         stage = Stage()
         stage.stage_id = second
         return [stage]
 
-    assert told_at(monkeypatch, io.StringIO(), stages) == list(range(5, 101, 5))
+    assert lines_at(monkeypatch, io.StringIO(), stages) == list(range(5, 101, 5))
 
 
 def test_a_bar_is_drawn_anew_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told_at(monkeypatch, Terminal(), lambda _: [Stage()]) == list(range(1, 101))
+    assert lines_at(monkeypatch, Terminal(), lambda _: [Stage()]) == list(range(1, 101))
 
 
 class Gone(io.StringIO):
@@ -111,7 +111,7 @@ class Gone(io.StringIO):
         raise OSError("gone")
 
 
-def test_work_goes_on_when_nobody_can_be_told(spark: SparkSession) -> None:
+def test_work_goes_on_when_its_output_has_gone(spark: SparkSession) -> None:
     with progress(spark, "rebuild", Gone(), line_every_s=0.0):
         slow_job(spark)
 
@@ -130,7 +130,7 @@ class ConnectSession:
 
 
 class Stage:
-    """A stage as Spark Connect tells it."""
+    """A stage as Spark Connect reports it."""
 
     stage_id, num_tasks, num_completed_tasks = 1, 8, 3
 

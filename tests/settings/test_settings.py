@@ -69,7 +69,7 @@ listener.name.in.plain.sasl.jaas.config | unknown setting listener.name.in.plain
 
 
 @pytest.mark.parametrize("line", SECRETS.strip().splitlines())
-def test_what_may_be_a_secret_is_not_told(line: str) -> None:
+def test_what_may_be_a_secret_is_not_shown(line: str) -> None:
     key, expected = (cell.strip() for cell in line.split("|"))
     with pytest.raises(SettingsError) as raised:
         load_settings(overrides=[f"{key}=PLANTED-SECRET"])
@@ -77,7 +77,7 @@ def test_what_may_be_a_secret_is_not_told(line: str) -> None:
     assert "PLANTED-SECRET" not in str(raised.value)
 
 
-def test_an_override_without_a_value_does_not_tell_a_secret() -> None:
+def test_an_override_without_a_value_does_not_show_a_secret() -> None:
     with pytest.raises(SettingsError, match="must be KEY=VALUE") as raised:
         load_settings(overrides=["ssl.key.password PLANTED-SECRET"])
     assert "PLANTED-SECRET" not in str(raised.value)

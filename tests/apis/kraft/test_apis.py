@@ -84,7 +84,7 @@ def test_what_brokers_forward_is_taken_from_them() -> None:
 
 @pytest.mark.parametrize("forwarded", [True, False], ids=["forwarded", "direct"])
 @pytest.mark.parametrize(
-    ("key", "request_", "told"),
+    ("key", "request_", "expected"),
     [
         (ApiKey.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest(), (61, "User", "ann")),
         (
@@ -99,7 +99,9 @@ def test_what_brokers_forward_is_taken_from_them() -> None:
     ],
     ids=["token", "token-for-another", "renewal", "expiry", "voter", "voter-gone"],
 )
-def test_what_is_refused_is_answered(key: ApiKey, request_: Message, told: tuple[Any, ...], forwarded: bool) -> None:
+def test_what_is_refused_is_answered(
+    key: ApiKey, request_: Message, expected: tuple[Any, ...], forwarded: bool
+) -> None:
     table = listener()
     version = table[key].max_version
     if forwarded:
@@ -111,7 +113,7 @@ def test_what_is_refused_is_answered(key: ApiKey, request_: Message, told: tuple
     else:
         answer = table[key].handle(RequestContext(int(key), version), request_)
         answer = asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
-    code, *more = told
+    code, *more = expected
     assert answer.error_code == code
     if key is ApiKey.CREATE_DELEGATION_TOKEN and (forwarded or more[1] == "bob"):
         assert [answer.principal_type, answer.principal_name] == more

@@ -29,13 +29,13 @@ DELETION = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",)
 
 
 class Deleting:
-    """Handles DeleteTopics, and remembers who asked."""
+    """Handles DeleteTopics, and remembers its requests."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[RequestContext, DeleteTopicsRequest]] = []
+        self.requests: list[tuple[RequestContext, DeleteTopicsRequest]] = []
 
     async def __call__(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        self.asked.append((context, request))
+        self.requests.append((context, request))
         return DeleteTopicsResponse(responses=(DeletableTopicResult(name="t", error_code=3),))
 
 
@@ -51,14 +51,14 @@ def answer(handler: Any, data: bytes, principal: bytes | None = ANN, *, allowed:
 
 def test_the_client_is_answered_as_if_it_had_come_itself() -> None:
     deleting = Deleting()
-    told = answer(deleting, DELETION)
-    assert told.error_code == 0
-    assert told.response_data is not None
-    correlation_id, response = codec.decode_response(ApiKey.DELETE_TOPICS, 5, told.response_data)
+    reply = answer(deleting, DELETION)
+    assert reply.error_code == 0
+    assert reply.response_data is not None
+    correlation_id, response = codec.decode_response(ApiKey.DELETE_TOPICS, 5, reply.response_data)
     assert correlation_id == 42
     assert isinstance(response, DeleteTopicsResponse)
     assert response.responses[0].error_code == 3
-    ((context, request),) = deleting.asked
+    ((context, request),) = deleting.requests
     assert request.topic_names == ("t",)
     seen = (context.principal, context.peer, context.client_id, context.api_version)
     assert seen == ("User:ann", "127.0.0.1", "app", 5)
@@ -80,8 +80,8 @@ def test_the_client_is_answered_as_if_it_had_come_itself() -> None:
 )
 def test_what_cannot_be_answered(data: bytes, principal: bytes | None, allowed: bool, code: int) -> None:
     deleting = Deleting()
-    told = answer(deleting, data, principal, allowed=allowed)
-    assert (told.error_code, told.response_data, deleting.asked) == (code, None, [])
+    reply = answer(deleting, data, principal, allowed=allowed)
+    assert (reply.error_code, reply.response_data, deleting.requests) == (code, None, [])
 
 
 def test_a_client_that_would_be_disconnected_does_not_cost_the_broker_its_connection() -> None:

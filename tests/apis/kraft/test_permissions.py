@@ -16,13 +16,13 @@ from controller.serving.real_brokers import real_broker_listener
 
 
 class Denying:
-    """A front that grants nothing, and remembers what it was asked for."""
+    """A front that grants nothing, and remembers the operations it was called for."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.operations: list[str] = []
 
     def grants(self, _: RequestContext, operation: str) -> bool:
-        self.asked.append(operation)
+        self.operations.append(operation)
         return False
 
 
@@ -46,7 +46,7 @@ def test_what_one_needs(key: ApiKey, operation: str) -> None:
     front: Any = Denying()
     handler = real_broker_listener(front, Mock(), {})[key]
     answer = asyncio.run(_answer(handler.handle(RequestContext(int(key), handler.max_version), _request(key))))
-    assert (answer.error_code, front.asked) == (31, [operation])
+    assert (answer.error_code, front.operations) == (31, [operation])
 
 
 async def _answer(answer: Any) -> Any:

@@ -17,12 +17,12 @@ from controller.machine.commands.commands import CreateTopic
 from controller.serving.real_brokers import real_broker_listener
 
 
-class Asked(Exception):
-    """A front was asked; with what the commands say of waiting, and for how long the requester waits."""
+class Submitted(Exception):
+    """Commands were submitted; with what they say of waiting, and for how long the requester waits."""
 
 
 class Front:
-    """A front that tells what it is asked."""
+    """A front that raises what is submitted to it."""
 
     controller = SimpleNamespace(new_request_id=lambda: "q", now_ms=lambda: 0)
 
@@ -30,7 +30,7 @@ class Front:
         return 0
 
     async def submit(self, commands: Sequence[CreateTopic], timeout_ms: int) -> None:
-        raise Asked([one.timeout_ms for one in commands], timeout_ms)
+        raise Submitted([one.timeout_ms for one in commands], timeout_ms)
 
 
 @pytest.mark.parametrize(("wanted", "waited"), [(-1, -1), (20_000, 20_000), (60_000, 25_000), (2**31 - 1, 25_000)])
@@ -38,9 +38,9 @@ def test_no_create_is_held_longer_than_25_s(wanted: int, waited: int) -> None:
     front: Any = Front()
     handler = real_broker_listener(front, Mock(), {})[ApiKey.CREATE_TOPICS]
     request = CreateTopicsRequest(topics=(CreatableTopic(name="t"), CreatableTopic(name="u")), timeout_ms=wanted)
-    with pytest.raises(Asked) as asked:
+    with pytest.raises(Submitted) as submitted:
         asyncio.run(_answer(handler.handle(RequestContext(ApiKey.CREATE_TOPICS, 7), request)))
-    assert asked.value.args == ([waited, waited], waited)
+    assert submitted.value.args == ([waited, waited], waited)
 
 
 async def _answer(answer: Any) -> Any:

@@ -84,7 +84,7 @@ class LogContract:
         with pytest.raises(ValueError, match="offsets begin at 0"):
             log.read(-1)
 
-    def test_read_ends_where_the_log_ended_when_it_was_asked(self, log: EventLog) -> None:
+    def test_read_ends_where_the_log_ended_when_it_began(self, log: EventLog) -> None:
         log.write(commit(b"a", b"b"))
         reading = log.read()
         log.write(commit(b"c"))

@@ -19,7 +19,7 @@ from tests.events.logs.rocksdb_folders import counted, open_log, write_counted
 
 
 class FaultyLog(RocksDbLog):
-    """A log whose disk fails when it is told to, with RocksDB's words."""
+    """A log whose disk fails on demand, with RocksDB's words."""
 
     write_fault = ""
     sync_fault = ""

@@ -53,21 +53,21 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     checked = 0
     for number in range(ROUNDS):
-        told = f"round {number} of seed {seed}"
+        where = f"round {number} of seed {seed}"
         flushed = flushed_before_a_kill(folder, moments.uniform(0.0, 0.4))
         log = open_log(folder)
         end = log.next_offset
-        assert end >= flushed, f"what was flushed is there, {told}"
-        assert end % 5 == 0, f"no commit is there in part, {told}"
+        assert end >= flushed, f"what was flushed is there, {where}"
+        assert end % 5 == 0, f"no commit is there in part, {where}"
         values = [entry.value for n in range(checked // 5, end // 5) for entry in counted(n).entries]
-        assert list(log.read(checked)) == list(enumerate(values, checked)), f"the events are those written, {told}"
-        assert log.get(b"count") == (b"%d" % (end // 5 - 1) if end else None), f"the state agrees, {told}"
+        assert list(log.read(checked)) == list(enumerate(values, checked)), f"the events are those written, {where}"
+        assert log.get(b"count") == (b"%d" % (end // 5 - 1) if end else None), f"the state agrees, {where}"
         for n in range(checked // 5, end // 5, 50):
             assert list(log.request_offsets(f"request-{n}")) == list(range(5 * n, 5 * n + 5)), (
-                f"the index agrees, {told}"
+                f"the index agrees, {where}"
             )
         in_shard = sum(1 for n in range(end // 5) if n % 7 == 3) * 5
-        assert sum(1 for _ in log.shard_offsets("topic-3")) == in_shard, f"the index agrees, {told}"
+        assert sum(1 for _ in log.shard_offsets("topic-3")) == in_shard, f"the index agrees, {where}"
         checked = end
         log.close()
     assert checked > 0, f"something was written, seed {seed}"

@@ -90,7 +90,7 @@ def test_a_log_open_in_this_process_is_locked(folder: Path, log: RocksDbLog) -> 
     assert log.write(counted(0)) == 0
 
 
-@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux tells who holds a lock")
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux shows who holds a lock")
 def test_a_log_open_in_another_process_is_locked_and_names_it(folder: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.events.logs.rocksdb_folders import open_log;"
@@ -230,7 +230,7 @@ def test_a_folder_left_half_made_is_made_again(folder: Path, tmp_path: Path) -> 
         ("IO error: While fdatasync: /d/000004.log: Input/output error", LogWriteError),
     ],
 )
-def test_what_rocksdb_says_is_told_by_its_text(text: str, kind: type[LogError]) -> None:
+def test_what_rocksdb_says_is_classified_by_its_text(text: str, kind: type[LogError]) -> None:
     error = classify(Exception(text), Path("/d"), LogWriteError)
     assert type(error) is kind
     assert "/d" in str(error)

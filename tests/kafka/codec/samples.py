@@ -129,7 +129,7 @@ KAFKA_PYTHON_LACKS = frozenset({
     ApiKey.ASSIGN_REPLICAS_TO_DIRS, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM, ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
-"""APIs that only kio's classes are a witness of: among those that kafka-python is asked for it has none of them."""
+"""APIs that only kio's classes are a witness of: those of the compared APIs that kafka-python does not have."""
 
 
 def kafka_python_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
@@ -157,7 +157,7 @@ def _as_kafka_python(kind: Any, layout: Layout, message: Any, version: int) -> A
         if field.name in theirs:
             values[field.name] = _kafka_python_value(theirs[field.name], field, value, version)
         else:
-            # Renamed, and told as a set of bits.
+            # Renamed, and given as a set of bits.
             bits = {bit for bit in range(31) if value >> bit & 1}
             values["authorized_operations"] = None if value == OPERATIONS_OMITTED else bits
     return kind(version=version, **values)

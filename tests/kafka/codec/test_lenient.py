@@ -108,7 +108,7 @@ def test_all_topics_is_a_null_array_from_version_1_of_metadata() -> None:
         (7, CREATE_V7[:-3], "timeout_ms: the bytes end early"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(version: int, body: bytes, complaint: str) -> None:
+def test_what_cannot_be_read_is_reported_with_its_place(version: int, body: bytes, complaint: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         read(version, body)
     assert complaint in str(refusal.value)
@@ -124,21 +124,21 @@ def test_what_cannot_be_read_is_told_with_its_place(version: int, body: bytes, c
         (struct.pack(">hhih", 19, 7, 1, 1) + b"x\x01\x01\x09a", "request header: 9 bytes announced, 1 left"),
     ],
 )
-def test_a_header_that_cannot_be_read_is_told(frame: bytes, complaint: str) -> None:
+def test_a_header_that_cannot_be_read_is_reported(frame: bytes, complaint: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         codec.parse_header(frame)
     assert complaint in str(refusal.value)
 
 
-def test_a_response_that_ends_in_its_header_is_told() -> None:
+def test_a_response_that_ends_in_its_header_is_reported() -> None:
     with pytest.raises(MalformedRequest, match="response header"):
         codec.decode_response(19, 7, b"\0\0\0\1")
 
 
 @pytest.mark.parametrize("version", [1, 2, 4, 5, 7])
 def test_a_message_too_long_for_kafka_is_cut_at_a_character(version: int) -> None:
-    told = CreatableTopicResult(name="a", error_code=44, error_message="é" * 40_000)
-    frame = codec.encode_response(19, version, 1, CreateTopicsResponse(topics=(told,)))
+    result = CreatableTopicResult(name="a", error_code=44, error_message="é" * 40_000)
+    frame = codec.encode_response(19, version, 1, CreateTopicsResponse(topics=(result,)))
     _, read_back = codec.decode_response(19, version, frame[4:])
     assert read_back.topics[0].error_message == "é" * 16_383  # type: ignore[attr-defined]
 

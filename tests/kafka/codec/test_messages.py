@@ -13,7 +13,7 @@ from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, Encod
 from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS
 
 WANTED_DEFAULTS = {
-    # Kafka's schema says an empty array, which asks for no partition to be assigned and for no key to be described.
+    # Kafka's schema says an empty array, which means no partition to be assigned and no key to be described.
     ("CreatePartitionsTopic", "assignments"): None,
     ("DescribeConfigsResource", "configuration_keys"): None,
 }
@@ -77,7 +77,7 @@ def _collect(layout: Layout, known: dict[Any, set[str]]) -> None:
     known.setdefault(layout.message, set())
 
 
-def test_encoded_counts_its_parts_unless_told() -> None:
+def test_encoded_counts_its_parts_unless_the_count_is_given() -> None:
     assert Encoded([b"a", b"b"]).element_count == 2
     assert Encoded([b"ab"], 5).element_count == 5
 

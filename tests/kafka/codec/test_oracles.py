@@ -57,13 +57,13 @@ def _is_as_others_write_it(api_key: int, version: int, direction: Direction, mes
 
 def _response_is_read_back(api_key: int, version: int, message: Message) -> None:
     frame = codec.encode_response(api_key, version, -5, message)
-    assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not tell its size"
+    assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not begin with its size"
     assert codec.decode_response(api_key, version, frame[4:]) == (-5, message), "read back as another message"
 
 
 def _request_is_read_back(api_key: int, version: int, message: Message, client_id: str | None) -> None:
     frame = codec.encode_request(api_key, version, 2**31 - 1, client_id, message)
-    assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not tell its size"
+    assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not begin with its size"
     header = codec.parse_header(frame[4:])
     read = (header.api_key, header.api_version, header.correlation_id, header.client_id)
     assert read == (api_key, version, 2**31 - 1, client_id), "the header is read back as another"

@@ -16,7 +16,7 @@ from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from controller.kafka.server.connection import Limits
 from tests.kafka.sasl.users import ScramClient, rules
-from tests.kafka.server.listener import Client, Run, ask, connected, frame, request, run, serving
+from tests.kafka.server.listener import Client, Run, connected, frame, metadata_request, request, run, serving
 
 __all__ = ["run"]
 
@@ -26,7 +26,7 @@ PLAIN_ALICE = b"\0alice\0alice-secret"
 
 
 class Seen:
-    """A Metadata handler that notes who asked."""
+    """A Metadata handler that notes the principals of its requests."""
 
     def __init__(self) -> None:
         self.principals: list[str] = []
@@ -70,7 +70,7 @@ def test_a_login_by_scram(run: Run, mechanism: str) -> None:
             challenge = await token(client, scram.first())
             verdict = await token(client, scram.final(challenge.auth_bytes))
             assert scram.trusts(verdict.auth_bytes)
-            client.send(ask(3))
+            client.send(metadata_request(3))
             await client.receive()
             assert seen.principals == ["User:alice"]
 
@@ -85,7 +85,7 @@ def test_what_is_sent_behind_a_login_waits_for_it(run: Run) -> None:
                 request(1, ApiVersionsRequest(client_software_name="a", client_software_version="1"), version=3),
                 request(2, SaslHandshakeRequest(mechanism="PLAIN"), version=1),
                 request(3, SaslAuthenticateRequest(auth_bytes=PLAIN_ALICE), version=1),
-                ask(4),
+                metadata_request(4),
             )
             assert await client.correlation_ids(4) == [1, 2, 3, 4]
             assert seen.principals == ["User:alice"]
@@ -94,7 +94,7 @@ def test_what_is_sent_behind_a_login_waits_for_it(run: Run) -> None:
 
 
 BEFORE = [
-    (ask(1), "unexpected request Metadata before authentication; expected ApiVersions or SaslHandshake"),
+    (metadata_request(1), "unexpected request Metadata before authentication; expected ApiVersions or SaslHandshake"),
     (
         request(1, SaslAuthenticateRequest(auth_bytes=PLAIN_ALICE), version=1),
         "unexpected request SaslAuthenticate before authentication; expected ApiVersions or SaslHandshake",
@@ -122,7 +122,7 @@ def test_between_handshake_and_login_only_tokens_are_taken(run: Run) -> None:
     async def scenario() -> None:
         async with serving({ApiKey.METADATA: Seen()}, sasl=rules()) as server, connected(server) as client:
             await handshake(client, "PLAIN")
-            client.send(ask(2))
+            client.send(metadata_request(2))
             assert await client.closed() == b""
 
     run(scenario)
@@ -155,14 +155,14 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("said", "reason", "user", "told"), WRONG, ids=[str(row[0]) for row in WRONG])
-def test_a_failed_login_by_plain(run: Run, said: bytes, reason: str, user: str, told: str) -> None:
+@pytest.mark.parametrize(("said", "reason", "user", "message"), WRONG, ids=[str(row[0]) for row in WRONG])
+def test_a_failed_login_by_plain(run: Run, said: bytes, reason: str, user: str, message: str) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             with capture_logs() as logs:
                 answer = await log_in(client, said)
                 assert await client.closed() == b""
-            assert (answer.error_code, answer.error_message) == (58, told or reason)
+            assert (answer.error_code, answer.error_message) == (58, message or reason)
             assert failures(logs) == [(reason, user)]
             assert [line["event"] for line in logs] == ["authentication_failed"], "one line, not two"
             assert "PLANTED" not in str(logs) + str(answer)
@@ -217,7 +217,7 @@ def test_a_client_of_before_kip_152_sends_bare_tokens(run: Run) -> None:
             client.send(frame(scram.first()))
             client.send(frame(scram.final(await client.receive())))
             assert scram.trusts(await client.receive())
-            client.send(ask(1))
+            client.send(metadata_request(1))
             await client.receive()
             assert seen.principals == ["User:bob"]
 
@@ -257,7 +257,7 @@ def test_who_has_logged_in_stays(run: Run) -> None:
             await log_in(client)
             async with connected(server) as later:
                 assert await later.closed() == b"", "its time is up, and it came after the first"
-            client.send(ask(3))
+            client.send(metadata_request(3))
             assert await client.correlation_ids(1) == [3]
 
     run(scenario)
@@ -281,15 +281,15 @@ def test_a_session_that_has_ended_wants_a_new_login(run: Run) -> None:
             async with connected(server) as client:
                 assert (await log_in(client)).session_lifetime_ms == 5000
                 clock.now += 4
-                client.send(ask(3))
+                client.send(metadata_request(3))
                 await client.receive()
                 clock.now += 2
                 assert (await log_in(client)).session_lifetime_ms == 5000, "again, on the same connection (KIP-368)"
-                client.send(ask(4))
+                client.send(metadata_request(4))
                 await client.receive()
                 clock.now += 6
                 with capture_logs() as logs:
-                    client.send(ask(5))
+                    client.send(metadata_request(5))
                     assert await client.closed() == b""
                 assert [line["reason"] for line in logs] == ["the session has expired and was not authenticated anew"]
             assert seen.principals == ["User:alice", "User:alice"]
@@ -297,7 +297,7 @@ def test_a_session_that_has_ended_wants_a_new_login(run: Run) -> None:
     run(scenario)
 
 
-def test_a_client_that_cannot_log_in_anew_is_told_no_end(run: Run) -> None:
+def test_a_client_that_cannot_log_in_anew_is_given_no_end(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules(session_ms_max=5000)) as server, connected(server) as client:
             await handshake(client, "PLAIN")
@@ -311,8 +311,8 @@ def test_a_new_login_must_be_of_the_same_principal(run: Run) -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             await log_in(client)
             answer = await log_in(client, b"\0bob\0bob-secret")
-            told = "Cannot change principals during re-authentication from User.alice: User.bob"
-            assert (answer.error_code, answer.error_message) == (58, told)
+            message = "Cannot change principals during re-authentication from User.alice: User.bob"
+            assert (answer.error_code, answer.error_message) == (58, message)
             assert await client.closed() == b""
 
     run(scenario)

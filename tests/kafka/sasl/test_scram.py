@@ -16,7 +16,7 @@ mechanisms = pytest.mark.parametrize("mechanism", list(DIGESTS))
 
 
 class OneUser(MemoryUsers):
-    """One credential for whoever asks."""
+    """One credential for every user name."""
 
     def __init__(self, credential: ScramCredential) -> None:
         super().__init__({})

@@ -44,7 +44,7 @@ class Gates:
 
 
 def answer_of(name: str) -> Answer:
-    """What the name of the topic asks for."""
+    """The answer that the name of the topic calls for."""
     match name:
         case "nothing":
             return NO_RESPONSE

@@ -131,8 +131,8 @@ def request(correlation_id: int, message: Message, version: int = 0, client_id: 
     return codec.encode_request(key, version, correlation_id, client_id, message)
 
 
-def ask(correlation_id: int, name: str = "") -> bytes:
-    """A Metadata request that tells handlers apart by a topic's name."""
+def metadata_request(correlation_id: int, name: str = "") -> bytes:
+    """A Metadata request that handlers know by a topic's name."""
     return request(correlation_id, MetadataRequest(topics=(MetadataRequestTopic(name=name),)), version=1)
 
 

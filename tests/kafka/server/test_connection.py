@@ -17,7 +17,7 @@ from controller.kafka.messages.metadata import (
 )
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.gates import Gates, at_once
-from tests.kafka.server.listener import Run, ask, connected, frame, header, run, serving, settled, until
+from tests.kafka.server.listener import Run, connected, frame, header, metadata_request, run, serving, settled, until
 
 __all__ = ["run"]
 
@@ -26,7 +26,12 @@ def test_requests_are_begun_together_and_answered_in_order(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
-            client.send(ask(1, "gate1"), ask(2, "free"), ask(3, "gate3"), ask(4, "free"))
+            client.send(
+                metadata_request(1, "gate1"),
+                metadata_request(2, "free"),
+                metadata_request(3, "gate3"),
+                metadata_request(4, "free"),
+            )
             await gates.until(begun=4)
             assert gates.begun == ["gate1", "free", "gate3", "free"]
             gates.open("gate3")
@@ -49,7 +54,7 @@ def test_handlers_may_answer_at_once_or_by_a_future(run: Run) -> None:
             return MetadataResponse(controller_id=context.correlation_id)
 
         async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-            client.send(ask(1), ask(2), ask(3))
+            client.send(metadata_request(1), metadata_request(2), metadata_request(3))
             assert await client.correlation_ids(1) == [1]
             waiting[0].set_result(MetadataResponse())
             assert await client.correlation_ids(2) == [2, 3]
@@ -60,13 +65,13 @@ def test_handlers_may_answer_at_once_or_by_a_future(run: Run) -> None:
 def test_what_is_not_to_be_answered_is_passed_over(run: Run) -> None:
     async def scenario() -> None:
         async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as client:
-            client.send(ask(1), ask(2, "nothing"), ask(3))
+            client.send(metadata_request(1), metadata_request(2, "nothing"), metadata_request(3))
             assert await client.correlation_ids(2) == [1, 3]
 
     run(scenario)
 
 
-def test_a_handler_knows_who_asks(run: Run) -> None:
+def test_a_handler_knows_who_sent_the_request(run: Run) -> None:
     async def scenario() -> None:
         seen: list[RequestContext] = []
 
@@ -76,7 +81,7 @@ def test_a_handler_knows_who_asks(run: Run) -> None:
 
         async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
             introduction = b"\x00" + b"\x05me.1" + b"\x041.0" + b"\0"
-            client.send(frame(header(18, 3) + introduction), ask(2))
+            client.send(frame(header(18, 3) + introduction), metadata_request(2))
             await client.correlation_ids(2)
             (context,) = seen
             host, port = client.writer.get_extra_info("sockname")
@@ -103,7 +108,10 @@ def test_a_handler_knows_who_asks(run: Run) -> None:
                 "client_id": "x",
             },
         ),
-        (ask(2, "disconnect"), {"reason": "because I say so", "api": "Metadata", "version": 1, "client_id": "test"}),
+        (
+            metadata_request(2, "disconnect"),
+            {"reason": "because I say so", "api": "Metadata", "version": 1, "client_id": "test"},
+        ),
     ],
     ids=["version", "key", "size", "array", "disconnect"],
 )
@@ -115,7 +123,7 @@ def test_an_end_comes_after_the_answers_before_it_with_one_log_line(
         handle = handler() if handler is Gates else handler
         with capture_logs() as logs:
             async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-                client.send(ask(1), sent, ask(3))
+                client.send(metadata_request(1), sent, metadata_request(3))
                 assert await client.correlation_ids(1) == [1]
                 assert await client.closed() == b""
                 host, port = client.writer.get_extra_info("sockname")
@@ -138,10 +146,10 @@ def test_a_bug_in_a_handler_costs_its_connection_only(run: Run, name: str, reaso
         with capture_logs() as logs:
             async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as other:
                 async with connected(server) as client:
-                    client.send(ask(1), ask(2, name), ask(3))
+                    client.send(metadata_request(1), metadata_request(2, name), metadata_request(3))
                     assert await client.correlation_ids(1) == [1]
                     assert await client.closed() == b""
-                other.send(ask(4))
+                other.send(metadata_request(4))
                 assert await other.correlation_ids(1) == [4]
         (log,) = logs
         assert (log["event"], log["log_level"], log["reason"]) == ("connection_closed", "error", reason)
@@ -165,7 +173,7 @@ def test_a_cancelled_wait_ends_the_connection_too(run: Run) -> None:
         for number in (1, 2):
             with capture_logs() as logs:
                 async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-                    client.send(ask(number))
+                    client.send(metadata_request(number))
                     assert await client.closed() == b""
             assert [log["reason"] for log in logs] == ["the handler failed"]
 
@@ -177,9 +185,11 @@ def test_when_the_client_has_gone_its_handlers_are_cancelled(run: Run) -> None:
         gates = Gates()
         outcomes: list[str] = []
         with capture_logs() as logs:
-            async with serving({ApiKey.METADATA: gates}, on_request=lambda *told: outcomes.append(told[2])) as server:
+            async with serving(
+                {ApiKey.METADATA: gates}, on_request=lambda *report: outcomes.append(report[2])
+            ) as server:
                 async with connected(server) as client:
-                    client.send(ask(1, "gate1"), ask(2, "gate2"))
+                    client.send(metadata_request(1, "gate1"), metadata_request(2, "gate2"))
                     await gates.until(begun=2)
                 await gates.until(cancelled=2)
                 await until(lambda: server.connections == 0)
@@ -192,20 +202,25 @@ def test_when_the_client_has_gone_its_handlers_are_cancelled(run: Run) -> None:
 
 def test_each_request_is_reported_with_its_outcome(run: Run) -> None:
     async def scenario() -> None:
-        told: list[tuple[Any, ...]] = []
+        reports: list[tuple[Any, ...]] = []
         ticks = iter(range(1000))
         async with serving(
             {ApiKey.METADATA: at_once},
-            on_request=lambda *one: told.append(one[:3]) if one[3] >= 0 else None,
+            on_request=lambda *one: reports.append(one[:3]) if one[3] >= 0 else None,
             clock=lambda: float(next(ticks)) / 1000,
         ) as server:
-            for last in (frame(header(999, 1)), frame(header(3, 1)), ask(3, "raise"), ask(3, "disconnect")):
+            for last in (
+                frame(header(999, 1)),
+                frame(header(3, 1)),
+                metadata_request(3, "raise"),
+                metadata_request(3, "disconnect"),
+            ):
                 async with connected(server) as client:
-                    client.send(ask(1), ask(2, "nothing"), frame(header(18, 9)), last)
+                    client.send(metadata_request(1), metadata_request(2, "nothing"), frame(header(18, 9)), last)
                     await client.closed()
         common = [(3, 1, "answered"), (3, 1, "unanswered"), (18, 9, "unsupported")]
         lasts = [(999, 1, "unsupported"), (3, 1, "malformed"), (3, 1, "failed"), (3, 1, "disconnected")]
-        assert told == [one for last in lasts for one in (*common, last)]
+        assert reports == [one for last in lasts for one in (*common, last)]
 
     run(scenario)
 
@@ -215,11 +230,11 @@ def test_a_stop_answers_what_is_in_flight_and_takes_nothing_new(run: Run) -> Non
         gates = Gates()
         service = serving({ApiKey.METADATA: gates})
         async with service as server, connected(server) as client, connected(server) as resting:
-            client.send(ask(1, "gate1"), ask(2, "free"))
+            client.send(metadata_request(1, "gate1"), metadata_request(2, "free"))
             await gates.until(begun=2)
             stopping = asyncio.create_task(server.stop(5))
             assert await resting.closed() == b""
-            client.send(ask(3, "free"))
+            client.send(metadata_request(3, "free"))
             await settled()
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection("127.0.0.1", server.port)
@@ -237,7 +252,7 @@ def test_a_stop_cuts_off_what_lasts_beyond_its_deadline(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
-            client.send(ask(1, "gate1"))
+            client.send(metadata_request(1, "gate1"))
             await gates.until(begun=1)
             with capture_logs() as logs:
                 await server.stop(0.01)
@@ -260,7 +275,7 @@ def test_a_stop_does_not_wait_for_ever_for_a_handler(run: Run) -> None:
             return MetadataResponse()
 
         async with serving({ApiKey.METADATA: stubborn}) as server, connected(server) as client:
-            client.send(ask(1))
+            client.send(metadata_request(1))
             await begun.wait()
             with capture_logs() as logs:
                 await server.stop(0.01)

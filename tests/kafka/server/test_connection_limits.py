@@ -16,7 +16,7 @@ from controller.kafka.messages.metadata import (
 )
 from controller.kafka.server.connection import Limits
 from tests.kafka.server.gates import Gates, at_once
-from tests.kafka.server.listener import Run, ask, connected, run, serving, settled, until
+from tests.kafka.server.listener import Run, connected, metadata_request, run, serving, settled, until
 from tests.kafka.server.listener import request as request_frame
 
 __all__ = ["run"]
@@ -27,7 +27,7 @@ def test_no_more_are_begun_than_may_be_in_flight(run: Run) -> None:
         gates = Gates()
         limits = Limits(requests_in_flight_max=2)
         async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
-            client.send(*(ask(number, f"gate{number}") for number in range(5)))
+            client.send(*(metadata_request(number, f"gate{number}") for number in range(5)))
             await gates.until(begun=2)
             await settled()
             assert gates.begun == ["gate0", "gate1"]
@@ -47,7 +47,7 @@ def test_the_bytes_in_flight_are_limited_too(run: Run) -> None:
         gates = Gates()
         limits = Limits(request_bytes_max=1000)
         async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
-            client.send(*(ask(number, f"gate{number}" + "x" * 400) for number in range(9)))
+            client.send(*(metadata_request(number, f"gate{number}" + "x" * 400) for number in range(9)))
             await gates.until(begun=3)
             await settled()
             assert len(gates.begun) == 3
@@ -64,7 +64,7 @@ def test_many_small_requests_in_one_piece_are_all_answered(run: Run) -> None:
         count = 3000
         limits = Limits(requests_in_flight_max=10)
         async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
-            client.send(*map(ask, range(count)))
+            client.send(*map(metadata_request, range(count)))
             assert await client.correlation_ids(count) == list(range(count))
 
     run(scenario)
@@ -81,10 +81,10 @@ def test_a_large_request_arrives_in_pieces(run: Run) -> None:
 
         topics = tuple(MetadataRequestTopic(name="x" * 30_000) for _ in range(100))
         async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-            for byte in ask(1, "short"):
+            for byte in metadata_request(1, "short"):
                 client.send(bytes((byte,)))
                 await asyncio.sleep(0)
-            client.send(request_frame(2, MetadataRequest(topics=topics), version=9), ask(3, "shorter"))
+            client.send(request_frame(2, MetadataRequest(topics=topics), version=9), metadata_request(3, "shorter"))
             assert await client.correlation_ids(3) == [1, 2, 3]
             assert sizes == [5, 3_000_000, 7]
 
@@ -103,7 +103,7 @@ def test_a_slow_reader_is_not_read_from_and_loses_nothing(run: Run) -> None:
         count = 3000
         async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            client.send(*map(ask, range(count)))
+            client.send(*map(metadata_request, range(count)))
             reached = -1
             while begun != reached:
                 reached = begun
@@ -120,14 +120,14 @@ def test_connections_beyond_the_limit_are_refused_with_one_log_line(run: Run) ->
         with capture_logs() as logs:
             async with serving({ApiKey.METADATA: at_once}, limits=Limits(connections_max=1)) as server:
                 async with connected(server) as first:
-                    first.send(ask(1))
+                    first.send(metadata_request(1))
                     assert await first.correlation_ids(1) == [1]
                     async with connected(server) as second:
                         assert await second.closed() == b""
                     assert server.connections == 1
                 await until(lambda: server.connections == 0)
                 async with connected(server) as third:
-                    third.send(ask(3))
+                    third.send(metadata_request(3))
                     assert await third.correlation_ids(1) == [3]
         assert [(log["event"], log["reason"]) for log in logs] == [("connection_refused", "too many connections")]
 
@@ -140,10 +140,10 @@ def test_idle_connections_are_closed_but_not_those_that_wait_for_an_answer(run: 
         gates = Gates()
         service = serving({ApiKey.METADATA: gates}, limits=Limits(idle_ms_max=10_000), clock=lambda: now)
         async with service as server, connected(server) as idle, connected(server) as waiting:
-            waiting.send(ask(1, "gate1"))
+            waiting.send(metadata_request(1, "gate1"))
             await gates.until(begun=1)
             now = 9.0
-            idle.send(ask(2))
+            idle.send(metadata_request(2))
             assert await idle.correlation_ids(1) == [2]
             now = 18.9
             server.close_idle()

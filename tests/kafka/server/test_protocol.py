@@ -15,7 +15,7 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from controller.kafka.server.protocol import Exchange, ServerProtocol
-from tests.kafka.server.listener import ask, frame, header, table
+from tests.kafka.server.listener import frame, header, metadata_request, table
 
 BYTES_MAX = 1000
 
@@ -50,7 +50,7 @@ def answered(conversation: ServerProtocol) -> list[int]:
 @given(cuts=st.lists(st.integers(0, 400), max_size=30), names=st.lists(st.text("ab", max_size=60), max_size=6))
 def test_frames_arrive_whole_however_they_are_cut(cuts: list[int], names: list[str]) -> None:
     conversation = protocol()
-    stream = b"".join(ask(number, name) for number, name in enumerate(names))
+    stream = b"".join(metadata_request(number, name) for number, name in enumerate(names))
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     seen: list[Exchange] = []
     for start, end in itertools.pairwise(edges):
@@ -62,19 +62,19 @@ def test_frames_arrive_whole_however_they_are_cut(cuts: list[int], names: list[s
 
 def test_what_is_read_is_not_kept() -> None:
     conversation = protocol()
-    stream = b"".join(map(ask, range(1000)))
+    stream = b"".join(map(metadata_request, range(1000)))
     for start in range(0, len(stream), 50):
         conversation.receive(stream[start : start + 50])
         exchanges(conversation)
         assert len(conversation._buffer) < 150
 
 
-def test_requests_wait_in_the_buffer_until_they_are_asked_for() -> None:
+def test_requests_wait_in_the_buffer_until_they_are_taken() -> None:
     conversation = protocol()
-    conversation.receive(ask(1) + ask(2))
+    conversation.receive(metadata_request(1) + metadata_request(2))
     first = conversation.next_exchange()
-    conversation.receive(ask(3)[:10])
-    conversation.receive(ask(3)[10:])
+    conversation.receive(metadata_request(3)[:10])
+    conversation.receive(metadata_request(3)[10:])
     assert first is not None
     assert conversation.has_frame()
     assert correlation_ids(conversation) == [2, 3]
@@ -85,11 +85,11 @@ def test_requests_wait_in_the_buffer_until_they_are_asked_for() -> None:
 @given(order=st.permutations(range(6)))
 def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
     conversation = protocol()
-    conversation.receive(b"".join(ask(number) for number in range(6)))
-    asked = exchanges(conversation)
+    conversation.receive(b"".join(metadata_request(number) for number in range(6)))
+    requests = exchanges(conversation)
     left: list[int] = []
     for position, number in enumerate(order):
-        asked[number].answer(MetadataResponse())
+        requests[number].answer(MetadataResponse())
         left += answered(conversation)
         done = set(order[: position + 1])
         assert left == list(range(len(left))), "an answer overtook another"
@@ -99,15 +99,15 @@ def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
 
 def test_what_is_in_flight_is_counted_in_requests_and_bytes() -> None:
     conversation = protocol()
-    conversation.receive(ask(1, "x") + ask(2, "xy"))
+    conversation.receive(metadata_request(1, "x") + metadata_request(2, "xy"))
     exchanges(conversation)
     assert conversation.in_flight == 2
-    assert conversation.bytes_in_flight == len(ask(1, "x")) + len(ask(2, "xy")) - 8
+    assert conversation.bytes_in_flight == len(metadata_request(1, "x")) + len(metadata_request(2, "xy")) - 8
 
 
 def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
     conversation = protocol()
-    conversation.receive(frame(header(18, 99, 5) + b"whatever it has") + ask(6))
+    conversation.receive(frame(header(18, 99, 5) + b"whatever it has") + metadata_request(6))
     fallback, request = exchanges(conversation)
     assert (fallback.outcome, fallback.ends, request.outcome) == ("unsupported", None, None)
     correlation_id, response = codec.decode_response(18, 0, fallback.encode()[4:])
@@ -131,7 +131,7 @@ def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
 )
 def test_what_is_not_spoken_ends_the_conversation(sent: bytes, outcome: str, reason: str) -> None:
     conversation = protocol()
-    conversation.receive(ask(1) + sent + ask(2))
+    conversation.receive(metadata_request(1) + sent + metadata_request(2))
     request, end = exchanges(conversation)
     assert (end.outcome, end.ends) == (outcome, reason)
     assert conversation.ended
@@ -139,20 +139,20 @@ def test_what_is_not_spoken_ends_the_conversation(sent: bytes, outcome: str, rea
     request.answer(MetadataResponse())
     assert conversation.next_answered() is request
     assert conversation.next_answered() is end
-    conversation.receive(ask(3))
+    conversation.receive(metadata_request(3))
     assert conversation.next_exchange() is None, "nothing is read after the end"
 
 
 def test_a_frame_of_the_largest_size_is_taken() -> None:
     conversation = protocol()
-    name = "x" * (BYTES_MAX - len(ask(1)) + 4)
-    conversation.receive(ask(1, name))
+    name = "x" * (BYTES_MAX - len(metadata_request(1)) + 4)
+    conversation.receive(metadata_request(1, name))
     assert correlation_ids(conversation) == [1]
 
 
 def test_a_request_without_an_answer_leaves_no_bytes() -> None:
     conversation = protocol()
-    conversation.receive(ask(1))
+    conversation.receive(metadata_request(1))
     (exchange,) = exchanges(conversation)
     exchange.answer(NO_RESPONSE)
     assert (exchange.outcome, exchange.encode()) == ("unanswered", b"")
@@ -160,7 +160,7 @@ def test_a_request_without_an_answer_leaves_no_bytes() -> None:
 
 def test_a_request_is_answered_once() -> None:
     conversation = protocol()
-    conversation.receive(ask(1))
+    conversation.receive(metadata_request(1))
     (exchange,) = exchanges(conversation)
     exchange.answer(MetadataResponse())
     with pytest.raises(AssertionError, match="answered once"):

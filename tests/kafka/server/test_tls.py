@@ -25,7 +25,7 @@ from controller.kafka.server.tls import (
     TlsSettings,
     distinguished_name,
 )
-from tests.kafka.server.listener import Client, Run, ask, run, serving
+from tests.kafka.server.listener import Client, Run, metadata_request, run, serving
 from tests.security.certificates import Authority, Files, common_name, name
 
 __all__ = ["run"]
@@ -99,9 +99,9 @@ def test_files_that_tls_cannot_be_had_from(authority: Authority, tmp_path: Path)
         (settings(server, client_auth="required"), "ssl.client.auth=required needs ssl.truststore.location"),
         (settings(server, client_auth="required", truststore=server.key), "must hold certificates in PEM"),
     ]
-    for asked, message in wrong:
+    for requested, message in wrong:
         with pytest.raises(TlsError, match=message) as raised:
-            Tls(asked)
+            Tls(requested)
         assert "PLANTED" not in str(raised.value)
     assert Tls(settings(locked, key_password="right-PLANTED")).context is not None
 
@@ -110,7 +110,7 @@ def test_files_that_tls_cannot_be_had_from(authority: Authority, tmp_path: Path)
 
 
 class Principals:
-    """A Metadata handler that notes who asked."""
+    """A Metadata handler that notes the principals of its requests."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -121,7 +121,7 @@ class Principals:
 
 
 HANDLERS = {ApiKey.METADATA: Principals()}
-ASKED = ask(1)
+REQUEST = metadata_request(1)
 """Made before any scenario, because a schema that is loaded on a busy machine takes seconds."""
 
 
@@ -138,7 +138,7 @@ async def who(server: KafkaServer, context: ssl.SSLContext) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     try:
         client = Client(reader, writer)
-        client.send(ASKED)
+        client.send(REQUEST)
         _, answer = await client.answer_to(ApiKey.METADATA, 1)
     finally:
         writer.close()
@@ -167,7 +167,7 @@ def test_many_requests_at_once_and_large_ones(run: Run, authority: Authority) ->
         async with serving(HANDLERS, tls=tls) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context_of(authority))
             client = Client(reader, writer)
-            client.send(*(ask(number, "x" * 20_000) for number in range(200)))
+            client.send(*(metadata_request(number, "x" * 20_000) for number in range(200)))
             assert await client.correlation_ids(200) == list(range(200))
             writer.close()
 
@@ -183,7 +183,7 @@ async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
 async def _spoken(server: KafkaServer, context: ssl.SSLContext | None) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     try:
-        writer.write(ASKED)
+        writer.write(REQUEST)
         await reader.readexactly(4)
     finally:
         writer.close()
@@ -261,12 +261,12 @@ def test_new_files_are_for_new_connections(run: Run, tmp_path: Path) -> None:
             context = context_of(old, old_client)
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
             living = Client(reader, writer)
-            living.send(ask(1))
+            living.send(metadata_request(1))
             await living.receive()
             old_server.keystore.write_bytes(new.issue("server").keystore.read_bytes())
             truststore.write_bytes(new.file.read_bytes())
             tls.reload()
-            living.send(ask(2))
+            living.send(metadata_request(2))
             assert await living.correlation_ids(1) == [2], "who is connected stays"
             writer.close()
             await refused(server, context)

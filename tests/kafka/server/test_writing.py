@@ -11,7 +11,7 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.server import KafkaServer
-from tests.kafka.server.listener import ask, table
+from tests.kafka.server.listener import metadata_request, table
 from tests.simulation.virtual_time import on_virtual_time, virtual_loop
 
 MUTED_S = 0.3
@@ -78,7 +78,9 @@ class Bench:
 
 async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
     bench = Bench()
-    bench.connection.data_received(ask(1) + ask(2) + ask(3) + ask(4))
+    bench.connection.data_received(
+        metadata_request(1) + metadata_request(2) + metadata_request(3) + metadata_request(4)
+    )
     await bench.answer(0, 1, 2)
     assert len(bench.transport.writes) == 1
     await bench.answer(3)
@@ -87,7 +89,7 @@ async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
 
 async def test_large_answers_are_not_gathered_without_limit() -> None:
     bench = Bench()
-    bench.connection.data_received(b"".join(map(ask, range(40))))
+    bench.connection.data_received(b"".join(map(metadata_request, range(40))))
     await bench.answer(*range(40), size=20_000)
     assert len(bench.transport.writes) > 1
     assert max(map(len, bench.transport.writes)) < 300_000
@@ -95,9 +97,9 @@ async def test_large_answers_are_not_gathered_without_limit() -> None:
 
 async def test_while_the_client_does_not_read_nothing_is_written_begun_or_read() -> None:
     bench = Bench()
-    bench.connection.data_received(ask(1))
+    bench.connection.data_received(metadata_request(1))
     bench.connection.pause_writing()
-    bench.connection.data_received(ask(2))
+    bench.connection.data_received(metadata_request(2))
     await bench.answer(0)
     assert (bench.transport.writes, len(bench.futures), bench.transport.reading) == ([], 1, False)
     bench.connection.resume_writing()
@@ -119,7 +121,7 @@ async def test_a_client_that_reads_again_is_not_idle() -> None:
 async def test_one_connection_does_not_keep_the_loop_for_itself() -> None:
     bench = Bench()
     bench.tick = 0.002
-    bench.connection.data_received(b"".join(map(ask, range(8))))
+    bench.connection.data_received(b"".join(map(metadata_request, range(8))))
     assert 1 <= len(bench.futures) < 8, "every request was begun in one turn, however long they took"
     assert not bench.transport.reading
     for _ in range(8):
@@ -130,7 +132,7 @@ async def test_one_connection_does_not_keep_the_loop_for_itself() -> None:
 
 async def test_nothing_is_written_to_a_closing_transport() -> None:
     bench = Bench()
-    bench.connection.data_received(ask(1))
+    bench.connection.data_received(metadata_request(1))
     bench.transport.closed = True
     await bench.answer(0)
     assert bench.transport.writes == []
@@ -139,16 +141,16 @@ async def test_nothing_is_written_to_a_closing_transport() -> None:
 @on_virtual_time
 async def test_a_muted_connection_is_answered_and_begins_nothing_until_the_time_is_over() -> None:
     bench = Bench()
-    bench.connection.data_received(ask(1))
+    bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)
-    bench.connection.data_received(ask(2) + ask(3))
+    bench.connection.data_received(metadata_request(2) + metadata_request(3))
     await bench.answer(0)
     assert len(bench.transport.writes) == 1, "the answer itself does not wait"
     await asyncio.sleep(MUTED_S * 0.99)
     assert (len(bench.futures), bench.transport.reading) == (1, False)
     other = Connection(bench.server)
     other.connection_made(cast(asyncio.Transport, Recorder()))
-    other.data_received(ask(9))
+    other.data_received(metadata_request(9))
     assert [context.correlation_id for context in bench.contexts] == [1, 9], "nobody else is muted"
     await asyncio.sleep(MUTED_S * 0.02)
     assert [context.correlation_id for context in bench.contexts] == [1, 9, 2, 3]
@@ -158,10 +160,10 @@ async def test_a_muted_connection_is_answered_and_begins_nothing_until_the_time_
 @on_virtual_time
 async def test_a_connection_that_is_muted_twice_waits_for_the_longer() -> None:
     bench = Bench()
-    bench.connection.data_received(ask(1))
+    bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)
     bench.contexts[0].connection.mute(2 * MUTED_S)
-    bench.connection.data_received(ask(2))
+    bench.connection.data_received(metadata_request(2))
     await asyncio.sleep(1.5 * MUTED_S)
     assert len(bench.futures) == 1
     await asyncio.sleep(MUTED_S)
@@ -171,7 +173,7 @@ async def test_a_connection_that_is_muted_twice_waits_for_the_longer() -> None:
 @on_virtual_time
 async def test_a_client_that_leaves_while_muted_leaves_nothing_behind() -> None:
     bench = Bench()
-    bench.connection.data_received(ask(1))
+    bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)
     bench.connection.connection_lost(None)
     await asyncio.sleep(2 * MUTED_S)

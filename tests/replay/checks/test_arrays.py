@@ -47,17 +47,17 @@ def test_combined_codes_are_equal_where_all_columns_are(rows: list[tuple[int, in
     assert len(set(zip(rows, codes, strict=True))) == len(set(rows)) == len(set(codes))
 
 
-def test_judged_asks_once_for_each_combination() -> None:
-    asked = []
+def test_judged_calls_once_for_each_combination() -> None:
+    calls = []
 
     def verdict(first: int, second: int) -> bool:
-        asked.append((first, second))
+        calls.append((first, second))
         return first > second
 
     first, second = np.array([1, 2, 1, 5, 2]), np.array([2, 1, 2, 0, 1])
     rows = np.array([True, True, True, False, True])
     assert judged(rows, verdict, first, second).tolist() == [False, True, False, False, True]
-    assert sorted(asked) == [(1, 2), (2, 1)]
+    assert sorted(calls) == [(1, 2), (2, 1)]
     assert judged(~rows & rows, verdict, first, second).tolist() == [False] * 5
 
 
@@ -81,13 +81,13 @@ def test_what_is_not_there_is_none() -> None:
 
 @often
 @given(some.lists(some.integers(0, 12)), some.integers(0, 3), some.integers(1, 5))
-def test_offsets_that_do_not_follow_are_told_at_their_places(offsets: list[int], start: int, batch: int) -> None:
+def test_offsets_that_do_not_follow_are_reported_at_their_places(offsets: list[int], start: int, batch: int) -> None:
     offsets = [start + offset for offset in offsets]
     found = [run for n in range(0, len(offsets), batch) for run in runs(np.array(offsets[n : n + batch], np.int64))]
     ordered = sorted(offsets)
     expected = [start, *(offset + 1 for offset in ordered)]
-    told = [(offset, after) for offset, after in zip(ordered, expected, strict=False) if offset != after]
-    assert sorted(broken(found, start)) == told
+    gaps = [(offset, after) for offset, after in zip(ordered, expected, strict=False) if offset != after]
+    assert sorted(broken(found, start)) == gaps
 
 
 FAR = some.sampled_from([NONE, -1, 0, 1, 7, (1 << 31) - 2, 1 << 40, (1 << 62) - 1])

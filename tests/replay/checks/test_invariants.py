@@ -111,7 +111,7 @@ def test_both_have_the_same_rules() -> None:
     assert {check for check, _ in FAULTS} == set(CHECKS)
 
 
-def test_an_export_tells_the_same(spark: SparkSession, files: list[str], found: Found) -> None:
+def test_an_export_gives_the_same(spark: SparkSession, files: list[str], found: Found) -> None:
     rows = violations(spark, look(ExportEvents(spark, files)), settle_ms=0, shares=3).collect()
     assert sorted(map(str, rows)) == sorted(str(row) for some in found.values() for row in some), "in any shares"
 

@@ -97,7 +97,7 @@ def test_what_a_lost_task_left_is_removed(spark: SparkSession, history: LogRef, 
     assert offsets(tmp_path / wanted[0].file) == list(range(60))
 
 
-def test_a_folder_that_workers_do_not_share_is_told(
+def test_a_folder_that_workers_do_not_share_is_reported(
     spark: SparkSession, history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "s").mkdir()

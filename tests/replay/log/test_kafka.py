@@ -192,10 +192,12 @@ def test_a_changed_decision_is_found_with_its_partition(
     assert [(row["log_partition"], row["topic"]) for row in again.rows] == [(1, parts[1][created].event.topic)]  # type: ignore[union-attr]
 
 
-# --- what is asked of it
+# --- what is run on it
 
 
-def test_a_backtest_tries_the_asks_of_all_partitions(spark: SparkSession, in_kafka: KafkaRef, history: LogRef) -> None:
+def test_a_backtest_tries_the_requests_of_all_partitions(
+    spark: SparkSession, in_kafka: KafkaRef, history: LogRef
+) -> None:
     tried = Options(settings=(("delete.topic.enable", "false"),))
     mine, theirs = run_backtest(spark, in_kafka, tried), run_backtest(spark, history, tried)
     assert mine.found

@@ -1,4 +1,4 @@
-"""What cannot be replayed of Kafka is told, with what to do; and never passes."""
+"""What cannot be replayed of Kafka is reported, with what to do; and never passes."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def states(history: History) -> list[Topic | None]:
 @pytest.mark.parametrize("shard", SHARDS)
 def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: str) -> None:
     with looked_at(history) as log:
-        told = History(log, shard)
-        each = states(told)
+        past = History(log, shard)
+        each = states(past)
         for count, live in enumerate(each):
             if live == each[-1]:
                 continue
@@ -42,7 +42,7 @@ def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: 
                 after = max(n for n, one in enumerate(each) if n and one is not None and each[n - 1] is None)
             else:
                 after = next(n for n in range(count, len(each)) if each[n] != live)
-            assert parting(told, live).offset == told.offsets[after - 1], f"{shard} after {count} events"
+            assert parting(past, live).offset == past.offsets[after - 1], f"{shard} after {count} events"
 
 
 def bogus_leader(topic: Topic) -> Topic:
@@ -87,10 +87,10 @@ def test_where_a_live_side_parts_that_was_changed(
     history: LogRef, change: Callable[[Topic], Topic], event: str
 ) -> None:
     with looked_at(history) as log:
-        told = History(log, "pay_orders")
-        topic = told.after(len(told.offsets))
+        past = History(log, "pay_orders")
+        topic = past.after(len(past.offsets))
         assert topic is not None
-        found = parting(told, change(topic))
+        found = parting(past, change(topic))
     assert found.event.startswith(event)
     assert (found.offset is None) == (event == UNEXPLAINED)
 
@@ -104,12 +104,12 @@ def test_a_topic_that_the_log_never_made(history: LogRef) -> None:
 
 def test_the_history_is_halved(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
     with looked_at(history) as log:
-        told = History(log, "pay_orders")
-        live, probes = told.after(3), []
+        past = History(log, "pay_orders")
+        live, probes = past.after(3), []
         fold = History.after
         monkeypatch.setattr(History, "after", lambda self, count: probes.append(count) or fold(self, count))  # type: ignore[func-returns-value]
-        parting(told, live)
-    assert 0 < len(probes) <= log2(len(told.offsets)) + 2
+        parting(past, live)
+    assert 0 < len(probes) <= log2(len(past.offsets)) + 2
 
 
 # --- with Spark
@@ -131,7 +131,7 @@ def test_live_state_is_what_the_events_come_to(spark: SparkSession, history: Log
     assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offset ")
 
 
-def test_differences_are_told_with_both_sides(spark: SparkSession, own_history: LogRef) -> None:
+def test_differences_are_reported_with_both_sides(spark: SparkSession, own_history: LogRef) -> None:
     with looked_at(own_history) as log:
         orders = History(log, "pay_orders")
         stale, newest = orders.after(7), orders.after(len(orders.offsets))

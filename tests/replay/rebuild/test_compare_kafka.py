@@ -79,7 +79,7 @@ def test_a_front_that_is_behind_is_compared_as_of_where_it_is(
     assert not outcome.found, "\n".join(outcome.lines)
 
 
-def test_what_differs_is_told_with_its_partition(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
+def test_what_differs_is_reported_with_its_partition(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
     number = next(n for n in (0, 1) if "late_one" in shards(data, n))
     folder = data / f"partition-{number:05}"
     put_view(folder, b"s" + TOPIC + b"late_one", None)
@@ -114,7 +114,7 @@ def test_folders_that_are_none_of_it(
 # --- with what is shown over HTTP
 
 
-def asked(http: str, method: str, path: str, **body: object) -> None:
+def send(http: str, method: str, path: str, **body: object) -> None:
     """Change something."""
     content = json.dumps(body).encode() if body else None
     headers = {"Content-Type": "application/json"}
@@ -135,15 +135,15 @@ def test_what_a_front_shows_is_what_the_topic_comes_to(
     with topicwright(tmp_path) as server:
         for number in range(5):
             body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
-            asked(server.http, "POST", "/topics", **body)
-        asked(server.http, "DELETE", "/topics/a.topic-3")
+            send(server.http, "POST", "/topics", **body)
+        send(server.http, "DELETE", "/topics/a.topic-3")
         ref = in_topic(kafka43, server)
         shown = Options(more={"http": server.http})
         same = run_compare(spark, ref, shown)
         assert not same.found, "\n".join(same.lines)
         assert same.lines[0].startswith("The live state of 4 topics is what the events come to")
-        asked(server.http, "DELETE", "/topics/a.topic-1")
-        asked(server.http, "POST", "/topics", name="b", num_partitions=1)
+        send(server.http, "DELETE", "/topics/a.topic-1")
+        send(server.http, "POST", "/topics", name="b", num_partitions=1)
         other = run_compare(spark, ref, shown)
     assert {(row["topic"], row["rebuilt_hash"] is None, row["live_hash"] is None) for row in other.rows} == {
         ("a.topic-1", False, True),

@@ -36,7 +36,7 @@ def _row(record: Recorded) -> Row:
     )
 
 
-def _told(query: Query, subject: str) -> Explanation | str:
+def _explanation(query: Query, subject: str) -> Explanation | str:
     try:
         return explain(Questions([query]), subject)
     except NotThere as error:
@@ -45,7 +45,7 @@ def _told(query: Query, subject: str) -> Explanation | str:
 
 def _excerpted(records: Sequence[Recorded], shards: set[str], end: int) -> Query:
     rows = [row for row in map(_row, reversed(records)) if row.shard in shards]
-    return Query(excerpt(rows, end), lambda: pytest.fail("the live state is asked for"))
+    return Query(excerpt(rows, end), lambda: pytest.fail("the live state is read"))
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,19 +55,21 @@ def test_the_events_of_some_shards_explain_as_the_whole_log_does(walk: Walk) -> 
     whole = query_of(log)
     for name in ("a", "b", "a.b", "a_b", "nobody"):
         some = _excerpted(log, {shard_key(name), ""}, len(log))
-        assert _told(some, name) == _told(whole, name), f"topic {name} is explained otherwise"
+        assert _explanation(some, name) == _explanation(whole, name), f"topic {name} is explained otherwise"
     for request_id in dict.fromkeys(record.cause.request_id for record in log):
-        asked = {row.shard for row in map(_row, log) if row.request_id == request_id}
-        some = _excerpted(log, {*asked, ""}, len(log))
-        assert _told(some, request_id) == _told(whole, request_id), f"request {request_id} is explained otherwise"
+        shards = {row.shard for row in map(_row, log) if row.request_id == request_id}
+        some = _excerpted(log, {*shards, ""}, len(log))
+        assert _explanation(some, request_id) == _explanation(whole, request_id), (
+            f"request {request_id} is explained otherwise"
+        )
 
 
-def test_an_explanation_is_told_in_lines() -> None:
-    told = list(lines.explanation(to_json.explanation(explain(questions_of(story(LIFE).log), "t"))))
-    assert told[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
-    assert told[2] == "OFFSET  TIME                         AFTER  WHAT"
-    assert told[6].startswith("    10  2023-11-14T22:13:20.009Z       +1 ms  t is complete: every partition")
-    assert [line.strip() for line in told if "because" in line] == [
+def test_an_explanation_is_written_in_lines() -> None:
+    output = list(lines.explanation(to_json.explanation(explain(questions_of(story(LIFE).log), "t"))))
+    assert output[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
+    assert output[2] == "OFFSET  TIME                         AFTER  WHAT"
+    assert output[6].startswith("    10  2023-11-14T22:13:20.009Z       +1 ms  t is complete: every partition")
+    assert [line.strip() for line in output if "because" in line] == [
         "because broker 4 is live (why) at offset 16",
         "because broker 3 is fenced (why) at offset 19",
     ]
@@ -75,7 +77,7 @@ def test_an_explanation_is_told_in_lines() -> None:
 
 def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSession, history: LogRef) -> None:
     with looked_at(history) as log:
-        query = Query(log, lambda: pytest.fail("the live state is asked for"))
+        query = Query(log, lambda: pytest.fail("the live state is read"))
         refunds = next(one.cause.request_id for one in records_of(history) if "pay_refunds" in str(one.event))
         for subject in ("pay.orders", refunds):
             done = run_explain(spark, history, Options(subject=subject))
@@ -88,12 +90,12 @@ def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSes
 
 def test_a_topic_is_explained_as_of_any_moment(spark: SparkSession, history: LogRef) -> None:
     created = next(one for one in records_of(history) if type(one.event).__name__ == "TopicCreated")
-    told = explained(spark, history, "pay.orders", at=str(created.offset))[0]
-    assert [step.event for step in told.steps] == ["CreateRequested", "TopicCreated"]
-    assert told.summary.startswith("topic pay.orders: pending, 3 partitions")
+    explanation = explained(spark, history, "pay.orders", at=str(created.offset))[0]
+    assert [step.event for step in explanation.steps] == ["CreateRequested", "TopicCreated"]
+    assert explanation.summary.startswith("topic pay.orders: pending, 3 partitions")
 
 
-def test_what_is_not_there_is_told(spark: SparkSession, history: LogRef) -> None:
+def test_what_is_not_there_is_reported(spark: SparkSession, history: LogRef) -> None:
     with pytest.raises(ReplayError, match=r"^no topic and no request 'pay.orders' is in the log up to 2$"):
         run_explain(spark, history, Options(subject="pay.orders", at="2"))
     with pytest.raises(ReplayError, match=r"^no topic and no request 'nobody' is in the log$"):

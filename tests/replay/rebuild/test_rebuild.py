@@ -71,8 +71,8 @@ def test_after_every_event_topics_are_what_the_machine_had(history: LogRef, reco
     for end in range(len(records) + 1):
         packs = [(0, [(key, *one) for one in stored]) for key, stored in by_shard(history, end).items()]
         rows = topics_of_share(iter(packs))
-        told = [dict(zip(TOPICS.names, row, strict=True)) for row in rows]
-        assert {row["shard"]: row["state_hash"] for row in told} == hashes(records[:end]), f"before offset {end}"
+        rebuilt = [dict(zip(TOPICS.names, row, strict=True)) for row in rows]
+        assert {row["shard"]: row["state_hash"] for row in rebuilt} == hashes(records[:end]), f"before offset {end}"
 
 
 def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
@@ -100,15 +100,15 @@ def test_what_is_rebuilt_to_the_end_is_what_is_stored(spark: SparkSession, histo
     assert {row.shard: row.state_hash for row in rebuilt_topics(spark, history, end).collect()} == stored
 
 
-def test_after_every_event_requests_are_what_the_projection_tells(history: LogRef, records: list[Recorded]) -> None:
+def test_after_every_event_requests_are_what_the_projection_shows(history: LogRef, records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
         events = by_shard(history, end)
         rows = [(0, *row) for shard in events for row in requests_of_shard(shard, iter(events[shard]))]
-        told = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
-        assert sorted(map(_told, told)) == sorted(_expected(records[:end])), f"before offset {end}"
+        rebuilt = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
+        assert sorted(map(_texts, rebuilt)) == sorted(_expected(records[:end])), f"before offset {end}"
 
 
-def _told(row: dict[str, Any]) -> tuple[str, ...]:
+def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     names = ("request_id", "topic", "status", "error_code", "rule", "principal", "api", "asked_at_ms", "waited_ms")
     return tuple(str(row[name]) for name in names)
 
@@ -122,17 +122,17 @@ def _expected(records: list[Recorded]) -> Iterator[tuple[str, ...]]:
         assert row is not None
         for topic in row.topics:
             cells = (request_id, topic.topic, topic.status, topic.code, topic.rule, row.principal, row.api)
-            asked = next(one.at_ms for one in records if _is_ask(one, request_id, topic.topic))
-            yield tuple(map(str, (*cells, asked, topic.waited_ms)))
+            requested_at = next(one.at_ms for one in records if _is_request(one, request_id, topic.topic))
+            yield tuple(map(str, (*cells, requested_at, topic.waited_ms)))
 
 
-def _is_ask(one: Recorded, request_id: str, topic: str) -> bool:
+def _is_request(one: Recorded, request_id: str, topic: str) -> bool:
     return getattr(one.event, "request_id", None) == request_id and getattr(one.event, "topic", None) == topic
 
 
 def test_spark_gives_the_requests(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
     rows = rebuilt_requests(spark, history, len(records)).collect()
-    assert sorted(_told(row.asDict()) for row in rows) == sorted(_expected(records))
+    assert sorted(_texts(row.asDict()) for row in rows) == sorted(_expected(records))
 
 
 def test_brokers_and_settings(spark: SparkSession, history: LogRef) -> None:
@@ -216,7 +216,7 @@ def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: 
         assert {row.shard: row.offsets for row in rows} == expected
 
 
-def test_topics_that_were_taken_over_with_their_cluster_were_asked_for_by_nobody() -> None:
+def test_topics_that_were_taken_over_with_their_cluster_were_requested_by_nobody() -> None:
     taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
     stored = [(one.offset, encode_event(one.at_ms, one.cause, one.event)) for one in taken]
     assert stored, "a topic was taken over"

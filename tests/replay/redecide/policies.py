@@ -41,7 +41,7 @@ class Leaving(CreateTopicPolicy):
 
     def validate(self, request: RequestMetadata) -> None:
         """Say so."""
-        self._say(f"asked {request.topic}")
+        self._say(f"judged {request.topic}")
 
     def close(self) -> None:
         """Say so."""

@@ -101,7 +101,7 @@ def test_a_request_is_decided_on_the_recorded_state_and_not_on_an_altered_histor
     ]
 
 
-def test_without_auto_creation_nobody_had_asked() -> None:
+def test_without_auto_creation_there_is_no_request() -> None:
     log = story(STORY).log
     assert shown(tried(log, auto_create_topics_enable="false")) == [
         ("refused", "User:alice", "auto.create.topics.enable", "auto")
@@ -117,7 +117,7 @@ def test_another_default_makes_other_topics() -> None:
 # Policies.
 
 
-def test_a_policy_refuses_what_was_done_and_one_that_fails_is_told_apart() -> None:
+def test_a_policy_refuses_what_was_done_and_one_that_fails_is_distinguished() -> None:
     log = story(STORY).log
     found = tried(log, POLICY)
     assert shown(found) == [
@@ -133,7 +133,7 @@ def test_a_policy_is_configured_with_what_is_set_for_it() -> None:
     assert [one[3] for one in shown(tried(log, POLICY, policy_partitions_max="9"))] == ["broken"]
 
 
-def test_what_a_policy_only_notes_is_told() -> None:
+def test_what_a_policy_only_notes_is_reported() -> None:
     log = story(STORY).log
     assert shown(tried(log, "tests.replay.redecide.policies.Noting")) == [
         ("observed", "User:alice", "policy:factor", topic) for topic in ("auto", "broken", "one")
@@ -176,9 +176,9 @@ def test_policies_are_made_once_for_each_settings_and_closed(tmp_path: Path) -> 
     diary = tmp_path / "diary"
     log = story("1 2\ncreate a 1x1\nsettings count=2\ncreate b 1x1\ncreate c 1x1").log
     assert tried(log, "tests.replay.redecide.policies.Leaving", policy_diary=str(diary)) == []
-    told = diary.read_text().splitlines()
-    assert sorted(told) == ["asked a", "asked b", "asked c", "closed", "closed", "configured", "configured"]
-    assert told[-2:] == ["closed", "closed"]
+    entries = diary.read_text().splitlines()
+    assert sorted(entries) == ["closed", "closed", "configured", "configured", "judged a", "judged b", "judged c"]
+    assert entries[-2:] == ["closed", "closed"]
 
 
 def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
@@ -193,12 +193,12 @@ def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
     assert enforced[0].message == observed[0].message == "rule 'size': partitions is 5, allowed is at most 2"
 
 
-def test_the_page_tells_every_setting_and_every_change() -> None:
+def test_the_page_has_every_setting_and_every_change() -> None:
     text = " ".join(PAGE.read_text().split())
     for setting in whatif.SETTINGS:
         assert f"`{setting}`" in text, f"{PAGE} leaves out {setting}"
     for change, words in CHANGES.items():
-        assert f"| `{change}` | {words}" in text, f"{PAGE} tells otherwise what {change} means"
+        assert f"| `{change}` | {words}" in text, f"{PAGE} says otherwise what {change} means"
 
 
 # Bad input.
@@ -230,7 +230,7 @@ def test_defaults_that_contradict_the_recorded_ones_are_refused() -> None:
         check(tried_, Timeline(log))
 
 
-def test_a_policy_that_cannot_be_loaded_is_told_before_any_work() -> None:
+def test_a_policy_that_cannot_be_loaded_is_reported_before_any_work() -> None:
     log = story(STORY).log
     with pytest.raises(PolicyLoadError, match="has no 'Nobody'"):
         check(what_if(("tests.replay.redecide.policies.Nobody",), ()), Timeline(log))
@@ -362,12 +362,14 @@ def test_policies_are_closed_in_the_workers(spark: SparkSession, history: LogRef
     diary = tmp_path / "diary"
     policy = "tests.replay.redecide.policies.Leaving"
     run_backtest(spark, history, Options(policies=(policy,), settings=(("policy.diary", str(diary)),)))
-    told = Counter(line.split()[0] for line in diary.read_text().splitlines())
-    assert told["configured"] == told["closed"] > 1, "made on the driver to be checked, and in each worker that asks"
+    counts = Counter(line.split()[0] for line in diary.read_text().splitlines())
+    assert counts["configured"] == counts["closed"] > 1, (
+        "made on the driver to be checked, and in each worker that uses it"
+    )
     events = [one.event for one in records_of(history)]
     creates = sum(isinstance(one, CreateRequested) for one in events)
     invalid = sum(isinstance(one, CreateRejected) and one.rule.startswith("validation:") for one in events)
-    assert told["asked"] == creates - invalid > 0, told
+    assert counts["judged"] == creates - invalid > 0, counts
 
 
 def test_a_policy_that_cannot_be_loaded_is_refused(spark: SparkSession, history: LogRef) -> None:

@@ -128,12 +128,12 @@ def test_a_story_is_decided_again_as_it_is() -> None:
 # A rule that changed.
 
 
-def test_a_changed_placement_is_found_wherever_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_placement_is_found_wherever_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     log = story(STORY).log
     place = placement.place
 
-    def backwards(*asked: Any) -> Any:
-        return tuple(tuple(reversed(replicas)) for replicas in place(*asked))
+    def backwards(*arguments: Any) -> Any:
+        return tuple(tuple(reversed(replicas)) for replicas in place(*arguments))
 
     monkeypatch.setattr(placement, "place", backwards)
     found = decided_again(log, "2.0")
@@ -233,7 +233,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("change", "topic", "now", "why"), PLANTED, ids=[row[0].__name__[1:] for row in PLANTED])
-def test_a_planted_change_is_found_and_its_cause_told(change: Any, topic: str, now: str, why: str) -> None:
+def test_a_planted_change_is_found_and_its_cause_reported(change: Any, topic: str, now: str, why: str) -> None:
     found = [one for one in decided_again(change(story(STORY).log)) if one.topic == topic]
     assert found, f"nothing is found about {topic}"
     assert now in found[0].now, found[0]
@@ -274,7 +274,7 @@ def test_a_real_log_is_decided_again_as_it_is(spark: SparkSession, history: LogR
     assert done.lines == [f"{words}: 0 decided otherwise"]
 
 
-def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_changed_is_told(
+def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_changed_is_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Release 0.0.9 placed replicas the other way round; everything else it did as this one does."""
@@ -295,7 +295,7 @@ def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_
     ]
     assert done.rows == [msgspec.to_builtins(one) for one in decided_again(older, THIS_RELEASE)]
     assert run_redecide(spark, ref, Options(at="7")).found, "the creation is cut off"
-    assert not run_redecide(spark, ref, Options(at="6")).found, "nothing was asked by then"
+    assert not run_redecide(spark, ref, Options(at="6")).found, "nothing was requested by then"
 
 
 def _of_release(event: Event, release: str) -> Event:
@@ -309,15 +309,15 @@ def _placed_otherwise(record: Recorded) -> Recorded:
     return replace(record, event=replace(record.event, partitions=turned))
 
 
-def test_of_very_many_differences_all_are_counted_and_some_told(
+def test_of_very_many_differences_all_are_counted_and_some_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = story(STORY).log
     ref = written(tmp_path / "older", map(_placed_otherwise, log))
     monkeypatch.setattr(redecide, "KEPT_OF_SHARE_MAX", 1)
     rows = list(redecide._share(_stored(ref), {}, "1.0"))
-    told = [row for row in rows if row[1] is not None]
-    assert len(told) == 1
+    reported = [row for row in rows if row[1] is not None]
+    assert len(reported) == 1
     assert sum(row[0] for row in rows if row[1] is None and row[-2] is not None) > 1
 
 

@@ -161,7 +161,7 @@ def test_beneath_each_picture_stand_its_numbers(shown: Chrome) -> None:
     assert "half within 8 ms, 95 % within 40 ms, 99 % within 90 ms, the longest 99 ms" in texts(shown, "#waits p")[0]
 
 
-def test_tiles_and_invariants_tell_how_it_stands(shown: Chrome) -> None:
+def test_tiles_and_invariants_show_how_it_stands(shown: Chrome) -> None:
     assert texts(shown, ".tile b") == ["1,090", "2,200", "3", "12", "1,100", "300", "2"]
     assert texts(shown, ".tile.bad span") == ["partitions without a leader", "violations of 2 invariants"]
     assert [row[2] for row in rows(shown, "invariants")] == ["✓ holds", "✗ 2 violations"]
@@ -188,13 +188,13 @@ def test_on_a_narrow_screen_nothing_is_cut_off(browser: Chrome, tmp_path: Path) 
 
 
 def test_an_empty_log_and_a_broken_one_are_shown_too(browser: Chrome, tmp_path: Path) -> None:
-    told = "event TopicReady at offset 7 cannot be applied"
-    report = replace(REPORT, outcomes=(), waits=Waits((), 0, 2), refusals=(), held=told, checks=REPORT.checks[:1])
+    error = "event TopicReady at offset 7 cannot be applied"
+    report = replace(REPORT, outcomes=(), waits=Waits((), 0, 2), refusals=(), held=error, checks=REPORT.checks[:1])
     show(browser, report, tmp_path)
     assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
     assert texts(browser, "#waits p") == ["No topic was complete yet; 2 wait or were deleted before."]
     assert texts(browser, "#refusals p") == ["Nothing was refused."]
-    assert texts(browser, "#brokers p") == [f"What there is at the end cannot be shown: {told}."]
+    assert texts(browser, "#brokers p") == [f"What there is at the end cannot be shown: {error}."]
     assert texts(browser, "#invariants p") == ["All 1 hold."]
     assert texts(browser, ".tile.good b") == ["0"]
 
@@ -279,7 +279,7 @@ def test_the_bars_of_waits_have_no_gaps_between_them() -> None:
     ("milliseconds", "said"),
     [(0, "0 ms"), (7, "7 ms"), (1500, "1500 ms"), (2000, "2 s"), (120_000, "2 min"), (86_400_000, "1 d")],
 )
-def test_spans_are_told_in_whole_numbers(milliseconds: int, said: str) -> None:
+def test_spans_are_shown_in_whole_numbers(milliseconds: int, said: str) -> None:
     assert span(milliseconds) == said
 
 

@@ -37,17 +37,17 @@ def records(history: LogRef) -> list[Recorded]:
     return records_of(history)
 
 
-def test_asks_are_counted_by_how_they_ended(report: Report, records: list[Recorded]) -> None:
-    told = Counter(_outcome(row, topic.status) for row in _requests(records) for topic in row.topics)
-    assert {name: report.requests(name) for name in OUTCOMES if report.requests(name)} == told
-    assert {"created", "timed-out", "refused", "changed", "change-refused"} <= told.keys(), "the log has them all"
+def test_requests_are_counted_by_how_they_ended(report: Report, records: list[Recorded]) -> None:
+    counts = Counter(_outcome(row, topic.status) for row in _requests(records) for topic in row.topics)
+    assert {name: report.requests(name) for name in OUTCOMES if report.requests(name)} == counts
+    assert {"created", "timed-out", "refused", "changed", "change-refused"} <= counts.keys(), "the log has them all"
     assert all(report.first_ms - report.bucket_ms < one.at_ms <= report.last_ms for one in report.outcomes)
     assert all(one.at_ms % report.bucket_ms == 0 for one in report.outcomes)
 
 
 def _requests(records: list[Recorded]) -> list[RequestRow]:
-    asked = [one for one in records if hasattr(one.event, "request_id")]
-    by_request = sorted(asked, key=lambda one: one.event.request_id)  # type: ignore[union-attr]
+    of_requests = [one for one in records if hasattr(one.event, "request_id")]
+    by_request = sorted(of_requests, key=lambda one: one.event.request_id)  # type: ignore[union-attr]
     grouped = groupby(by_request, key=lambda one: one.event.request_id)  # type: ignore[union-attr]
     return [row for _, group in grouped if (row := request_row(group)) is not None]
 
@@ -94,8 +94,8 @@ def test_what_brokers_hold_is_what_the_state_says(report: Report, records: list[
     assert (report.held.topics, report.held.partitions) == (len(topics_of(state)), len(partitions))
     assert report.held.leaderless == leaders[-1]  # type: ignore[index]
     assert report.held.placeholders == sum(count for replica, count in replicas.items() if replica < 0)
-    told = {one.broker_id: (one.status, one.rack, one.replicas, one.leaders) for one in report.held.brokers}
-    assert told == {
+    shown = {one.broker_id: (one.status, one.rack, one.replicas, one.leaders) for one in report.held.brokers}
+    assert shown == {
         broker.broker_id: ("fenced" if broker.fenced else "live", broker.rack, replicas[number], leaders[number])
         for number, broker in state.cluster.brokers.items()
     }
@@ -132,7 +132,7 @@ def test_a_broken_log_is_shown_with_what_is_broken(
     assert "topic &#x27;pay.orders&#x27; does not exist" in text
 
 
-def test_a_page_that_cannot_be_written_is_told_before_any_work(
+def test_a_page_that_cannot_be_written_is_reported_before_any_work(
     spark: SparkSession, history: LogRef, tmp_path: Path
 ) -> None:
     for output in (tmp_path / "nowhere" / "page.html", tmp_path):

@@ -38,7 +38,7 @@ def recorded(event: Any) -> catalog.Recorded:
 
 
 def requested(**fields: Any) -> catalog.CreateRequested:
-    """An ask for a topic."""
+    """A request for a topic."""
     given: dict[str, Any] = {
         "request_id": "r1",
         "topic": "a.b",
@@ -70,7 +70,7 @@ def test_every_field_is_in_a_column_or_left_out_on_purpose(kind: type[Any]) -> N
         assert placed != (field in LEFT_OUT.get(kind, ())), f"{kind.__name__}.{field} is in no column, or is in both"
 
 
-def test_an_ask_by_columns() -> None:
+def test_a_request_by_columns() -> None:
     by_hand = (catalog.Assignment(0, (2, 1)),)  # type: ignore[arg-type]
     said = decode_columns(recorded(requested(assignments=by_hand, duplicate=True, denied=29)))
     assert said == {
@@ -165,7 +165,7 @@ def test_a_batch_has_what_each_event_says(history: LogRef) -> None:
     assert len(columns.batch()) == len(columns) == 0
 
 
-def test_a_batch_has_the_columns_asked_for_in_their_order() -> None:
+def test_a_batch_has_the_requested_columns_in_their_order() -> None:
     value = encode_event(5, CAUSE, requested())
     columns = Columns(("offset", "configs", "value"))
     columns.add(recorded(requested()), value)

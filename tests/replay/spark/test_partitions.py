@@ -49,7 +49,7 @@ def ends(logs: Sequence[LogRef]) -> list[int]:
     return [len(records_of(ref)) for ref in logs]
 
 
-def test_events_tell_their_log(spark: SparkSession, logs: list[LogRef]) -> None:
+def test_events_name_their_log(spark: SparkSession, logs: list[LogRef]) -> None:
     events = union([events_frame(spark, ref, columns=["log_partition", "offset"]) for ref in logs])
     counts = {row.log_partition: row["count"] for row in events.groupBy("log_partition").count().collect()}
     assert counts == dict(enumerate(ends(logs)))

@@ -89,7 +89,7 @@ def test_code_that_a_killed_replay_left_is_removed(tmp_path: Path, monkeypatch: 
     assert {*tmp_path.iterdir()} == {used, other}
 
 
-def test_what_a_worker_raised_is_told_in_one_line() -> None:
+def test_what_a_worker_raised_is_reported_in_one_line() -> None:
     text = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
   File "source.py", line 9, in read

@@ -1,4 +1,4 @@
-"""The data source: every event once, whatever is asked for; nothing that is damaged; beside a running service."""
+"""The data source: every event once, whatever is requested; nothing that is damaged; beside a running service."""
 
 from __future__ import annotations
 
@@ -144,13 +144,13 @@ def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSe
     ],
     ids=str,
 )
-def test_what_cannot_be_read_is_told(history: LogRef, options: dict[str, str], says: str) -> None:
+def test_what_cannot_be_read_is_reported(history: LogRef, options: dict[str, str], says: str) -> None:
     with pytest.raises(ReplayError) as raised:
         read(history.location, **options)
     assert str(raised.value).startswith(says)
 
 
-def test_what_cannot_be_read_is_told_through_spark(spark: SparkSession, history: LogRef) -> None:
+def test_what_cannot_be_read_is_reported_through_spark(spark: SparkSession, history: LogRef) -> None:
     with pytest.raises(PySparkException) as raised:
         spark.read.format("topicwright").option("at", "soon").load(history.location)
     assert message_of(raised.value).startswith("'soon' is no")
@@ -319,13 +319,13 @@ def missing(path: Path) -> None:
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
-@pytest.mark.parametrize("asked", [{}, {"columns": "offset"}, {"shards": "late_one"}], ids=str)
-def test_damage_does_not_pass_whatever_is_asked_for(
-    own_history: LogRef, damage: Damage, says: str, asked: dict[str, str]
+@pytest.mark.parametrize("options", [{}, {"columns": "offset"}, {"shards": "late_one"}], ids=str)
+def test_damage_does_not_pass_whatever_is_requested(
+    own_history: LogRef, damage: Damage, says: str, options: dict[str, str]
 ) -> None:
     damage(own_history.path)
     with pytest.raises((LogError, EventDecodeError), match=re.escape(says)):
-        read(own_history.location, **asked)
+        read(own_history.location, **options)
 
 
 def _unclean(source: Path, target: Path) -> Path:
@@ -388,7 +388,7 @@ def test_damaged_files_do_not_pass(own_history: LogRef, tmp_path: Path, damage: 
         list(seen.read())
 
 
-def test_a_log_that_lost_its_files_is_told(own_history: LogRef) -> None:
+def test_a_log_that_lost_its_files_is_reported(own_history: LogRef) -> None:
     max(own_history.path.glob("*.sst"), key=lambda file: file.stat().st_size).unlink()
     with pytest.raises(ReplayError, match="damaged"):
         records(own_history)

@@ -82,7 +82,7 @@ def grow_unsynced(log: Any) -> None:
     log.write(Commit((Entry(log.read_one(1)),)))
 
 
-def test_what_is_available_now_is_what_was_when_asked(own_history: LogRef, end: int) -> None:
+def test_what_is_available_now_is_what_was_at_the_start(own_history: LogRef, end: int) -> None:
     reader = FolderStreamReader(own_history, ("offset",), {})
     reader.prepareForTriggerAvailableNow()
     grow(own_history.path, 3)

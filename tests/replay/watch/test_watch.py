@@ -125,7 +125,7 @@ def test_what_is_written_is_checked_with_what_was_there(spark: SparkSession, tmp
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_what_was_told_once_is_not_told_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_was_reported_once_is_not_reported_again(spark: SparkSession, tmp_path: Path) -> None:
     records = clean()
     broken = without(records, at(records, CreateAnswered, topic="a_b"))
     cut = len(broken) // 2
@@ -174,12 +174,12 @@ def test_other_pages_are_not_there() -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:http", "127.0.0.1:99999", "no.such.host.invalid:80"])
-def test_a_wrong_address_is_told(address: str) -> None:
+def test_a_wrong_address_is_reported(address: str) -> None:
     with pytest.raises(ReplayError), serving(address, Alerts(CHECKS)):
         pass
 
 
-def test_an_address_that_is_taken_is_told() -> None:
+def test_an_address_that_is_taken_is_reported() -> None:
     with (
         serving("127.0.0.1:0", Alerts(CHECKS)) as http,
         pytest.raises(ReplayError, match="cannot listen"),
@@ -198,7 +198,7 @@ def test_signals_stop_it(number: signal.Signals) -> None:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_ends_when_it_is_told_to(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_ends_by_a_signal(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = clean()[:20]
     log = open_log(tmp_path / "data")
     write(log, records)
