@@ -104,7 +104,7 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
 
 
 def run(with_kafka: bool = True, measure_one: Callable[[str, bool], dict[str, float]] = measure) -> list[Figure]:
-    """Measure Topicwright and, unless told otherwise, a real Kafka in the same run."""
+    """Measure Topicwright and, unless it is turned off, a real Kafka in the same run."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder, topicwright(Path(folder) / "data") as ours:
         own = measure_one(ours.kafka, False)
     theirs: dict[str, float] = {}

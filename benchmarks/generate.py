@@ -261,9 +261,9 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--skewed", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     started = time.perf_counter()
-    events = generate(asked.folder, asked.events, asked.topics, skewed=asked.skewed, seed=asked.seed)
+    events = generate(options.folder, options.events, options.topics, skewed=options.skewed, seed=options.seed)
     print(f"{events:,} events in {time.perf_counter() - started:.1f} s")
 
 

@@ -1,8 +1,8 @@
 """Creates on three real brokers, led by Topicwright and then by Kafka's own controller: how long they take, and how
 many brokers do not know the topic, or do not lead, when the answer comes. Then failover with many partitions.
 
-Each create goes to the next broker in turn. As soon as it is answered every broker is asked once for the topic, and
-every leader once for offsets: what is not there yet is a miss. Both controllers have brokers of the same settings.
+Each create goes to the next broker in turn. As soon as it is answered every broker gets one request for the topic, and
+every leader one for offsets: what is not there yet is a miss. Both controllers have brokers of the same settings.
 
 `python -m benchmarks.real_brokers [--creates N] [--partitions N] [--json]`
 """
@@ -47,13 +47,13 @@ CREATE, METADATA, LIST_OFFSETS = 7, 9, 7
 TOPICS_PER_REQUEST = 50
 
 
-class Asked:
+class Brokers:
     """Connections to all brokers, by id."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         self._clients = {broker_id: BenchClient(f"127.0.0.1:{port}") for broker_id, port in enumerate(ports, start=1)}
 
-    def ask(self, broker_id: int, key: ApiKey, version: int, message: Message) -> Message:
+    def call(self, broker_id: int, key: ApiKey, version: int, message: Message) -> Message:
         """One request, answered."""
         (answer,), _ = self._clients[broker_id].timed([frame_of(key, version, message)])
         return decode_response(key, version, answer)[1]
@@ -62,7 +62,7 @@ class Asked:
         """Create topics through a broker; the ms it took."""
         topics = tuple(CreatableTopic(name=n, num_partitions=partitions, replication_factor=factor) for n in names)
         started = time.perf_counter()
-        answer = self.ask(
+        answer = self.call(
             broker_id, ApiKey.CREATE_TOPICS, CREATE, CreateTopicsRequest(topics=topics, timeout_ms=60_000)
         )
         took = time.perf_counter() - started
@@ -72,8 +72,8 @@ class Asked:
 
     def leaders(self, broker_id: int, name: str) -> dict[int, int]:
         """The leaders of a topic as a broker knows them; none where it does not know them all."""
-        asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-        answer = self.ask(broker_id, ApiKey.METADATA, METADATA, asked)
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
+        answer = self.call(broker_id, ApiKey.METADATA, METADATA, request)
         assert isinstance(answer, MetadataResponse)
         (topic,) = answer.topics
         whole = not topic.error_code and all(one.leader_id >= 0 and not one.error_code for one in topic.partitions)
@@ -82,42 +82,42 @@ class Asked:
     def serves(self, leader: int, name: str, partition: int) -> bool:
         """Whether a broker answers as leader."""
         one = ListOffsetsPartition(partition_index=partition, timestamp=-1)
-        asked = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(one,)),))
-        answer = self.ask(leader, ApiKey.LIST_OFFSETS, LIST_OFFSETS, asked)
+        request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(one,)),))
+        answer = self.call(leader, ApiKey.LIST_OFFSETS, LIST_OFFSETS, request)
         assert isinstance(answer, ListOffsetsResponse)
         return answer.topics[0].partitions[0].error_code == 0
 
 
 def creates(ports: Sequence[int], count: int) -> tuple[float, float, int, int]:
     """Median and 95th percentile of a create in ms; brokers that did not know it, leaders that did not serve."""
-    asked = Asked(ports)
+    brokers = Brokers(ports)
     prefix = f"one-{time.time_ns()}"
     took: list[float] = []
     unknown = silent = 0
     for number in range(count):
         name = f"{prefix}-{number}"
-        took.append(asked.create(number % len(ports) + 1, [name], PARTITIONS, FACTOR))
+        took.append(brokers.create(number % len(ports) + 1, [name], PARTITIONS, FACTOR))
         leaders: dict[int, int] = {}
         for broker_id in range(1, len(ports) + 1):
-            known = asked.leaders(broker_id, name)
+            known = brokers.leaders(broker_id, name)
             unknown += len(known) != PARTITIONS
             leaders = known or leaders
-        silent += sum(not asked.serves(leader, name, partition) for partition, leader in leaders.items())
+        silent += sum(not brokers.serves(leader, name, partition) for partition, leader in leaders.items())
     return percentile(took, 0.5), percentile(took, 0.95), unknown, silent
 
 
 def failover(cluster: RealCluster, partitions: int) -> tuple[float, float]:
     """Seconds from a broker's kill until another knows new leaders for all; ms of a create, with so many partitions."""
     ports = [broker.port for broker in cluster.brokers.values()]
-    asked = Asked(ports)
+    brokers = Brokers(ports)
     names = [f"many-{number}" for number in range(partitions // 10)]
     for at in range(0, len(names), TOPICS_PER_REQUEST):
-        asked.create(1, names[at : at + TOPICS_PER_REQUEST], 10, FACTOR)
-    took = [asked.create(number % 3 + 1, [f"beside-{number}"], PARTITIONS, FACTOR) for number in range(20)]
+        brokers.create(1, names[at : at + TOPICS_PER_REQUEST], 10, FACTOR)
+    took = [brokers.create(number % 3 + 1, [f"beside-{number}"], PARTITIONS, FACTOR) for number in range(20)]
     killed = 3
     cluster.brokers[killed].kill()
     started = time.perf_counter()
-    until(lambda: all(killed not in asked.leaders(1, name).values() for name in names), 300, "new leaders")
+    until(lambda: all(killed not in brokers.leaders(1, name).values() for name in names), 300, "new leaders")
     return time.perf_counter() - started, percentile(took, 0.5)
 
 
@@ -169,11 +169,11 @@ def run(count: int, partitions: int) -> list[Figure]:
             time.sleep(5)
             theirs = creates(ports, count)
     note = f"{count} creates, {PARTITIONS} partitions, factor {FACTOR}"
-    asked = f"of {count * FACTOR}"
+    out_of = f"of {count * FACTOR}"
     return [
         Figure("real brokers: create, median", "ms", ours[0], theirs[0], "< 30", note),
         Figure("real brokers: create, 95th percentile", "ms", ours[1], theirs[1]),
-        Figure("real brokers: did not know the topic", "brokers", ours[2], theirs[2], "0", asked),
+        Figure("real brokers: did not know the topic", "brokers", ours[2], theirs[2], "0", out_of),
         Figure("real brokers: did not serve", "leaders", ours[3], theirs[3], "0", f"of {count * PARTITIONS}"),
         Figure("real brokers: kill to new leaders", "s", seconds, None, "", f"{partitions} partitions, session 9 s"),
         Figure("real brokers: create beside them, median", "ms", beside),

@@ -164,8 +164,8 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=TOPICS)
     parser.add_argument("--growth", action="store_true", help="rebuild logs of three sizes too")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    asked = parser.parse_args()
-    show(run(asked.events, asked.topics, asked.growth), asked.json)
+    options = parser.parse_args()
+    show(run(options.events, options.topics, options.growth), options.json)
 
 
 if __name__ == "__main__":

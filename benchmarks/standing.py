@@ -92,7 +92,7 @@ def kill(running: Running) -> None:
 
 
 def run(with_kafka: bool = True, million: int = MILLION_PARTITIONS) -> list[Figure]:
-    """Measure all; the real Kafka is asked for the listing only."""
+    """Measure all; with the real Kafka the listing only."""
     figures: list[Figure] = []
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         data = Path(folder) / "data"

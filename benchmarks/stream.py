@@ -110,36 +110,36 @@ class Topics:
         consumer, producer = self.consumer(), self._producer(linger_ms=0)
         consumer.assign([TopicPartition(self.events, each, OFFSET_END) for each in range(PARTITIONS)])
         consumer.poll(2.0)
-        told = []
+        took_ms = []
         for number in range(count):
             command = create(1_000_000 + number)
             started = time.perf_counter()
             _put(producer, self.commands, command)
             producer.poll(0)
             self._await(consumer, command.request_id.encode())
-            told.append((time.perf_counter() - started) * 1000)
-            time.sleep(max(0.0, 1 / rate - told[-1] / 1000))
+            took_ms.append((time.perf_counter() - started) * 1000)
+            time.sleep(max(0.0, 1 / rate - took_ms[-1] / 1000))
         producer.flush()
         consumer.close()
-        return told
+        return took_ms
 
     def echoes_ms(self, count: int, rate: float) -> list[float]:
         """From just before a record is put until a consumer has it, nobody deciding: what Kafka itself takes, once."""
         consumer, producer = self.consumer(), self._producer(linger_ms=0)
         consumer.assign([TopicPartition(self.commands, 0, OFFSET_END)])
         consumer.poll(2.0)
-        told = []
+        took_ms = []
         for number in range(count):
             value = b"echo-%d-" % number
             started = time.perf_counter()
             producer.produce(self.commands, value, partition=0)
             producer.poll(0)
             self._await(consumer, value)
-            told.append((time.perf_counter() - started) * 1000)
-            time.sleep(max(0.0, 1 / rate - told[-1] / 1000))
+            took_ms.append((time.perf_counter() - started) * 1000)
+            time.sleep(max(0.0, 1 / rate - took_ms[-1] / 1000))
         producer.flush()
         consumer.close()
-        return told
+        return took_ms
 
     @staticmethod
     def _await(consumer: Consumer, request_id: bytes) -> None:
@@ -202,15 +202,17 @@ def run(drivers: Sequence[str] = ("plain", "faust"), count: int = 40_000) -> lis
                     before = sum(map(cpu_s, processes))
                     rate = topics.decided(many, since)
                     cpu_ms = (sum(map(cpu_s, processes)) - before) * 1000 / many
-                    told = topics.latencies_ms(200, 50) if workers == 1 else []
-                echoes = topics.echoes_ms(200, 50) if told else []
+                    latencies = topics.latencies_ms(200, 50) if workers == 1 else []
+                echoes = topics.echoes_ms(200, 50) if latencies else []
                 label = f"{driver}, {workers} worker{'s' if workers > 1 else ''}"
                 note = f"{cpu_ms:.3f} ms of CPU a request; commands that workers put themselves are counted"
                 figures.append(Figure(label, "commands/s", rate, reach=WANTED.get((driver, workers), ""), note=note))
-                if told:
+                if latencies:
                     echo, twice = percentile(echoes, 0.5), "Kafka: one record put and consumed, of which this is two"
-                    figures.append(Figure(f"{label}: to event, median", "ms", percentile(told, 0.5), echo, "2", twice))
-                    figures.append(Figure(f"{label}: to event, 99 %", "ms", percentile(told, 0.99)))
+                    figures.append(
+                        Figure(f"{label}: to event, median", "ms", percentile(latencies, 0.5), echo, "2", twice)
+                    )
+                    figures.append(Figure(f"{label}: to event, 99 %", "ms", percentile(latencies, 0.99)))
     return figures
 
 

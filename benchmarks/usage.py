@@ -1,6 +1,6 @@
 """What the processes below this one take: memory, and seconds of a core.
 
-Wall time tells little where others use the machine too. Seconds of a core, user and system together, tell what the work
+Wall time says little where others use the machine too. Seconds of a core, user and system together, show what the work
 itself takes; on an idle machine the wall time is at least their number divided by that of the cores.
 """
 

@@ -14,7 +14,7 @@ TOPIC_ALREADY_EXISTS, INVALID_CONFIG = 36, 40
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the client was told; `again` and `bad` are the error codes of the two refused creates."""
+    """What the client was shown; `again` and `bad` are the error codes of the two refused creates."""
 
     listed: bool
     partitions: int
@@ -46,6 +46,6 @@ def check(seen: Seen, *, message: bool = True) -> None:
         assert words in seen.bad_message
 
 
-def told(stdout: str) -> Seen:
+def parse_output(stdout: str) -> Seen:
     """What a client program in another language printed."""
     return msgspec.json.decode(stdout.strip().rpartition("\n")[2], type=Seen)

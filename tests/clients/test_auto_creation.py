@@ -21,7 +21,7 @@ POLL_S_MAX = 20
 
 
 def exists(address: str, topic: str) -> bool:
-    """Whether the topic is there, asked in a way that does not create it."""
+    """Whether the topic is there, looked up in a way that does not create it."""
     with Wire(address) as wire:
         body = wire.call("Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False)
     code: int = body["topics"][0]["error_code"]

@@ -25,15 +25,15 @@ class KafkaTools:
         self._seen = 0
 
     def run(self, tool: str, *arguments: str, code: int | None = 0, controller: bool = False) -> str:
-        """What a tool prints. `controller` has it ask the controller instead of the brokers; `code` is the exit code
+        """What a tool prints. `controller` points it at the controller instead of the brokers; `code` is the exit code
         expected, None where the tool has none that means something."""
         at = ("--bootstrap-controller", self.cluster.address) if controller else ("--bootstrap-server", self._bootstrap)
-        self._process.tell("\t".join((tool, *at, *arguments)))
+        self._process.write_line("\t".join((tool, *at, *arguments)))
         found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=240)
         lines = self._process.output.split("\n")
-        told, self._seen = "\n".join(lines[self._seen : -1]), len(lines)
-        assert code in (None, int(found[1])), f"{tool} {' '.join(arguments)}: exit code {found[1]}\n{told}"
-        return told
+        output, self._seen = "\n".join(lines[self._seen : -1]), len(lines)
+        assert code in (None, int(found[1])), f"{tool} {' '.join(arguments)}: exit code {found[1]}\n{output}"
+        return output
 
     @property
     def _bootstrap(self) -> str:
@@ -52,9 +52,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
         yield KafkaTools(process, cluster)
 
 
-def partitions(told: str) -> dict[int, tuple[int, str, set[str]]]:
-    """What kafka-topics tells of each partition: its leader, its replicas, and those in sync."""
-    found = re.findall(r"Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S+)\s+Isr: (\S*)", told)
+def partitions(output: str) -> dict[int, tuple[int, str, set[str]]]:
+    """What kafka-topics shows of each partition: its leader, its replicas, and those in sync."""
+    found = re.findall(r"Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S+)\s+Isr: (\S*)", output)
     return {
         int(index): (-1 if leader == "none" else int(leader), replicas, set(filter(None, isr.split(","))))
         for index, leader, replicas, isr in found
@@ -63,9 +63,9 @@ def partitions(told: str) -> dict[int, tuple[int, str, set[str]]]:
 
 def test_topics(kafka: KafkaTools) -> None:
     kafka.run("kafka-topics", "--create", "--topic", "made", "--partitions", "3", "--replication-factor", "3")
-    told = partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))
-    assert [(len(replicas.split(",")), len(isr)) for _, replicas, isr in told.values()] == [(3, 3)] * 3
-    assert sorted(leader for leader, _, _ in told.values()) == [1, 2, 3], "leaders are spread"
+    described = partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))
+    assert [(len(replicas.split(",")), len(isr)) for _, replicas, isr in described.values()] == [(3, 3)] * 3
+    assert sorted(leader for leader, _, _ in described.values()) == [1, 2, 3], "leaders are spread"
     twice = kafka.run("kafka-topics", "--create", "--topic", "made", code=1)
     assert "Topic 'made' already exists" in twice
     kafka.run("kafka-topics", "--alter", "--topic", "made", "--partitions", "5")
@@ -112,13 +112,13 @@ def test_reassignments_and_elections(kafka: KafkaTools, tmp_path: Path) -> None:
     assert "Successfully started partition reassignments for moved-0,moved-1" in executed
 
     def verified() -> bool:
-        told = kafka.run("kafka-reassign-partitions", "--verify", "--reassignment-json-file", str(plan))
-        return told.count("is completed.") == 2
+        output = kafka.run("kafka-reassign-partitions", "--verify", "--reassignment-json-file", str(plan))
+        return output.count("is completed.") == 2
 
     until(verified, 120, "the partitions have moved")
     assert "No partition reassignments found." in kafka.run("kafka-reassign-partitions", "--list")
-    told = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved"))
-    assert told == {0: (3, "3,2", {"3", "2"}), 1: (3, "3", {"3"})}
+    described = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved"))
+    assert described == {0: (3, "3,2", {"3", "2"}), 1: (3, "3", {"3"})}
     plan.write_text(json.dumps({"version": 1, "partitions": [{**wanted[0], "replicas": [2, 3]}]}))
     kafka.run("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
     of_first = ("--topic", "moved", "--partition", "0")
@@ -126,8 +126,8 @@ def test_reassignments_and_elections(kafka: KafkaTools, tmp_path: Path) -> None:
     assert "Successfully completed leader election (PREFERRED) for partitions moved-0" in elected
     again = kafka.run("kafka-leader-election", "--election-type", "preferred", *of_first)
     assert "Valid replica already elected for partitions moved-0" in again
-    told = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved"))
-    assert told[0][0] == 2, "the preferred replica leads"
+    described = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved"))
+    assert described[0][0] == 2, "the preferred replica leads"
     nobody = kafka.run(
         "kafka-leader-election", "--election-type", "unclean", "--topic", "no", "--partition", "0", code=1
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.clients.seen import check, told
+from tests.clients.seen import check, parse_output
 from tests.clients.test_auto_creation import exists
 from tests.clients.test_python_clients import test_kafka_python as kafka_python_scenario
 from tests.support import tools
@@ -55,13 +55,13 @@ def test_a_broker_sends_every_topic_away(version: int, brokers: tuple[str, ...],
 def test_java(version: str, brokers: tuple[str, ...], topic: str, java_client: Callable[[str], str]) -> None:
     done = tools.run_quietly(tools.java_command(java_client(version), "Scenario", brokers[-1], topic))
     assert done.returncode == 0, done.stderr
-    check(told(done.stdout))
+    check(parse_output(done.stdout))
 
 
 def test_franz_go(brokers: tuple[str, ...], topic: str) -> None:
     done = tools.run_quietly([tools.cached("franz/scenario"), brokers[-1], topic])
     assert done.returncode == 0, done.stderr
-    check(told(done.stdout))
+    check(parse_output(done.stdout))
 
 
 def test_kafka_python(brokers: tuple[str, ...], topic: str) -> None:

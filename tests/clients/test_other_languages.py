@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.clients.seen import check, told
+from tests.clients.seen import check, parse_output
 from tests.support import tools
 
 
@@ -15,7 +15,7 @@ from tests.support import tools
 def test_java(version: str, bootstrap: str, topic: str, java_client: Callable[[str], str]) -> None:
     done = tools.run_quietly(tools.java_command(java_client(version), "Scenario", bootstrap, topic))
     assert done.returncode == 0, done.stderr
-    check(told(done.stdout))
+    check(parse_output(done.stdout))
 
 
 def test_kafkajs(bootstrap: str, topic: str) -> None:
@@ -24,13 +24,13 @@ def test_kafkajs(bootstrap: str, topic: str) -> None:
     script = tools.ROOT / "tests/clients/kafkajs/scenario.js"
     done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
     assert done.returncode == 0, done.stderr
-    check(told(done.stdout), message=False)
+    check(parse_output(done.stdout), message=False)
 
 
 def test_franz_go(bootstrap: str, topic: str) -> None:
     done = tools.run_quietly([tools.cached("franz/scenario"), bootstrap, topic])
     assert done.returncode == 0, done.stderr
-    check(told(done.stdout))
+    check(parse_output(done.stdout))
 
 
 def test_kafka_topics(bootstrap: str, topic: str, java_tools: str) -> None:

@@ -24,8 +24,8 @@ def test_confluent_kafka(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def create(name: str, retention_ms: str) -> None:
-        asked = NewTopic(name, PARTITIONS, FACTOR, config={"retention.ms": retention_ms})
-        admin.create_topics([asked])[name].result(30)
+        new_topic = NewTopic(name, PARTITIONS, FACTOR, config={"retention.ms": retention_ms})
+        admin.create_topics([new_topic])[name].result(30)
 
     def refused(name: str, retention_ms: str) -> tuple[int, str]:
         try:
@@ -69,8 +69,8 @@ def test_kafka_python(bootstrap: str, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
 
     def create(name: str, retention_ms: str) -> None:
-        asked = NewTopic(name, PARTITIONS, FACTOR, topic_configs={"retention.ms": retention_ms})
-        admin.create_topics([asked])
+        new_topic = NewTopic(name, PARTITIONS, FACTOR, topic_configs={"retention.ms": retention_ms})
+        admin.create_topics([new_topic])
 
     def refused(name: str, retention_ms: str) -> tuple[int, str]:
         try:
@@ -118,8 +118,8 @@ async def test_aiokafka(bootstrap: str, topic: str) -> None:
     await admin.start()
 
     async def create(name: str, retention_ms: str) -> tuple[int, str]:
-        asked = NewTopic(name, PARTITIONS, FACTOR, topic_configs={"retention.ms": retention_ms})
-        _, code, message = (await admin.create_topics([asked])).topic_errors[0]
+        new_topic = NewTopic(name, PARTITIONS, FACTOR, topic_configs={"retention.ms": retention_ms})
+        _, code, message = (await admin.create_topics([new_topic])).topic_errors[0]
         return code, message
 
     async def partitions(wanted: int) -> list[dict[str, Any]]:

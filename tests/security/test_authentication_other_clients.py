@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.seen import check, told
+from tests.clients.seen import check, parse_output
 from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured
 from tests.support import tools
 
@@ -118,5 +118,5 @@ def test_kafkajs(service: Secured, topic: str) -> None:
         [node, script, bootstrap, topic], NODE_PATH=str(modules), KAFKAJS_CONFIG=json.dumps(config)
     )
     assert done.returncode == 0, done.stderr
-    check(told(done.stdout), message=False)
+    check(parse_output(done.stdout), message=False)
     assert service.creator_of(topic) == "User:alice"

@@ -64,7 +64,7 @@ class Serving:
             return error.code, json.loads(error.read())
 
     def topics(self) -> dict[str, bytes]:
-        """Name and id of every topic, as Metadata tells them."""
+        """Name and id of every topic, as Metadata shows them."""
         with Talk(self.kafka) as talk:
             answer = talk.call(METADATA, 12, metadatas.MetadataRequest(topics=None))
         assert isinstance(answer, metadatas.MetadataResponse)
@@ -98,18 +98,18 @@ def wait_until(what: Callable[[], bool], within_s: float = 240) -> None:
 class Talk(Wire):
     """A connection that speaks in the product's own messages, which are quick to make."""
 
-    def ask(self, api: ApiKey, version: int, number: int, request: Message) -> None:
+    def send_request(self, api: ApiKey, version: int, number: int, request: Message) -> None:
         """Send a request under a number of its own."""
         self._socket.sendall(encode_request(api, version, number, "load", request))
 
-    def told(self, api: ApiKey, version: int) -> tuple[int, Message]:
+    def read_response(self, api: ApiKey, version: int) -> tuple[int, Message]:
         """The next answer, with the number of its request."""
         return decode_response(api, version, self.receive_frame())
 
     def call(self, api: ApiKey, version: int, request: Message) -> Message:  # type: ignore[override]
         """One request and its answer."""
-        self.ask(api, version, 1, request)
-        return self.told(api, version)[1]
+        self.send_request(api, version, 1, request)
+        return self.read_response(api, version)[1]
 
 
 def create(*names: str, timeout_ms: int = 30_000) -> creates.CreateTopicsRequest:
@@ -127,7 +127,8 @@ def codes(answer: Message) -> list[int]:
 class Load(threading.Thread):
     """A client that pipelines creates, and now and then deletes what it created, until it is cut off.
 
-    `there` holds the topics that it was told exist, by name; `maybe` those that it asked to delete and was not told.
+    `there` holds the topics that exist by the answers it got, by name; `maybe` those of its deletes without an answer.
+    `answers` counts creates by error code.
     """
 
     WINDOW = 16
@@ -136,17 +137,17 @@ class Load(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.there: dict[str, bytes] = {}
         self.maybe: set[str] = set()
-        self.told: Counter[int] = Counter()
+        self.answers: Counter[int] = Counter()
         self.error: BaseException | None = None
         self._talk = Talk(address)
         self._count = count
-        self._asked: dict[int, tuple[ApiKey, str]] = {}
+        self._sent: dict[int, tuple[ApiKey, str]] = {}
 
     def run(self) -> None:
         try:
             for number in range(self._count + self.WINDOW):
                 if number < self._count:
-                    self._ask(number)
+                    self._send(number)
                 if number >= self.WINDOW:
                     self._listen()
         except (ConnectionClosed, ConnectionError):
@@ -156,34 +157,34 @@ class Load(threading.Thread):
         finally:
             self._talk.close()
 
-    def _ask(self, number: int) -> None:
+    def _send(self, number: int) -> None:
         known = next(iter(self.there), None)
         if number % 3 == 2 and known is not None:
             self.maybe.add(known)
             del self.there[known]
-            self._asked[number] = (DELETE, known)
+            self._sent[number] = (DELETE, known)
             state = deletes.DeleteTopicState(name=known)
-            self._talk.ask(DELETE, 6, number, deletes.DeleteTopicsRequest(topics=(state,), timeout_ms=1000))
+            self._talk.send_request(DELETE, 6, number, deletes.DeleteTopicsRequest(topics=(state,), timeout_ms=1000))
         else:
             name = f"{self.name}-{number}"
-            self._asked[number] = (CREATE, name)
-            self._talk.ask(CREATE, 7, number, create(name))
+            self._sent[number] = (CREATE, name)
+            self._talk.send_request(CREATE, 7, number, create(name))
 
     def _listen(self) -> None:
         frame = self._talk.receive_frame()
         number = int.from_bytes(frame[:4], "big")
-        api, name = self._asked.pop(number)
+        api, name = self._sent.pop(number)
         answer = decode_response(api, 7 if api == CREATE else 6, frame)[1]
         if isinstance(answer, creates.CreateTopicsResponse):
             [topic] = answer.topics
-            self.told[topic.error_code] += 1
+            self.answers[topic.error_code] += 1
             if topic.error_code == 0:
                 self.there[name] = topic.topic_id
         elif isinstance(answer, deletes.DeleteTopicsResponse) and answer.responses[0].error_code == 0:
             self.maybe.discard(name)
 
     def done(self) -> None:
-        """Wait until it was cut off, or has asked all it wanted."""
+        """Wait until it was cut off, or has sent all it wanted."""
         self.join(60)
         assert not self.is_alive(), "the client was neither answered nor cut off"
         if self.error is not None:
@@ -191,7 +192,7 @@ class Load(threading.Thread):
 
 
 def check_there(topics: dict[str, bytes], loads: list[Load]) -> int:
-    """Everything that clients were told is there; returns how much that is."""
+    """Everything that clients were answered NONE for is there; returns how much that is."""
     promised = {name: topic_id for load in loads for name, topic_id in load.there.items()}
     lost = {name for name, topic_id in promised.items() if topics.get(name) != topic_id}
     assert not lost, f"answered NONE, and not there: {sorted(lost)[:10]} and {len(lost)} in all"

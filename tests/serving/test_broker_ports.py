@@ -1,4 +1,4 @@
-"""Simulated brokers with ports of their own: what a broker's listener tells, and when it is there."""
+"""Simulated brokers with ports of their own: what a broker's listener answers, and when it is there."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def refused(address: str) -> bool:
     return False
 
 
-def test_a_broker_tells_topics_and_sends_creates_away(server: Topicwright) -> None:
+def test_a_broker_shows_topics_and_sends_creates_away(server: Topicwright) -> None:
     brokers = brokers_of(server)
     assert sorted(brokers) == [1, 2, 3]
     assert create(server.kafka, "here") == 0

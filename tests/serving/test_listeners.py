@@ -1,4 +1,4 @@
-"""Listeners: what settings can get wrong is told before anything listens, and SIGHUP reads files again."""
+"""Listeners: what settings can get wrong is reported before anything listens, and SIGHUP reads files again."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_listener_of_any_name(files: dict[str, str]) -> None:
     assert outside.tls is not None
 
 
-def test_certificates_of_clients_that_log_in_are_asked_for_by_name_only(files: dict[str, str]) -> None:
+def test_certificates_of_clients_that_log_in_are_requested_by_name_only(files: dict[str, str]) -> None:
     text = (
         "listeners=SSL://a:1,SASL_SSL://b:2 ssl.keystore.location=KEYSTORE ssl.truststore.location=CA "
         "ssl.client.auth=required"

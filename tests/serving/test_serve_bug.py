@@ -33,10 +33,10 @@ def test_a_bug_ends_the_process(tmp_path: Path) -> None:
         with Talk(server.kafka) as waiting, Talk(server.kafka) as talk:
             assert codes(talk.call(CREATE, 7, create("good"))) == [0]
             assert server.post("/simulated/brokers/1/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
-            waiting.ask(CREATE, 7, 1, create("waits"))
+            waiting.send_request(CREATE, 7, 1, create("waits"))
             wait_until(lambda: server.get("/topics/waits")[0] == 200)
             assert codes(talk.call(CREATE, 7, create("poison"))) == [-1]
-            assert codes(waiting.told(CREATE, 7)[1]) == [-1], "nobody is left waiting"
+            assert codes(waiting.read_response(CREATE, 7)[1]) == [-1], "nobody is left waiting"
         assert server.process.popen.wait(30) == FAILED
         assert "controller failed" in server.process.output
         assert "a planted bug" in server.process.output

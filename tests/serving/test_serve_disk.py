@@ -29,8 +29,8 @@ def test_a_limit_on_file_sizes(tmp_path: Path) -> None:
         def make_room() -> None:
             resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
-        told = starve(server, fill, make_room)
-    check_after(tmp_path, server.data, told)
+        created = starve(server, fill, make_room)
+    check_after(tmp_path, server.data, created)
 
 
 def test_a_file_system_without_room(tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_a_file_system_without_room(tmp_path: Path) -> None:
                 with ballast.open("wb") as file:
                     os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - 2_000_000)
 
-            told = starve(server, fill, ballast.unlink)
-        check_after(tmp_path, server.data, told)
+            created = starve(server, fill, ballast.unlink)
+        check_after(tmp_path, server.data, created)
 
 
 @contextmanager
@@ -63,29 +63,29 @@ def small_file_system(path: Path) -> Iterator[Path]:
 
 
 def starve(server: Serving, fill: Callable[[], None], make_room: Callable[[], None]) -> set[str]:
-    """Create until there is no room, see what is told, make room, create again. The topics that were answered NONE."""
-    told: set[str] = set()
+    """Create until there is no room, look at the answers, make room, create again. The topics answered with NONE."""
+    created: set[str] = set()
     with Talk(server.kafka) as talk:
-        told |= create_all(talk, "before")
+        created |= create_all(talk, "before")
         assert server.get("/health/ready")[0] == 200
         fill()
-        refused = create_until_refused(talk, told)
+        refused = create_until_refused(talk, created)
         assert set(refused) <= {STORAGE_ERROR}, refused
         status, health = server.get("/health/ready")
         assert status == 503
         assert "log" in str(health), health
         assert codes(talk.call(CREATE, 7, create("at-once"))) == [STORAGE_ERROR]
-        assert told <= server.topics().keys(), "what is durable is shown all the while"
+        assert created <= server.topics().keys(), "what is durable is shown all the while"
         time.sleep(2.5)
         assert server.get("/health/ready")[0] == 503, "it tries, and there is no room"
         make_room()
         wait_until(lambda: server.get("/health/ready")[0] == 200)
-        assert told <= server.topics().keys(), "nothing answered is lost"
-        told |= create_all(talk, "after")
+        assert created <= server.topics().keys(), "nothing answered is lost"
+        created |= create_all(talk, "after")
     assert server.process.stop(within_s=120) == 0
     assert "storage failed" in server.process.output
     assert "storage recovered" in server.process.output
-    return told
+    return created
 
 
 def create_all(talk: Talk, prefix: str) -> set[str]:
@@ -94,21 +94,21 @@ def create_all(talk: Talk, prefix: str) -> set[str]:
     return set(names)
 
 
-def create_until_refused(talk: Talk, told: set[str]) -> list[int]:
-    """Adds to `told` what was created until then; returns the codes of the request that failed."""
+def create_until_refused(talk: Talk, created: set[str]) -> list[int]:
+    """Adds to `created` what was created until then; returns the codes of the request that failed."""
     for number in range(400):
         names = [f"until-{number}-{n}" for n in range(100)]
         got = codes(talk.call(CREATE, 7, create(*names)))
-        told |= {name for name, code in zip(names, got, strict=True) if code == 0}
+        created |= {name for name, code in zip(names, got, strict=True) if code == 0}
         if any(got):
             return [code for code in got if code]
     raise AssertionError("the disk never filled")
 
 
-def check_after(tmp_path: Path, data: Path, told: set[str]) -> None:
+def check_after(tmp_path: Path, data: Path, created: set[str]) -> None:
     """The log is whole, and all that was answered is there at the next start."""
     check_log(data)
     with serving(tmp_path, data) as server:
-        lost = told - server.topics().keys()
+        lost = created - server.topics().keys()
         assert not lost, f"answered NONE, and not there: {sorted(lost)[:10]}, {len(lost)} in all"
         assert server.process.stop() == 0

@@ -14,7 +14,7 @@ from tests.serving.service import Load, check_log, check_there, serving
 ROUNDS = 20
 CLIENTS = 3
 CREATES = 150
-"""Of each client in a round; they are soon asked, so that the killing falls among them."""
+"""Of each client in a round; they are soon sent, so that the killing falls among them."""
 
 
 @pytest.mark.timeout(240)
@@ -35,7 +35,7 @@ def test_every_create_that_was_answered_survives_kills_under_load(tmp_path: Path
                 for load in ours:
                     load.done()
                 loads += ours
-                answered += sum(load.told[0] for load in ours)
+                answered += sum(load.answers[0] for load in ours)
         with serving(tmp_path) as server:
             left = check_there(server.topics(), loads)
             assert server.process.stop() == 0

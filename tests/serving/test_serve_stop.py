@@ -35,11 +35,11 @@ def test_creates_that_wait_are_cut_off_and_end_at_the_next_start(tmp_path: Path)
     with serving(tmp_path) as server:
         assert server.post("/simulated/brokers/3/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
         talk = Talk(server.kafka)
-        talk.ask(CREATE, 7, 1, create("waits", timeout_ms=60_000))
+        talk.send_request(CREATE, 7, 1, create("waits", timeout_ms=60_000))
         wait_until(lambda: server.get("/topics/waits")[0] == 200)
         assert server.process.stop(within_s=120) == 0
         with pytest.raises(ConnectionClosed):
-            talk.told(CREATE, 7)
+            talk.read_response(CREATE, 7)
         talk.close()
     with serving(tmp_path) as server:
         wait_until(lambda: bool(server.get("/topics/waits")[1]["ready_at"]))
@@ -64,11 +64,11 @@ def test_a_policy_that_never_returns_does_not_keep_it_from_ending(tmp_path: Path
         with Talk(server.kafka) as talk:
             assert codes(talk.call(CREATE, 7, create("fine"))) == [0]
         talk = Talk(server.kafka)
-        talk.ask(CREATE, 7, 1, create("stuck"))
+        talk.send_request(CREATE, 7, 1, create("stuck"))
         time.sleep(0.2)
         assert server.process.stop(within_s=120) == 0
         with pytest.raises(ConnectionClosed):
-            talk.told(CREATE, 7)
+            talk.read_response(CREATE, 7)
         talk.close()
         assert "left behind" in server.process.output
 
@@ -77,7 +77,7 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(tmp_path: Path
     with serving(tmp_path) as server:
         stuck = Talk(server.kafka)
         for number in range(60):
-            stuck.ask(CREATE, 7, number, create(*(f"t{number}-{n}" for n in range(50)), timeout_ms=1))
+            stuck.send_request(CREATE, 7, number, create(*(f"t{number}-{n}" for n in range(50)), timeout_ms=1))
         with Talk(server.kafka) as talk:
             assert codes(talk.call(CREATE, 7, create("other"))) == [0], "others are served meanwhile"
         assert server.process.stop(within_s=120) == 0

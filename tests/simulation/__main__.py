@@ -19,8 +19,8 @@ def main() -> None:
     options = parser.parse_args()
     for seed in range(options.seed, options.seed + options.count):
         outcome = simulate(seed, show=options.events)
-        told = ", ".join(f"{api} {code}: {times}" for (api, code), times in sorted(outcome.told.items()))
-        print(f"seed {seed}: {outcome.events} events, digest {outcome.digest[:16]}; {told}")
+        answers = ", ".join(f"{api} {code}: {times}" for (api, code), times in sorted(outcome.answers.items()))
+        print(f"seed {seed}: {outcome.events} events, digest {outcome.digest[:16]}; {answers}")
 
 
 if __name__ == "__main__":

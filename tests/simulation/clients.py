@@ -1,4 +1,4 @@
-"""Clients that ask for anything at any moment, and check that what they are told is true."""
+"""Clients that ask for anything at any moment, and check that what they are answered is true."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ IMPATIENT = 0.06
 
 
 class Client:
-    """One client that asks, thinks, and asks again. `told` counts what clients were told, by API and code."""
+    """One client that sends requests and thinks in between. `answers` counts all clients' answers, by API and code."""
 
-    def __init__(self, name: str, world: World, witness: Witness, told: Counter[tuple[str, int]]) -> None:
+    def __init__(self, name: str, world: World, witness: Witness, answers: Counter[tuple[str, int]]) -> None:
         self.name = name
         self._world = world
         self._witness = witness
-        self._told = told
+        self._answers = answers
         self._rng = random.Random(world.rng.getrandbits(64))
         self._made = 0
 
     async def live(self, until: float, think_s: float) -> None:
-        """Ask until the end."""
+        """Send requests until the end."""
         loop = asyncio.get_running_loop()
         habits: tuple[Callable[[], Awaitable[None]], ...] = (
             *[self._create] * 8,
@@ -55,9 +55,9 @@ class Client:
                 patience = self._rng.uniform(0, 0.05) if self._rng.random() < IMPATIENT else None
                 await asyncio.wait_for(wish, patience)
             except TimeoutError:
-                self._told["gave up", 0] += 1
+                self._answers["gave up", 0] += 1
             except ConnectionLost:
-                self._told["connection lost", 0] += 1
+                self._answers["connection lost", 0] += 1
 
     async def _call(self, api: ApiKey, version: int, request: Message) -> Any:
         return await self._world.process.call(self.name, api, version, request)
@@ -80,10 +80,12 @@ class Client:
         answer: creates.CreateTopicsResponse = await self._call(ApiKey.CREATE_TOPICS, 7, request)
         waited_s = loop.time() - begun - max(request.timeout_ms, 0) / 1000
         assert request.timeout_ms <= 0 or request.validate_only or waited_s < LATE_S, f"answered {waited_s} s late"
-        asked = dict.fromkeys(topic.name for topic in request.topics)
-        assert [topic.name for topic in answer.topics] == list(asked), "an answer for each topic, in the order asked"
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        assert [topic.name for topic in answer.topics] == list(names), (
+            "an answer for each topic, in the order requested"
+        )
         for topic in answer.topics:
-            self._told["CreateTopics", topic.error_code] += 1
+            self._answers["CreateTopics", topic.error_code] += 1
             if topic.error_code == 0 and not request.validate_only:
                 self._witness.check_created(topic.name, topic.topic_id)
 
@@ -115,7 +117,7 @@ class Client:
             ApiKey.DELETE_TOPICS, 6, deletes.DeleteTopicsRequest(topics=(state,), timeout_ms=1000)
         )
         for result in answer.responses:
-            self._told["DeleteTopics", result.error_code] += 1
+            self._answers["DeleteTopics", result.error_code] += 1
             if result.error_code == 0:
                 self._witness.check_deleted(name, result.topic_id)
 
@@ -124,7 +126,7 @@ class Client:
         request = partitions.CreatePartitionsRequest(topics=(topic,), validate_only=self._rng.random() < 0.2)
         answer: partitions.CreatePartitionsResponse = await self._call(ApiKey.CREATE_PARTITIONS, 3, request)
         for result in answer.results:
-            self._told["CreatePartitions", result.error_code] += 1
+            self._answers["CreatePartitions", result.error_code] += 1
 
     async def _alter_configs(self) -> None:
         change = configs.AlterableConfig(name="retention.ms", value=str(self._rng.randint(1, 10**6)))
@@ -132,7 +134,7 @@ class Client:
         request = configs.IncrementalAlterConfigsRequest(resources=(resource,))
         answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         for result in answer.responses:
-            self._told["IncrementalAlterConfigs", result.error_code] += 1
+            self._answers["IncrementalAlterConfigs", result.error_code] += 1
 
     async def _list_all(self) -> None:
         self._witness.look()
@@ -156,7 +158,7 @@ class Client:
         assert isinstance(read, metadatas.MetadataResponse), "what was encoded is read"
         shown: dict[str, bytes] = {}
         for topic in read.topics:
-            self._told["Metadata", topic.error_code] += 1
+            self._answers["Metadata", topic.error_code] += 1
             if topic.error_code == 0 and topic.name is not None:
                 self._witness.check_shown(topic.name, topic.topic_id)
                 shown[topic.name] = topic.topic_id

@@ -15,7 +15,7 @@ POLICY_S = ((0.0, 0.0), (0.0, 0.01), (0.3, 2.0))
 
 
 class Faults:
-    """Does one thing after another to a world until told to heal it. `done` counts what was done."""
+    """Does one thing after another to a world until it is to be healed. `done` counts what was done."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -21,12 +21,12 @@ REST_S = 120.0
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a seed: the hash of the log's bytes, its length, and what clients were told."""
+    """What came of a seed: the hash of the log's bytes, its length, and what clients were answered."""
 
     seed: int
     digest: str
     events: int
-    told: dict[tuple[str, int], int]
+    answers: dict[tuple[str, int], int]
     faults: dict[str, int]
 
 
@@ -45,10 +45,10 @@ async def _live(seed: int, rng: random.Random, life_s: float, show: str | None) 
     world = World(rng, _settings(rng), brokers=rng.choice((1, 3, 3, 4)))
     world.policy_s = rng.choice(POLICY_S)
     world.partitions_cached = rng.choice((3, 20, 10_000))
-    witness, told = Witness(world.disk.kept), Counter[tuple[str, int]]()
+    witness, answers = Witness(world.disk.kept), Counter[tuple[str, int]]()
     await world.boot()
     faults = Faults(world)
-    clients = [Client(f"c{number}", world, witness, told) for number in range(rng.randint(1, 5))]
+    clients = [Client(f"c{number}", world, witness, answers) for number in range(rng.randint(1, 5))]
     think_s = rng.choice((0.02, 0.05, 0.3))
     async with asyncio.TaskGroup() as group:
         for client in clients:
@@ -64,7 +64,7 @@ async def _live(seed: int, rng: random.Random, life_s: float, show: str | None) 
     check_at_rest(world, witness)
     digest, events = world.digest(), len(witness.seen)
     await world.process.stop()
-    return Outcome(seed, digest, events, dict(told), dict(faults.done))
+    return Outcome(seed, digest, events, dict(answers), dict(faults.done))
 
 
 async def _go_wrong(faults: Faults, life_s: float, pause_s: float) -> None:

@@ -161,9 +161,9 @@ def on_virtual_time(story: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 
     @functools.wraps(story)
     def test(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def told() -> None:
+        async def run_story() -> None:
             await story(*args, **kwargs)
 
-        run(told())
+        run(run_story())
 
     return test

@@ -1,6 +1,6 @@
 """What the disk has promised: the durable events as they became so, watched from outside.
 
-Whatever a client is told, or shown, must rest on events that were durable at that moment and are there for good.
+Whatever a client is answered, or shown, must rest on events that were durable at that moment and are there for good.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Witness:
                     pass
 
     def check_created(self, name: str, topic_id: bytes) -> None:
-        """A client was told NONE for a create."""
+        """A client was answered NONE for a create."""
         self.look()
         assert self.created.get(topic_id) == name, f"{name} was answered NONE, but its creation is not durable"
         assert topic_id in self.ready, f"{name} was answered NONE, but that it is ready is not durable"
         assert (topic_id, 0) in self.answered, f"{name} was answered NONE, but the answer is not in the log"
 
     def check_deleted(self, name: str, topic_id: bytes) -> None:
-        """A client was told NONE for a delete."""
+        """A client was answered NONE for a delete."""
         self.look()
         assert topic_id in self.deleted, f"the deletion of {name} was answered NONE, but it is not durable"
 

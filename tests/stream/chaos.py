@@ -1,9 +1,9 @@
 """Workers under load that are killed, that join and leave, and that sleep past their session and wake as zombies;
-fronts that are killed under the asks of real clients; brokers of Kafka that are killed, one, and all for a minute.
+fronts that are killed under the requests of real clients; brokers of Kafka that are killed, one, and all for a minute.
 
 `python -m tests.stream.chaos` does the whole of it, for both drivers; the tests do a little. Either way every command
-must have been decided exactly once and in order, every ask answered once, and what clients were told must be what
-happened; in the end Spark checks every rule on the events topic, and decides every ask again.
+must have been decided exactly once and in order, every request answered once, and what clients were answered must be
+what happened; in the end Spark checks every rule on the events topic, and decides every request again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.stream.checking import Found, check_topics, next_source
-from tests.stream.front.load import Asked, FrontClient, decided_otherwise, shown_otherwise
+from tests.stream.front.load import ClientReport, FrontClient, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
 from tests.stream.supervised import Supervised
 from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
@@ -64,7 +64,7 @@ class Plan:
 
 
 @dataclass
-class Told:
+class Outcome:
     """What a run found: counts, what was wrong, and for each kind of fault how long partitions stood still."""
 
     found: Found
@@ -73,7 +73,7 @@ class Told:
     pauses: dict[str, list[float]] = field(default_factory=dict)
     why_restarted: list[str] = field(default_factory=list)
     """Of each worker that ended by itself and was started again."""
-    asked: list[Asked] = field(default_factory=list)
+    clients: list[ClientReport] = field(default_factory=list)
     replayed: str = ""
 
     @property
@@ -87,18 +87,18 @@ class Told:
         lines = [json.dumps({"put": self.put, **self.found.counts, "restarts": len(self.why_restarted)})]
         for kind, pauses in self.pauses.items():
             lines.append(f"{kind}: {len(pauses)} times; a partition stood still for {_spread(pauses)}")
-        answers, again = (sum(getattr(one, name) for one in self.asked) for name in ("answers", "again"))
-        lines.append(f"clients of fronts: {answers} answers; {again} asks without one were asked again")
-        if detours := [each for one in self.asked for each in one.detours_s]:
-            lines.append(f"an answer after such an ask: {len(detours)} times, after {_spread(detours)}")
+        answers, again = (sum(getattr(one, name) for one in self.clients) for name in ("answers", "again"))
+        lines.append(f"clients of fronts: {answers} answers; {again} requests without one were sent again")
+        if detours := [each for one in self.clients for each in one.detours_s]:
+            lines.append(f"an answer after such a request: {len(detours)} times, after {_spread(detours)}")
         lines += [f"a worker ended by itself, and was started again: {why}" for why in self.why_restarted]
         return "\n".join([*lines, self.replayed, *self.found.wrong[:20]])
 
 
 def _why(output: str) -> str:
     """What a process said of why it ended."""
-    told = [line for line in output.splitlines() if '"why"' in line]
-    return (told or output.splitlines() or ["it said nothing"])[-1][:300]
+    lines = [line for line in output.splitlines() if '"why"' in line]
+    return (lines or output.splitlines() or ["it said nothing"])[-1][:300]
 
 
 def _spread(seconds: list[float]) -> str:
@@ -122,7 +122,7 @@ class Chaos:
         self._fronts = [Supervised(self._front(number), folder) for number in range(len(self._addresses))]
         self._marks: dict[str, list[float]] = {}
 
-    def run(self) -> Told:
+    def run(self) -> Outcome:
         """Do it all, and judge what is in Kafka then."""
         try:
             for each in (*self._workers[:2], *self._fronts):
@@ -135,10 +135,10 @@ class Chaos:
             time.sleep(1)
             self._misfortunes()
             load.end()
-            asked = [client.end() for client in clients]
+            reports = [client.end() for client in clients]
             self._wait_until_decided()
             arrivals.end()
-            wrong = [told for address in self._addresses for told in shown_otherwise(asked, address)]
+            wrong = [each for address in self._addresses for each in shown_otherwise(reports, address)]
             codes = [each.leave() for each in (*self._fronts, *self._workers[:2])]
             assert not any(codes), f"SIGTERM: ended with {codes}"
         finally:
@@ -146,20 +146,20 @@ class Chaos:
                 each.end()
         commands, events = self._topics()
         found = check_topics(commands, events, [self._folder / f"worker-{number}" for number in range(3)])
-        found.wrong += [*wrong, *(told for one in asked for told in one.wrong), *decided_otherwise(asked, events)]
-        found.wrong += [f"a front ended by itself: {told}" for each in self._fronts for told in each.outputs]
+        found.wrong += [*wrong, *(each for one in reports for each in one.wrong), *decided_otherwise(reports, events)]
+        found.wrong += [f"a front ended by itself: {output}" for each in self._fronts for output in each.outputs]
         within_s = self.plan.session_s + 8
         pauses = {kind: [arrivals.pause_after(at, within_s) for at in marks] for kind, marks in self._marks.items()}
         ended = [_why(output) for worker in self._workers for output in worker.outputs]
-        return Told(found, load.put, load.poisons, pauses, ended, asked)
+        return Outcome(found, load.put, load.poisons, pauses, ended, reports)
 
-    def replay(self, told: Told) -> None:
-        """Have Spark check every rule on the events topic, and decide every ask again."""
+    def replay(self, outcome: Outcome) -> None:
+        """Have Spark check every rule on the events topic, and decide every request again."""
         log = f"kafka://{self._kafka}/{self._names}.events"
         done = subprocess.run([sys.executable, "-c", _REPLAYS, log], capture_output=True, text=True, check=False)
-        told.replayed = "\n".join(line for line in done.stdout.splitlines() if line and " ok " not in line)
+        outcome.replayed = "\n".join(line for line in done.stdout.splitlines() if line and " ok " not in line)
         if done.returncode:
-            told.found.wrong.append(f"replay ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
+            outcome.found.wrong.append(f"replay ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
 
     def _worker(self, number: int) -> Callable[[], list[str | Path]]:
         more: list[str | Path] = ["--driver", self._driver, "--brokers", "simulated:3"]
@@ -257,11 +257,11 @@ class Chaos:
         deadline = time.monotonic() + 240
         while True:
             commands, events = self._topics()
-            if all(next_source(each) == len(asked) for asked, each in zip(commands, events, strict=True)):
+            if all(next_source(each) == len(sent) for sent, each in zip(commands, events, strict=True)):
                 return
             if time.monotonic() > deadline:
-                told = [worker.process.output[-2000:] for worker in self._workers if worker.process is not None]
-                raise ProcessFailure("commands are not decided\n" + "\n---\n".join(told))
+                outputs = [worker.process.output[-2000:] for worker in self._workers if worker.process is not None]
+                raise ProcessFailure("commands are not decided\n" + "\n---\n".join(outputs))
             time.sleep(1)
 
     def _topics(self) -> tuple[list[list[bytes | None]], list[list[bytes | None]]]:
@@ -307,10 +307,10 @@ def main() -> int:
             for driver in ("plain", "faust") if options.driver == "both" else (options.driver,):
                 (folder / driver).mkdir()
                 chaos = Chaos(folder / driver, kafka, driver, plan)
-                told = chaos.run()
-                chaos.replay(told)
-                print(f"--- {driver}\n{told.summary()}", flush=True)
-                bad += told.bad
+                outcome = chaos.run()
+                chaos.replay(outcome)
+                print(f"--- {driver}\n{outcome.summary()}", flush=True)
+                bad += outcome.bad
     return 1 if bad else 0
 
 

@@ -38,8 +38,8 @@ def check_topics(
 ) -> Found:
     """Check every partition; `folders` are the data folders of workers that have ended."""
     found = Found()
-    for partition, (asked, written) in enumerate(zip(commands, events, strict=True)):
-        records = _check_partition(found, partition, asked, written)
+    for partition, (sent, written) in enumerate(zip(commands, events, strict=True)):
+        records = _check_partition(found, partition, sent, written)
         for folder in folders:
             _check_cache(found, folder / f"partition-{partition:05}", records)
     return found
@@ -55,7 +55,7 @@ def next_source(written: Sequence[bytes | None]) -> int:
 
 
 def _check_partition(
-    found: Found, partition: int, asked: Sequence[bytes | None], written: Sequence[bytes | None]
+    found: Found, partition: int, sent: Sequence[bytes | None], written: Sequence[bytes | None]
 ) -> list[Recorded]:
     fold, state = PartitionFold(partition), State(DictTopics())
     records: list[Recorded] = []
@@ -80,51 +80,53 @@ def _check_partition(
     found.counts["faults"] += len(faulty)
     found.counts["records"] += len(written)
     found.counts["ignored"] += fold.ignored
-    found.counts["commands"] += len(asked)
+    found.counts["commands"] += len(sent)
     found.counts["events"] += len(records)
-    found.counts["lost"] += len(set(range(len(asked))) - set(sources))
+    found.counts["lost"] += len(set(range(len(sent))) - set(sources))
     found.counts["decided twice"] += len(sources) - len(set(sources))
     found.counts["out of order"] += sources != sorted(sources)
-    decided = [value for offset, value in enumerate(asked) if offset not in faulty]
-    _check_asks(found, partition, decided, records, answered, state)
+    decided = [value for offset, value in enumerate(sent) if offset not in faulty]
+    _check_requests(found, partition, decided, records, answered, state)
     found.wrong += [f"partition {partition}: {violation}" for violation in audit(records)]
     return records
 
 
-def _check_asks(
+def _check_requests(
     found: Found,
     partition: int,
-    asked: Sequence[bytes | None],
+    sent: Sequence[bytes | None],
     records: Sequence[Recorded],
     answered: Counter[tuple[str, str]],
     state: State,
 ) -> None:
-    """Every ask that lies in the topic has exactly one answer, unless it is a create that still waits.
+    """Every request that lies in the topic has exactly one answer, unless it is a create that still waits.
 
-    A copy of one has none; where the ask has left no event, and so is not remembered, it may have one too.
+    A copy of one has none; where the request has left no event, and so is not remembered, it may have one too.
     """
     waiting: set[tuple[str, str]] = set()
     for topic in state.topics:  # type: ignore[attr-defined]
         if topic.waiter is not None:
             waiting.add((topic.waiter.request_id, topic.name))
     terminal = Counter((e.request_id, e.topic) for r in records if isinstance(e := r.event, CreateAnswered))
-    asks = _asks(asked)
-    copies = Counter((command.request_id, command.topic) for command in asks)
-    found.counts["asks"] += len(asks)
-    found.counts["copies"] += len(asks) - len(copies)  # of what a producer put once: Kafka, when its brokers are killed
+    requests = _requests(sent)
+    copies = Counter((command.request_id, command.topic) for command in requests)
+    found.counts["requests"] += len(requests)
+    found.counts["copies"] += len(requests) - len(
+        copies
+    )  # of what a producer put once: Kafka, when its brokers are killed
     remembered = {(r.cause.request_id, getattr(r.event, "topic", "")) for r in records}
     for key, count in copies.items():
         once = 1 - (key in waiting)
         if not once <= answered[key] <= (once if key in remembered else count):
             found.wrong.append(f"partition {partition}: {key[0]} for {key[1]}: {answered[key]} answers")
-    for key in {(command.request_id, command.topic) for command in asks if isinstance(command, CreateTopic)}:
+    for key in {(command.request_id, command.topic) for command in requests if isinstance(command, CreateTopic)}:
         if terminal[key] != 1 - (key in waiting):
             found.wrong.append(f"partition {partition}: {key} has {terminal[key]} terminal answers")
 
 
-def _asks(asked: Sequence[bytes | None]) -> list[TopicCommand]:
+def _requests(sent: Sequence[bytes | None]) -> list[TopicCommand]:
     commands: list[Any] = []
-    for value in asked:
+    for value in sent:
         try:
             commands.append(decode_command(value))
         except (CommandError, CommandFromNewerVersion):

@@ -14,16 +14,18 @@ from tests.support.reference_kafka import ReferenceKafka
 
 
 @pytest.mark.parametrize("driver", ["plain", "faust"])
-def test_no_ask_is_lost_and_none_is_decided_twice(stream_kafka: ReferenceKafka, tmp_path: Path, driver: str) -> None:
+def test_no_request_is_lost_and_none_is_decided_twice(
+    stream_kafka: ReferenceKafka, tmp_path: Path, driver: str
+) -> None:
     plan = Plan(kills=1, rebalances=1, zombies=1, front_kills=1, rate=100)
     chaos = Chaos(tmp_path, stream_kafka, driver, plan)
-    told = chaos.run()
+    outcome = chaos.run()
     if driver == "plain":  # the same engine writes for both: once through Spark will do
-        chaos.replay(told)
-    print(told.summary())
-    assert told.bad == 0, told.summary()
-    counts = told.found.counts
-    assert counts["commands"] > told.put, "workers' own commands and those of fronts are among them"
-    assert counts["copies"] > 0, told.summary()
-    assert (counts["faults"], counts["caches"] > 0) == (told.poisons, True)
-    assert all(one.answers for one in told.asked), told.summary()
+        chaos.replay(outcome)
+    print(outcome.summary())
+    assert outcome.bad == 0, outcome.summary()
+    counts = outcome.found.counts
+    assert counts["commands"] > outcome.put, "workers' own commands and those of fronts are among them"
+    assert counts["copies"] > 0, outcome.summary()
+    assert (counts["faults"], counts["caches"] > 0) == (outcome.poisons, True)
+    assert all(one.answers for one in outcome.clients), outcome.summary()

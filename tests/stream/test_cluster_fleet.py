@@ -67,7 +67,7 @@ def name() -> str:
     return f"fleet-{uuid.uuid4().hex[:12]}"
 
 
-def test_what_is_asked_here_is_done_there(before: Before, name: str) -> None:
+def test_what_is_requested_here_is_done_there(before: Before, name: str) -> None:
     here, there = before.here, before.there
     names = [f"{name}-{number}" for number in range(6)]  # in several partitions, so with several owners
     for each in names:
@@ -79,12 +79,12 @@ def test_what_is_asked_here_is_done_there(before: Before, name: str) -> None:
     step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, one, incremental_configs=[step])
     here.incremental_alter_configs([resource])[resource].result(30)
-    asked = ConfigResource(ConfigResource.Type.TOPIC, one)
-    assert there.describe_configs([asked])[asked].result(10)["retention.ms"].value == "5000"
+    plain = ConfigResource(ConfigResource.Type.TOPIC, one)
+    assert there.describe_configs([plain])[plain].result(10)["retention.ms"].value == "5000"
     here.delete_topics([one])[one].result(30)
     until(lambda: one not in there.list_topics(timeout=10).topics)
-    told = [each for each in types(before.front, one) if each != "MetadataPropagated"]  # by one broker after another
-    assert told == [
+    history = [each for each in types(before.front, one) if each != "MetadataPropagated"]  # by one broker after another
+    assert history == [
         "CreateRequested", "TopicCreated", "TopicDiscovered", "TopicReady", "CreateAnswered",
         "PartitionsAdded", "ChangeCarriedOut", "TopicConfigsChanged", "ChangeCarriedOut",
         "TopicDeleted", "ChangeCarriedOut",

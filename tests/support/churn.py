@@ -77,7 +77,7 @@ class Churn:
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert isinstance(value, bytes), "it was delivered"
         assert partition is not None, "it was delivered"
-        if offset is None:  # acknowledged as one that the broker has already: its offset is not told again
+        if offset is None:  # acknowledged as one that the broker has already: its offset is not in the answer again
             self.acked_somewhere[partition].add(int(value))
         else:
             self.acked[partition][offset] = int(value)

@@ -58,13 +58,13 @@ def cluster(folder: Path) -> Iterator[tuple[Stream, str]]:
 
 def main() -> int:
     """Run until interrupted."""
-    told = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: stopped.set())
     print("starting three Kafka nodes, two workers, two fronts and Spark; this takes a minute", flush=True)
     with tempfile.TemporaryDirectory(prefix="topicwright-cluster-") as made, cluster(Path(made)) as (running, master):
         print(_what_there_is(running, master), flush=True)
-        told.wait()
+        stopped.wait()
     return 0
 
 

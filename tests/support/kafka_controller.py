@@ -30,7 +30,7 @@ class KafkaController:
 
     @property
     def quorum(self) -> dict[str, str]:
-        """How nodes are told of it."""
+        """The settings by which nodes find it."""
         if self.kraft_version:
             return {"controller.quorum.bootstrap.servers": f"127.0.0.1:{self.port}"}
         return {"controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{self.port}"}

@@ -66,13 +66,13 @@ class Process:
             try:
                 line = self._unseen.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise ProcessFailure(self._told(f"printed no line like {pattern!r} within {within_s} s")) from None
+                raise ProcessFailure(self._failure(f"printed no line like {pattern!r} within {within_s} s")) from None
             if line is None:
-                raise ProcessFailure(self._told(f"ended with {self.popen.wait()} before a line like {pattern!r}"))
+                raise ProcessFailure(self._failure(f"ended with {self.popen.wait()} before a line like {pattern!r}"))
             if found := re.search(pattern, line):
                 return found
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write one line to the process's standard input."""
         assert self.popen.stdin is not None
         self.popen.stdin.write(line + "\n")
@@ -112,6 +112,6 @@ class Process:
             self._unseen.put(line)
         self._unseen.put(None)
 
-    def _told(self, what: str) -> str:
+    def _failure(self, what: str) -> str:
         tail = "\n".join(self._lines[-40:])
         return f"{' '.join(self.argv)[:300]} {what}\n--- its last lines\n{tail}"

@@ -40,12 +40,12 @@ class ReferenceKafka:
 
     def stop_broker(self, node_id: int) -> None:
         """Shut one broker down in order; it is fenced when this returns."""
-        self.process.tell(f"stop {node_id}")
+        self.process.write_line(f"stop {node_id}")
         self.process.wait_for_line(f"^stopped {node_id}", within_s=180)
 
     def start_broker(self, node_id: int) -> None:
         """Start a stopped broker; it has caught up when this returns."""
-        self.process.tell(f"start {node_id}")
+        self.process.write_line(f"start {node_id}")
         self.process.wait_for_line(f"^started {node_id}", within_s=180)
 
 

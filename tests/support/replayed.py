@@ -1,4 +1,4 @@
-"""What Spark makes of the log of a controller that real brokers have followed: it proves it, and tells all of it."""
+"""What Spark makes of the log of a controller that real brokers have followed: it proves it, and explains all of it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from projections.replay.redecide.redecide import run_redecide
 
 def assert_proved(session: SparkSession, data: Path) -> None:
     """Every rule holds in a log, each request is decided as it was, the live state is what the events come to; and what
-    was asked for and became of topics can be told. A service may be writing to it."""
+    was requested and became of topics can be explained. A service may be writing to it."""
     ref = open_folder(str(data))
     same = Options(settings=(("num.partitions", "1"),))
     checks = ((run_compare, Options()), (run_redecide, Options()), (run_invariants, Options()), (run_backtest, same))
     for run, options in checks:
         outcome = run(session, ref, options)
         assert not outcome.found, "\n".join(outcome.lines)
-    asked = run_rebuild(session, ref, Options(view="requests", all_rows=True)).rows
-    assert asked, "somebody asked for something"
-    assert run_explain(session, ref, Options(subject=asked[-1]["topic"])).rows, "it can be explained"
+    requests = run_rebuild(session, ref, Options(view="requests", all_rows=True)).rows
+    assert requests, "somebody sent a request"
+    assert run_explain(session, ref, Options(subject=requests[-1]["topic"])).rows, "it can be explained"

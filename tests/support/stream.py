@@ -92,7 +92,7 @@ def stream(
 ) -> Iterator[Stream]:
     """Workers and fronts over the Kafka at an address until the end of the block.
 
-    What still runs then is told to stop, and must end well.
+    What still runs then is sent SIGTERM, and must end well.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:

@@ -46,11 +46,11 @@ def test_a_line_that_never_comes_fails_with_what_was_printed(tmp_path: Path) -> 
         printer.wait_for_line("something else", within_s=120)
 
 
-def test_a_process_is_told_lines_and_its_exit_code_is_known(tmp_path: Path) -> None:
+def test_a_process_is_sent_lines_and_its_exit_code_is_known(tmp_path: Path) -> None:
     with Process(
         [sys.executable, "-c", "print(input() * 2, flush=True); raise SystemExit(3)"], cwd=tmp_path
     ) as process:
-        process.tell("ab")
+        process.write_line("ab")
         process.wait_for_line("^abab$", within_s=120)
         assert process.popen.wait(30) == 3
 

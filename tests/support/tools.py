@@ -1,7 +1,7 @@
 """The tools that run real servers and clients: where `make tools` put them, and what a test does without them.
 
 A test whose tool is absent is skipped with the tool's name, except where CI=true: there it fails, so that a green run
-in CI always means that every real client was asked.
+in CI always means that every real client was run.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class Topicwright:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a simulated broker; it is fenced when this returns."""
-        asked = urllib.request.Request(f"http://{self.http}/simulated/brokers/{broker_id}/stop", method="POST")
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        request = urllib.request.Request(f"http://{self.http}/simulated/brokers/{broker_id}/stop", method="POST")
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 200, answer.status
         deadline = time.monotonic() + 240
         with Wire(self.kafka) as wire:

@@ -68,8 +68,8 @@ class Wire:
         """Authenticate by SASL/PLAIN."""
         shaken = self.call("SaslHandshake", 1, mechanism="PLAIN")
         assert shaken["error_code"] == 0, shaken
-        told = self.call("SaslAuthenticate", 1, auth_bytes=f"\0{user}\0{password}".encode())
-        assert told["error_code"] == 0, told
+        answer = self.call("SaslAuthenticate", 1, auth_bytes=f"\0{user}\0{password}".encode())
+        assert answer["error_code"] == 0, answer
 
     def call(self, api: str, version: int, /, **body: Any) -> Body:
         """Send one request and return its answer; raises ConnectionClosed when the server hangs up."""

@@ -68,27 +68,27 @@ func main() {
 
 	created := must(admin.CreateTopic(ctx, 3, 2, configs, topic))
 	must(created, created.Err)
-	var told seen
-	told.Listed = eventually(func() bool { return must(admin.ListTopics(ctx)).Has(topic) })
+	var found seen
+	found.Listed = eventually(func() bool { return must(admin.ListTopics(ctx)).Has(topic) })
 	details := must(admin.ListTopics(ctx, topic))
-	told.Partitions = len(details[topic].Partitions)
-	told.Factor = details[topic].Partitions.NumReplicas()
+	found.Partitions = len(details[topic].Partitions)
+	found.Factor = details[topic].Partitions.NumReplicas()
 	described := must(admin.DescribeTopicConfigs(ctx, topic))
 	for _, config := range must(described.On(topic, nil)).Configs {
 		if config.Key == "retention.ms" {
-			told.RetentionMs = config.MaybeValue()
+			found.RetentionMs = config.MaybeValue()
 		}
 	}
 	_, err := admin.CreateTopic(ctx, 3, 2, configs, topic)
-	told.Again = code(err)
+	found.Again = code(err)
 	bad, err := admin.CreateTopic(ctx, 3, 2, map[string]*string{"retention.ms": &soon}, topic+"-bad")
-	told.Bad, told.BadMessage = code(err), bad.ErrMessage
+	found.Bad, found.BadMessage = code(err), bad.ErrMessage
 	must(0, must(admin.UpdatePartitions(ctx, 5, topic)).Error())
 	eventually(func() bool {
-		told.Grown = len(must(admin.ListTopics(ctx, topic))[topic].Partitions)
-		return told.Grown == 5
+		found.Grown = len(must(admin.ListTopics(ctx, topic))[topic].Partitions)
+		return found.Grown == 5
 	})
 	must(0, must(admin.DeleteTopics(ctx, topic)).Error())
-	told.Gone = eventually(func() bool { return !must(admin.ListTopics(ctx)).Has(topic) })
-	fmt.Println(string(must(json.Marshal(told))))
+	found.Gone = eventually(func() bool { return !must(admin.ListTopics(ctx)).Has(topic) })
+	fmt.Println(string(must(json.Marshal(found))))
 }

@@ -1,9 +1,9 @@
-"""Real clients that ask through fronts, one of which may die at any time, and what they must find in the end.
+"""Real clients that send requests through fronts, one of which may die at any time, and what they must find in the end.
 
-Each client works on topics of its own: it creates one, grows some, deletes some. An ask whose front dies, or does not
-answer in time, is asked again of the others, until one answers. What was decided already is then told as such: the
-topic exists, or is gone, or has as many partitions. Any other answer is wrong; so are events that do not come to just
-what the client asked for, and a front that shows another topic.
+Each client works on topics of its own: it creates one, grows some, deletes some. A request whose front dies, or does
+not answer in time, is sent again to the others, until one answers. What was decided already is then answered as such:
+the topic exists, or is gone, or has as many partitions. Any other answer is wrong; so are events that do not come to
+just what the client requested, and a front that shows another topic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from events.codec import decode_event
 from events.logs.kafka_fold import PartitionFold
 
 WITHIN_S = 240
-"""So long may asking again take before an ask counts as lost: Kafka may be gone for a minute."""
+"""So long may sending again take before a request counts as lost: Kafka may be gone for a minute."""
 PARTITIONS, GROWN = 2, 4
 
 _LOST = frozenset(
@@ -37,7 +37,7 @@ _LOST = frozenset(
         KafkaError.NOT_CONTROLLER,
     )
 )
-"""What a client is told when it cannot know whether what it asked for was decided."""
+"""What a client gets when it cannot know whether what it requested was decided."""
 
 
 class Unexpected(Exception):
@@ -46,7 +46,7 @@ class Unexpected(Exception):
 
 @dataclass
 class Wanted:
-    """What a client was told of one of its topics."""
+    """What a client was answered about one of its topics."""
 
     name: str
     partitions: int = PARTITIONS
@@ -55,8 +55,8 @@ class Wanted:
 
 
 @dataclass
-class Asked:
-    """What clients asked for, what they found wrong, and how long it took to find another front, in seconds."""
+class ClientReport:
+    """What a client requested, what it found wrong, and how long it took to find another front, in seconds."""
 
     topics: list[Wanted] = field(default_factory=list)
     answers: int = 0
@@ -70,7 +70,7 @@ class FrontClient(threading.Thread):
 
     def __init__(self, name: str, fronts: Sequence[str], pause_s: float) -> None:
         super().__init__(name=name, daemon=True)
-        self.asked = Asked()
+        self.report = ClientReport()
         self._fronts = fronts
         self._pause_s = pause_s
         self._over = threading.Event()
@@ -86,21 +86,21 @@ class FrontClient(threading.Thread):
 
     def run(self) -> None:
         number = 0
-        while not self._over.is_set() and not self.asked.wrong:
+        while not self._over.is_set() and not self.report.wrong:
             try:
                 self._live(f"{self.name}-{number}", grow=number % 3 == 1, delete=number % 4 == 2)
             except Exception as error:
-                self.asked.wrong.append(f"{self.name}-{number}: {error!r}")
+                self.report.wrong.append(f"{self.name}-{number}: {error!r}")
             number += 1
             time.sleep(self._pause_s)
 
-    def end(self) -> Asked:
-        """Ask no more; what came of it."""
+    def end(self) -> ClientReport:
+        """Send no more; what came of it."""
         self._over.set()
         self.join(WITHIN_S * 3 + 30)
         if self.is_alive():
-            self.asked.wrong.append(f"{self.name} still waits for an answer")
-        return self.asked
+            self.report.wrong.append(f"{self.name} still waits for an answer")
+        return self.report
 
     def _live(self, name: str, *, grow: bool, delete: bool) -> None:
         topic, admin = Wanted(name), self._admin
@@ -110,7 +110,7 @@ class FrontClient(threading.Thread):
             lambda: admin.create_topics([wanted], request_timeout=10)[name].result(15),
             KafkaError.TOPIC_ALREADY_EXISTS,
         )
-        self.asked.topics.append(topic)
+        self.report.topics.append(topic)
         if grow:
             more = NewPartitions(name, GROWN)
             self._until_answered(
@@ -127,46 +127,46 @@ class FrontClient(threading.Thread):
             )
             topic.deleted = True
 
-    def _until_answered(self, what: str, ask: Callable[[], Any], done_before: int) -> None:
-        """Ask until somebody answers; `done_before` is the answer where an ask before was decided after all."""
+    def _until_answered(self, what: str, request: Callable[[], Any], done_before: int) -> None:
+        """Send until somebody answers; `done_before` is the answer where a request before was decided after all."""
         started, lost = time.monotonic(), 0
         while True:
             try:
-                ask()
+                request()
             except KafkaException as error:
                 code = error.args[0].code()
                 if code in _LOST:
                     lost += 1
-                    self.asked.again += 1
+                    self.report.again += 1
                     if time.monotonic() - started > WITHIN_S:
                         raise Unexpected(f"{what}: lost") from error
                     time.sleep(0.1)
                     continue
                 if not lost or code != done_before:
-                    raise Unexpected(f"{what}: {error} after {lost} asks without an answer") from error
-            self.asked.answers += 1
+                    raise Unexpected(f"{what}: {error} after {lost} requests without an answer") from error
+            self.report.answers += 1
             if lost:
-                self.asked.detours_s.append(time.monotonic() - started)
+                self.report.detours_s.append(time.monotonic() - started)
             return
 
 
-def shown_otherwise(asked: Iterable[Asked], front: str) -> list[str]:
-    """What a front shows of the clients' topics that is not what they were told; it has a while to come to know it."""
+def shown_otherwise(reports: Iterable[ClientReport], front: str) -> list[str]:
+    """What a front shows of the clients' topics that is not what they were answered; it has a while to learn it."""
     admin = AdminClient({"bootstrap.servers": front, "log_level": 0})
-    wanted = {topic.name: 0 if topic.deleted else topic.partitions for one in asked for topic in one.topics}
+    wanted = {topic.name: 0 if topic.deleted else topic.partitions for one in reports for topic in one.topics}
     deadline = time.monotonic() + 240
     while True:
         topics = admin.list_topics(timeout=20).topics
         shown = {name: len(topics[name].partitions) if name in topics else 0 for name in wanted}
         other = [f"{front} shows {name} with {shown[name]}, not {wanted[name]}" for name in wanted]
-        other = [told for told, name in zip(other, wanted, strict=True) if shown[name] != wanted[name]]
+        other = [line for line, name in zip(other, wanted, strict=True) if shown[name] != wanted[name]]
         if not other or time.monotonic() > deadline:
             return other
         time.sleep(0.2)
 
 
-def decided_otherwise(asked: Iterable[Asked], events: Sequence[Sequence[bytes | None]]) -> list[str]:
-    """What the events topic holds of the clients' topics that is not exactly what they asked for."""
+def decided_otherwise(reports: Iterable[ClientReport], events: Sequence[Sequence[bytes | None]]) -> list[str]:
+    """What the events topic holds of the clients' topics that is not exactly what they requested."""
     happened: dict[str, Counter[type[Event]]] = {}
     kinds = (TopicCreated, PartitionsAdded, TopicDeleted)
     for partition, written in enumerate(events):
@@ -175,13 +175,13 @@ def decided_otherwise(asked: Iterable[Asked], events: Sequence[Sequence[bytes | 
             assert value is not None
             taken = fold.take(offset, value)
             for number, event in enumerate(taken.events, taken.first_event) if taken is not None else ():
-                told = decode_event(number, event).event
-                if isinstance(told, kinds):
-                    happened.setdefault(told.topic, Counter())[type(told)] += 1
+                fact = decode_event(number, event).event
+                if isinstance(fact, kinds):
+                    happened.setdefault(fact.topic, Counter())[type(fact)] += 1
     wrong = []
-    for topic in (topic for one in asked for topic in one.topics):
+    for topic in (topic for one in reports for topic in one.topics):
         found = happened.get(topic.name, Counter())
         counts = tuple(found[kind] for kind in kinds)
         if counts != (1, int(topic.grown), int(topic.deleted)):
-            wrong.append(f"{topic.name}: created, grown, deleted {counts} times; asked for {topic}")
+            wrong.append(f"{topic.name}: created, grown, deleted {counts} times; requested: {topic}")
     return wrong

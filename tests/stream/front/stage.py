@@ -106,10 +106,10 @@ class Rig:
         ends = frozenset(("events", number) for number in range(PARTITIONS)) if ended else frozenset()
         self.node.take(FollowedEvents(tuple(records), ends))
 
-    def hear(self, told: Announcement) -> None:
-        self.node.take(FollowedEvents((Record("fronts", 0, 0, encode_announcement(told)),), frozenset()))
+    def hear(self, announcement: Announcement) -> None:
+        self.node.take(FollowedEvents((Record("fronts", 0, 0, encode_announcement(announcement)),), frozenset()))
 
-    def ask(self, *commands: Any, timeout_ms: int = 0) -> asyncio.Future[Reply]:
+    def request(self, *commands: Any, timeout_ms: int = 0) -> asyncio.Future[Reply]:
         return self.node.submit(commands, timeout_ms)
 
     def close(self) -> None:
@@ -133,5 +133,5 @@ def codes(answers: Iterable[Any]) -> dict[str, int]:
 
 def both(**fields: Any) -> list[CreateTopic]:
     """One request for a topic in each partition."""
-    asked = {"timeout_ms": 0, **fields}
-    return [replace(create(in_partition(n), **asked), request_id=RequestId("r")) for n in range(PARTITIONS)]
+    given = {"timeout_ms": 0, **fields}
+    return [replace(create(in_partition(n), **given), request_id=RequestId("r")) for n in range(PARTITIONS)]

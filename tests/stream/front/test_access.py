@@ -1,4 +1,4 @@
-"""Who may do what, at a front: asks about the cluster, mutation quotas, refusals that are counted, listeners."""
+"""Who may do what, at a front: requests about the cluster, mutation quotas, refusals that are counted, listeners."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def creates(*acls: Acl, request: str = "c") -> CreateAcls:
     return CreateAcls(request_id=RequestId(request), acls=acls, **ADMIN)
 
 
-def asked_by_alice(number: int, **fields: Any) -> Any:
+def create_by_alice(number: int, **fields: Any) -> Any:
     """A create of two partitions in partition 1, where no quota is kept."""
     command = create(in_partition(1), timeout_ms=0, principal=ALICE, **fields)
     return replace(command, request_id=RequestId(f"a{number}"))
@@ -70,33 +70,33 @@ def put_last(rig: Rig) -> Any:
     return decode_command(rig.put[-1][3])
 
 
-# --- asks about the cluster
+# --- requests about the cluster
 
 
 @on_virtual_time
 async def test_they_are_decided_in_one_partition_and_hold_before_they_are_answered(rig: Rig) -> None:
     rig.begin()
     held: list[bool] = []
-    asked = rig.ask(creates(READS, BROKEN, WRITES))
-    asked.add_done_callback(lambda _: held.append(READS in rig.front.cluster.acls))
+    pending = rig.request(creates(READS, BROKEN, WRITES))
+    pending.add_done_callback(lambda _: held.append(READS in rig.front.cluster.acls))
     assert [one[:3] for one in rig.put] == [("commands", CLUSTER_PARTITION, b"")], "one order for all fronts"
     rig.work()
-    (answer,) = await asked
+    (answer,) = await pending
     assert (answer.code, [each.code for each in answer.details]) == (0, [0, ErrorCode.INVALID_REQUEST, 0])
     assert "empty resource name" in answer.details[1].message
-    gone = rig.ask(
+    gone = rig.request(
         DeleteAcls(request_id=RequestId("d"), filters=(AclFilter(operation=3), AclFilter(name="x")), **ADMIN)
     )
     await asyncio.sleep(0)
     assert held == [True]
     rig.work(acknowledge_first=False)
     (answer,) = await gone
-    assert [each.acls for each in answer.details] == [(READS,), ()], "each filter is told what it found"
+    assert [each.acls for each in answer.details] == [(READS,), ()], "each filter is answered with what it found"
     assert list(rig.front.cluster.acls) == [WRITES]
 
 
 @on_virtual_time
-async def test_brokers_are_told_as_the_partition_behind_has_them_and_entries_all_the_same(rig: Rig) -> None:
+async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_all_the_same(rig: Rig) -> None:
     rig.begin(brokers=1)
     rig.workers[CLUSTER_PARTITION].decide(*joined(2), creates(READS))
     rig.read()
@@ -112,10 +112,10 @@ async def test_brokers_are_told_as_the_partition_behind_has_them_and_entries_all
 async def test_without_kafka_they_are_refused(rig: Rig) -> None:
     rig.begin()
     rig.full = True
-    (answer,) = await rig.ask(creates(READS))
+    (answer,) = await rig.request(creates(READS))
     assert (answer.code, answer.details) == (ErrorCode.NOT_CONTROLLER, ())
     rig.full = False
-    untaken = rig.ask(creates(READS, request="c2"))
+    untaken = rig.request(creates(READS, request="c2"))
     rig.put.pop()[4](-1, KafkaError(KafkaError._MSG_TIMED_OUT))
     (answer,) = await untaken
     assert answer.code == ErrorCode.NOT_CONTROLLER
@@ -123,7 +123,7 @@ async def test_without_kafka_they_are_refused(rig: Rig) -> None:
     rig.clock.now_s += SESSION_S + 1
     rig.presence.announce()
     rig.put.clear()
-    assert codes(await rig.ask(creates(READS, request="c3"))) == {"": ErrorCode.NOT_CONTROLLER}
+    assert codes(await rig.request(creates(READS, request="c3"))) == {"": ErrorCode.NOT_CONTROLLER}
     assert rig.put == []
     assert len(rig.node.replies) == 0
 
@@ -132,10 +132,10 @@ async def test_without_kafka_they_are_refused(rig: Rig) -> None:
 @on_virtual_time
 async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
     rig.begin()
-    asked = rig.ask(creates(READS), timeout_ms=20_000)
+    pending = rig.request(creates(READS), timeout_ms=20_000)
     if is_taken:
         rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.fold.next_source)])
-    (answer,) = await asked
+    (answer,) = await pending
     assert answer.code == (ErrorCode.REQUEST_TIMED_OUT if is_taken else ErrorCode.NOT_CONTROLLER)
     rig.work()
     assert READS in rig.front.cluster.acls, "decided all the same, and in force"
@@ -144,7 +144,7 @@ async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
 @on_virtual_time
 async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -> None:
     rig.begin()
-    asked = rig.ask(creates(READS))
+    pending = rig.request(creates(READS))
     worker = rig.workers[CLUSTER_PARTITION]
     offset = worker.partition.fold.next_source
     value = encode_record(Decided(worker.partition.fold.epoch, offset, (), b"", "KeyError: 'x'"))
@@ -152,7 +152,7 @@ async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -
     worker.topic.append(value)
     rig.acknowledge([(rig.put.pop()[4], offset)])
     rig.read()
-    (answer,) = await asked
+    (answer,) = await pending
     assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
 
 
@@ -160,38 +160,38 @@ async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -
 
 
 @on_virtual_time
-async def test_an_ask_beyond_its_askers_quota_is_refused_by_the_workers(metered: Rig) -> None:
+async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metered: Rig) -> None:
     outcomes = []
     for number in range(3):
-        asked = metered.ask(asked_by_alice(number, validate_only=True))
+        pending = metered.request(create_by_alice(number, validate_only=True))
         metered.work()
-        outcomes.append(codes(await asked)[in_partition(1)])
+        outcomes.append(codes(await pending)[in_partition(1)])
     assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a bucket may go below zero once"
-    other = metered.ask(replace(asked_by_alice(9, validate_only=True), principal="User:bob"))
+    other = metered.request(replace(create_by_alice(9, validate_only=True), principal="User:bob"))
     metered.work()
     assert codes(await other) == {in_partition(1): 0}
-    later = replace(asked_by_alice(10, validate_only=True), at_ms=BORN_MS + 1500)
-    asked = metered.ask(later)
+    later = replace(create_by_alice(10, validate_only=True), at_ms=BORN_MS + 1500)
+    pending = metered.request(later)
     assert put_last(metered).throttle_ms == 0
     metered.work()
-    assert codes(await asked) == {in_partition(1): 0}
+    assert codes(await pending) == {in_partition(1): 0}
 
 
 @on_virtual_time
-async def test_older_versions_are_carried_out_and_told_to_be_silent(metered: Rig) -> None:
-    told = []
+async def test_older_versions_are_carried_out_and_their_clients_are_throttled(metered: Rig) -> None:
+    throttles_ms = []
     for number in range(3):
-        old = asked_by_alice(number, validate_only=True, api_version=5)
-        asked = metered.ask(old)
+        old = create_by_alice(number, validate_only=True, api_version=5)
+        pending = metered.request(old)
         metered.work()
-        reply = await asked
+        reply = await pending
         assert codes(reply) == {in_partition(1): 0}
-        told.append(max(0, reply.throttled_until_ms - BORN_MS))
-    assert told == [0, 1000, 2000]
+        throttles_ms.append(max(0, reply.throttled_until_ms - BORN_MS))
+    assert throttles_ms == [0, 1000, 2000]
 
 
 @on_virtual_time
-async def test_quotas_hold_where_policies_are_asked_too(metered: Rig) -> None:
+async def test_quotas_hold_where_policies_are_consulted_too(metered: Rig) -> None:
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
     for worker in metered.workers:
         worker.decide(
@@ -200,7 +200,7 @@ async def test_quotas_hold_where_policies_are_asked_too(metered: Rig) -> None:
     metered.read()
     stamps = []
     for number in range(3):
-        metered.ask(asked_by_alice(number))
+        metered.request(create_by_alice(number))
         stamps.append(put_last(metered).throttle_ms)
     assert stamps == [0, 0, 1000]
 
@@ -212,7 +212,7 @@ async def test_a_bug_in_deciding_is_left_to_the_workers(metered: Rig, monkeypatc
 
     monkeypatch.setattr(gate, "decide", broken)
     metered.put.clear()
-    metered.ask(asked_by_alice(1))
+    metered.request(create_by_alice(1))
     assert [put_last(metered).request_id] == ["a1"]
 
 
@@ -224,17 +224,17 @@ async def test_refusals_alike_are_answered_without_being_put_and_counted(rig: Ri
     rig.begin()
     denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for number in range(4):
-        asked = rig.ask(asked_by_alice(number, denied=denied))
+        pending = rig.request(create_by_alice(number, denied=denied))
         assert len(rig.put) == (1 if number == 0 else 0), "the first is put, and recorded by the workers"
         rig.work()
-        assert codes(await asked) == {in_partition(1): denied}
+        assert codes(await pending) == {in_partition(1): denied}
     rig.node.take_no_more()
     rig.node.refusals.stop()
     command = put_last(rig)
     assert rig.put[-1][:3] == ("commands", CLUSTER_PARTITION, b"")
     assert isinstance(command, RecordRefusals)
-    (told,) = command.refusals
-    assert (told.principal, told.resource, told.count) == (ALICE, f"Topic:{in_partition(1)}", 3)
+    (refusal,) = command.refusals
+    assert (refusal.principal, refusal.resource, refusal.count) == (ALICE, f"Topic:{in_partition(1)}", 3)
 
 
 @on_virtual_time
@@ -243,10 +243,10 @@ async def test_refusals_by_rules_are_put_until_they_are_too_many(rig: Rig, monke
     rig.begin()
     put = []
     for number in range(4):
-        asked = rig.ask(replace(asked_by_alice(number), num_partitions=0))
+        pending = rig.request(replace(create_by_alice(number), num_partitions=0))
         put.append(len(rig.put))
         rig.work()
-        assert codes(await asked) == {in_partition(1): ErrorCode.INVALID_PARTITIONS}
+        assert codes(await pending) == {in_partition(1): ErrorCode.INVALID_PARTITIONS}
     assert put == [1, 1, 0, 0]
 
 
@@ -258,7 +258,7 @@ async def test_refusals_by_quotas_are_put_until_they_are_too_many(
     put = []
     for number in range(5):
         metered.put.clear()
-        metered.ask(asked_by_alice(number))
+        metered.request(create_by_alice(number))
         put.append(len(metered.put))
     assert put == [1, 1, 1, 0, 0]
 
@@ -291,7 +291,7 @@ def at_two_listeners(front_id: str) -> Announcement:
 
 
 @on_virtual_time
-async def test_clients_are_told_where_fronts_listen_under_the_name_of_their_own_listener(rig: Rig) -> None:
+async def test_clients_are_shown_where_fronts_listen_under_the_name_of_their_own_listener(rig: Rig) -> None:
     rig.members.own = at_two_listeners("a-front")
     rig.begin(brokers=1)
     rig.hear(at_two_listeners("b-front"))

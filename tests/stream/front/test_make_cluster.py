@@ -28,18 +28,18 @@ def test_all_of_it_starts_works_together_and_ends() -> None:
         process.wait_for_line(r"^Spark +spark://", within_s=120)
         process.wait_for_line(r"^Ctrl-C ends it\.$", within_s=120)
         body = json.dumps({"name": "pay.orders", "num_partitions": 3}).encode()
-        asked = urllib.request.Request(f"http://{http[1]}/topics", body, method="POST")
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        request = urllib.request.Request(f"http://{http[1]}/topics", body, method="POST")
+        with urllib.request.urlopen(request, timeout=60) as answer:
             made = json.loads(answer.read())
         assert (made["status"], made["replication_factor"]) == ("ready", 3)
         with Wire(kafka[2]) as wire:
             nodes = wire.call("Metadata", 12, topics=[])["brokers"]
         assert {f"{each['host']}:{each['port']}" for each in nodes} == {kafka[1], kafka[2]}
-        told = subprocess.run(
+        explained = subprocess.run(
             [COMMAND, "explain", made["request_id"], "--http", http[1]], capture_output=True, text=True, check=False
         )
-        assert told.returncode == 0, told.stderr
-        assert "pay.orders created" in told.stdout
+        assert explained.returncode == 0, explained.stderr
+        assert "pay.orders created" in explained.stdout
         assert _through_a_topic(kafka[2], "pay.orders", b"one") == b"one", "the Kafka that it runs on keeps records"
         process.popen.send_signal(signal.SIGINT)
         assert process.popen.wait(90) == 0, process.output[-4000:]

@@ -44,12 +44,12 @@ async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_know
 async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answered(rig: Rig) -> None:
     rig.begin()
     seen: list[list[str]] = []
-    asked = rig.ask(*both())
-    asked.add_done_callback(lambda _: seen.append([t.name for t in rig.front.store.durable_slice(None, 9)]))
+    pending = rig.request(*both())
+    pending.add_done_callback(lambda _: seen.append([t.name for t in rig.front.store.durable_slice(None, 9)]))
     assert [one[1] for one in rig.put] == [0, 1]
     assert [one[2] for one in rig.put] == [in_partition(0).encode(), in_partition(1).encode()]
     rig.work()
-    answers = await asked
+    answers = await pending
     assert codes(answers) == {in_partition(0): 7, in_partition(1): 7}, "created, and not waited for"
     await asyncio.sleep(0)
     assert seen == [sorted([in_partition(0), in_partition(1)])]
@@ -59,12 +59,12 @@ async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answere
 @on_virtual_time
 async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
     rig.begin()
-    asked = rig.ask(*both(validate_only=True))
+    pending = rig.request(*both(validate_only=True))
     rig.work()
-    (first, _) = await asked
+    (first, _) = await pending
     assert first.topic is not None
     assert (first.code, len(first.topic.partitions)) == (0, 2)
-    refused = rig.ask(create("bad*", timeout_ms=0))
+    refused = rig.request(create("bad*", timeout_ms=0))
     rig.work()
     assert (await refused).answers[0].code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -76,7 +76,7 @@ async def test_what_another_front_put_is_seen_here(rig: Rig) -> None:
     rig.workers[1].decide(create(name, timeout_ms=0))
     rig.read()
     assert rig.front.topic(name) is not None
-    gone = rig.ask(DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName(name)))
+    gone = rig.request(DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName(name)))
     rig.work()
     assert (await gone).answers[0].code == 0
     assert rig.front.topic(name) is None
@@ -85,23 +85,23 @@ async def test_what_another_front_put_is_seen_here(rig: Rig) -> None:
 @on_virtual_time
 async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig: Rig) -> None:
     rig.begin()
-    asked = rig.ask(*both())
+    pending = rig.request(*both())
     (_, _, _, _, first), (_, _, _, _, second) = rig.put
     first(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
     second(-1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    answers = (await asked).answers
+    answers = (await pending).answers
     assert [answer.code for answer in answers] == [ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST]
     assert "whether it will be decided is not known" in answers[0].message
     rig.full = True
-    assert codes(await rig.ask(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
+    assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
 
 
 @on_virtual_time
-async def test_after_its_time_an_ask_is_answered_whatever_comes(rig: Rig) -> None:
+async def test_after_its_time_a_request_is_answered_whatever_comes(rig: Rig) -> None:
     rig.begin()
-    asked = rig.ask(*both(), timeout_ms=20_000)
+    pending = rig.request(*both(), timeout_ms=20_000)
     rig.acknowledge([(rig.put[0][4], 6)])
-    answers = (await asked).answers
+    answers = (await pending).answers
     assert asyncio.get_running_loop().time() == pytest.approx(20 + GRACE_S), "a worker would have answered before"
     assert [answer.code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
     assert len(rig.node.replies) == 0
@@ -119,16 +119,16 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     rig.presence.announce()
     assert rig.node.storage_error == "Kafka has not taken and given back what this front writes"
     rig.put.clear()
-    assert codes(await rig.ask(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
+    assert codes(await rig.request(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
     assert rig.put == []
     with pytest.raises(NotProduced):
         rig.node.broadcast(joined(4))
     rig.hear(rig.members.own)
     rig.presence.announce()
     assert rig.node.storage_error is None
-    asked = rig.ask(*both())
+    pending = rig.request(*both())
     rig.work()
-    assert set(codes(await asked).values()) == {7}
+    assert set(codes(await pending).values()) == {7}
 
 
 @pytest.mark.parametrize("acknowledge_first", [True, False])
@@ -136,7 +136,7 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
 async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge_first: bool) -> None:
     rig.begin()
     name = in_partition(1)
-    asked = rig.ask(create(name))
+    pending = rig.request(create(name))
     (_, partition, _, _, done) = rig.put.pop()
     fold = rig.workers[partition].partition.fold
     offset = fold.next_source
@@ -149,9 +149,9 @@ async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge
     else:
         rig.read()
         done(offset, None)
-    (answer,) = await asked
+    (answer,) = await pending
     assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
-    again = rig.ask(replace(create(name, timeout_ms=0), request_id=RequestId("again")))
+    again = rig.request(replace(create(name, timeout_ms=0), request_id=RequestId("again")))
     rig.work(acknowledge_first=acknowledge_first)
     assert codes(await again) == {name: 7}, "the partition goes on"
 
@@ -159,19 +159,19 @@ async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge
 @on_virtual_time
 async def test_a_record_that_cannot_be_read_ends_the_front(rig: Rig) -> None:
     rig.begin()
-    asked = rig.ask(*both())
+    pending = rig.request(*both())
     rig.node.take(FollowedEvents((Record("events", 0, len(rig.workers[0].topic), b"\xc1"),), frozenset()))
-    assert {answer.code for answer in await asked} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert {answer.code for answer in await pending} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert rig.node.failed.is_set()
-    assert codes(await rig.ask(create("t"))) == {"t": ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert codes(await rig.request(create("t"))) == {"t": ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 @on_virtual_time
 async def test_who_stops_takes_nothing_more_and_leaves_nobody_waiting(rig: Rig) -> None:
     rig.begin()
-    waiting = rig.ask(*both())
+    waiting = rig.request(*both())
     rig.node.take_no_more()
-    assert codes(await rig.ask(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
+    assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
     rig.node.replies.abandon_all()
     assert waiting.cancelled()
 
@@ -209,16 +209,16 @@ async def test_live_fronts_stand_in_for_brokers_without_addresses(rig: Rig) -> N
 
 
 @on_virtual_time
-async def test_a_front_that_is_silent_or_leaves_is_told_no_more(rig: Rig) -> None:
+async def test_a_front_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> None:
     rig.begin()
     rig.hear(other("b-front"))
     rig.hear(other("c-front"))
     rig.hear(other("c-front", leaving=True))
-    assert [told.front_id for told in rig.members.live()] == ["a-front", "b-front"]
+    assert [member.front_id for member in rig.members.live()] == ["a-front", "b-front"]
     rig.clock.now_s += SESSION_S + 1
     assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
     rig.hear(rig.members.own)
-    assert [told.front_id for told in rig.members.live()] == ["a-front"]
+    assert [member.front_id for member in rig.members.live()] == ["a-front"]
     rig.members.hear(b"\xc1 not an announcement")
     rig.members.hear(encode_announcement(other("a-front", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
@@ -232,7 +232,7 @@ async def test_without_live_brokers_the_fronts_are_the_nodes(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_brokers_with_addresses_are_told_with_them_and_the_fronts_beside_them(rig: Rig) -> None:
+async def test_brokers_with_addresses_are_listed_with_them_and_the_fronts_beside_them(rig: Rig) -> None:
     for worker in rig.workers:
         worker.fence()
         (register, unfence) = joined(1)

@@ -98,10 +98,10 @@ def test_the_first_user_and_its_permissions_come_in_at_one_front_and_hold_at_the
     until("the other front knows", lambda: outcome(alice, "pay.orders") in {0, ErrorCode.TOPIC_ALREADY_EXISTS})
     assert outcome(alice, "orders") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-    told = json.dumps(events_at(one))
-    assert "AclsCreated" in told
-    assert ALICE_PASSWORD not in told
-    assert '"stored_key": "(hidden)"' in told
+    events = json.dumps(events_at(one))
+    assert "AclsCreated" in events
+    assert ALICE_PASSWORD not in events
+    assert '"stored_key": "(hidden)"' in events
 
 
 def test_refusals_that_were_counted_are_recorded_when_a_front_stops(running: Stream) -> None:
@@ -115,7 +115,7 @@ def test_refusals_that_were_counted_are_recorded_when_a_front_stops(running: Str
         seen = [each["fields"] for each in events_at(running.fronts[0]) if each["type"] == "AsksRefused"]
         return [fields["count"] for fields in seen if fields["resource"] == "Topic:counted"]
 
-    until("the count is told", lambda: counts() == [2])
+    until("the count is recorded", lambda: counts() == [2])
 
 
 def test_a_quota_that_one_front_sets_refuses_at_the_other(running: Stream) -> None:

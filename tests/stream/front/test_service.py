@@ -101,7 +101,7 @@ def test_one_request_may_name_topics_of_all_partitions(running: Stream) -> None:
     assert mine == sorted(names), "the partitions' topics come in one order"
 
 
-def test_all_live_fronts_are_told_and_each_names_itself(running: Stream) -> None:
+def test_all_live_fronts_are_listed_and_each_names_itself(running: Stream) -> None:
     addresses = {front.kafka for front in running.fronts[:2]}
     for front in running.fronts[:2]:
         assert nodes(front.kafka) == addresses
@@ -121,8 +121,8 @@ def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
         topic = get(front, "/topics/over.http")
         assert (topic["topic_id"], topic["num_partitions"], topic["status"]) == (made["topic_id"], 3, "ready")
         partition = topic["as_of"]["partition"]
-        told = get(front, f"/requests/{made['request_id']}")
-        assert [(each["topic"], each["status"]) for each in told["topics"]] == [("over.http", "created")]
+        found = get(front, f"/requests/{made['request_id']}")
+        assert [(each["topic"], each["status"]) for each in found["topics"]] == [("over.http", "created")]
         events = get(front, "/topics/over.http/events")["events"]
         assert events[0]["type"] == "CreateRequested"
         assert {event["partition"] for event in events} == {partition}
@@ -151,7 +151,7 @@ def test_all_events_are_listed_in_pages_in_the_order_of_their_times(running: Str
     assert times == sorted(times)
 
 
-def test_the_query_commands_ask_a_front(running: Stream) -> None:
+def test_the_query_commands_read_from_a_front(running: Stream) -> None:
     front = running.fronts[0]
     create(front.kafka, "for.commands")
     listed = command("topics", "--http", front.http)
@@ -184,21 +184,21 @@ def test_a_simulated_broker_stops_and_starts_through_any_front(running: Stream) 
 def test_a_killed_front_is_left_out_and_comes_back(running: Stream) -> None:
     doomed = running.start_front({"front.session.timeout.ms": "1500"}, folder="doomed")
     one = running.fronts[0]
-    until("all three are told", lambda: len(nodes(one.kafka)) == 3)
+    until("all three are listed", lambda: len(nodes(one.kafka)) == 3)
     create(doomed.kafka, "before-the-kill")
     doomed.process.kill()
     until("it is left out", lambda: doomed.kafka not in nodes(one.kafka))
     assert create(one.kafka, "after-the-kill") == {"after-the-kill": 0}
     again = running.start_front({"front.session.timeout.ms": "1500"}, folder="doomed")
     assert described(again.kafka, "after-the-kill") == 0, "read again from where its cache ends"
-    until("it is told again", lambda: again.kafka in nodes(one.kafka))
+    until("it is listed again", lambda: again.kafka in nodes(one.kafka))
     again.process.stop()
     until("a front that leaves is left out", lambda: again.kafka not in nodes(one.kafka))
     listed = command("topics", "--data", again.data, "--json")
     assert listed.returncode == 0, listed.stderr
     assert "before-the-kill" in {topic["name"] for topic in json.loads(listed.stdout)["topics"]}
-    told = command("events", "--data", again.data, "--topic", "after-the-kill", "--json")
-    assert json.loads(told.stdout.splitlines()[0])["type"] == "CreateRequested"
+    events = command("events", "--data", again.data, "--topic", "after-the-kill", "--json")
+    assert json.loads(events.stdout.splitlines()[0])["type"] == "CreateRequested"
     assert "after-the-kill" in command("explain", "after-the-kill", "--data", again.data).stdout
 
 
@@ -230,8 +230,8 @@ def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> N
     assert f"cannot listen on {running.fronts[0].http} for HTTP" in refused.stderr
 
 
-def test_without_a_worker_asks_are_answered_in_time(running: Stream) -> None:
-    """A front alone: its asks lie in Kafka until somebody decides them."""
+def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:
+    """A front alone: its requests lie in Kafka until somebody decides them."""
     (worker,) = running.workers
     worker.popen.send_signal(signal.SIGSTOP)
     try:
@@ -255,15 +255,15 @@ def test_a_front_that_has_lost_kafka_says_so_and_recovers(tmp_path: Path) -> Non
             until("it is not ready", lambda: not _ready(front))
             assert "Kafka has not taken" in get(front, "/health/ready", 503)["reason"]
             assert create(front.kafka, "meanwhile") == {"meanwhile": NOT_CONTROLLER}
-            assert described(front.kafka, "before") == 0, "what is known is still told"
+            assert described(front.kafka, "before") == 0, "what is known is still shown"
         finally:
             kafka.process.popen.send_signal(signal.SIGCONT)
         until("it is ready again", lambda: _ready(front))
-        until("asks are decided again", lambda: _created(front.kafka, "after"))
+        until("requests are decided again", lambda: _created(front.kafka, "after"))
         assert described(front.kafka, "meanwhile") == 3, "what was refused was not put"
 
 
-def test_a_front_waits_for_kafka_and_can_be_told_to_give_up(tmp_path: Path) -> None:
+def test_a_front_waits_for_kafka_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     argv: list[str | Path] = [COMMAND, "front", "--bootstrap", f"127.0.0.1:{port}", "--data", tmp_path / "d"]
     with Process([*argv, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"], cwd=tmp_path) as process:

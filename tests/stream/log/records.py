@@ -18,7 +18,7 @@ SETTINGS = (("num.partitions", "1"),)
 
 
 def create(name: str, at_ms: int = BORN_MS, **fields: Any) -> CreateTopic:
-    """An ask for a topic of two partitions, under a request named after it."""
+    """A create of a topic of two partitions, under a request named after it."""
     fields = {"num_partitions": 2, "replication_factor": 1, "timeout_ms": 1000, **fields}
     topic_id = TopicId(name.encode().rjust(16, b".")[-16:])
     return CreateTopic(

@@ -1,4 +1,4 @@
-"""Commands as bytes: each comes back as it was; what is no command is told apart from what is from a newer release."""
+"""Commands as bytes: each comes back as it was; what is no command is kept apart from what is from a newer release."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_keys_are_those_of_the_shards() -> None:
     "value",
     [None, b"", b"\x01", b"\x01\xc1", b"\x01\x81\xa4type\xa5Paint", b"\x00\x80", encode_command(COMMANDS[0])[:40]],
 )
-def test_what_is_no_command_is_told(value: bytes | None) -> None:
+def test_what_is_no_command_is_refused(value: bytes | None) -> None:
     with pytest.raises(CommandError, match="not a command"):
         decode_command(value)
 

@@ -68,11 +68,11 @@ def test_answers_show_what_the_decision_showed(writing: Writing, tmp_path: Path)
     deleting = DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName("a"))
     writing.decide(create("a", timeout_ms=0), create("a"), create("dry", validate_only=True), deleting)
     front = opened(tmp_path / "front", answers=True)
-    told = [answer for each in read_all(front, writing.topic) for answer in each.answers]
-    assert [(each.topic_name, each.code) for each in told] == [("a", 7), ("a", 36), ("dry", 0), ("a", 0)]
-    assert [each.topic.name if each.topic else None for each in told] == ["a", None, "dry", "a"]
-    assert told[0].topic is not None
-    assert told[0].topic.created_offset >= 0, "the topic as the reader has it, with its place in the log"
+    answers = [answer for each in read_all(front, writing.topic) for answer in each.answers]
+    assert [(each.topic_name, each.code) for each in answers] == [("a", 7), ("a", 36), ("dry", 0), ("a", 0)]
+    assert [each.topic.name if each.topic else None for each in answers] == ["a", None, "dry", "a"]
+    assert answers[0].topic is not None
+    assert answers[0].topic.created_offset >= 0, "the topic as the reader has it, with its place in the log"
     front.close()
 
 
@@ -83,7 +83,7 @@ def test_without_answers_none_are_decoded(writing: Writing, tmp_path: Path) -> N
     reader.close()
 
 
-def test_a_fault_is_told_and_counts_as_decided(writing: Writing, tmp_path: Path) -> None:
+def test_a_fault_is_reported_and_counts_as_decided(writing: Writing, tmp_path: Path) -> None:
     fold = writing.partition.fold
     source = fold.next_source
     writing.topic.append(encode_record(Decided(fold.epoch, source, (), b"", "no command")))
@@ -152,8 +152,8 @@ def test_a_cache_of_something_else_is_dropped(
     again = opened(tmp_path / "worker", **options)
     assert (again.log.next_offset, again.fold.kafka_offset) == (0, 0)
     again.close()
-    told = capfd.readouterr()
-    assert says in told.out + told.err
+    output = capfd.readouterr()
+    assert says in output.out + output.err
 
 
 def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path) -> None:

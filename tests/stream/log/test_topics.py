@@ -30,7 +30,7 @@ def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, confi
 
 
 def prepared(kafka: ReferenceKafka, wanted: Wanted) -> Topics:
-    """As the services do it: the broker that is asked may not know yet what was just made."""
+    """As the services do it: the broker that answers may not know yet what was just made."""
     deadline = time.monotonic() + 60
     while True:
         try:

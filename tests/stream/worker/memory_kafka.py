@@ -23,7 +23,7 @@ class MemoryKafka:
         self.first_command = 0
 
     def put(self, *commands: AnyCommand) -> None:
-        """Put asks to the partitions of their topics, other commands to all."""
+        """Put requests for topics to the partitions of these, other commands to all."""
         for command in commands:
             value = encode_command(command)
             if isinstance(command, TopicCommand):
@@ -40,7 +40,7 @@ class MemoryKafka:
 
 class MemoryTransport:
     """A `Transport` over it. What `failing` says happens to the next appends: "before" nothing arrives, "after" all
-    arrives, "half" the first records do; in each case nobody is told."""
+    arrives, "half" the first records do; in each case no answer comes."""
 
     def __init__(self, kafka: MemoryKafka, failing: list[str] | None = None) -> None:
         self.kafka = kafka
@@ -54,7 +54,7 @@ class MemoryTransport:
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
         assert not self.closed, "a closed transport is not used"
         self.appends.append(partition)
-        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         log = self.kafka.events[partition]
         log += self.before_append
         self.before_append = []
@@ -64,10 +64,10 @@ class MemoryTransport:
         log += values[:arriving]
         await asyncio.sleep(0)
         if failing:
-            told.set_exception(KafkaTrouble(f"no answer ({failing})"))
+            outcome.set_exception(KafkaTrouble(f"no answer ({failing})"))
         else:
-            told.set_result(first)
-        return told
+            outcome.set_result(first)
+        return outcome
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
         for at in range(start, end, 3):
@@ -82,10 +82,10 @@ class MemoryTransport:
         return self.kafka.first_command, len(self.kafka.commands[partition])
 
     async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
-        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.kafka.commands[partition].append(value)
-        told.set_result(len(self.kafka.commands[partition]) - 1)
-        return told
+        outcome.set_result(len(self.kafka.commands[partition]) - 1)
+        return outcome
 
     async def close(self) -> None:
         self.closed = True

@@ -126,7 +126,7 @@ class Stage:
     def state(self, partition: int) -> PartitionState:
         return self.engine._states[partition]
 
-    # --- told by the engine
+    # --- reported by the engine
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
         return None
@@ -174,7 +174,7 @@ def check(kafka: MemoryKafka) -> Found:
 
 
 def check_all_decided(kafka: MemoryKafka) -> Found:
-    """Every command was decided once, every ask answered once, and the auditor has nothing to say."""
+    """Every command was decided once, every request answered once, and the auditor has nothing to say."""
     found = check(kafka)
     assert found.counts["lost"] == 0, found.counts
     assert not found.wrong, found.wrong[:10]

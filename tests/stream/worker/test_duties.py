@@ -28,8 +28,8 @@ async def started(kafka: MemoryKafka, data: Path, name: str = "a", brokers: int 
 
 def answers(worker: Stage) -> Counter[tuple[str, int]]:
     """The terminal answers in the log, by topic and code."""
-    told = (record.event for record in worker.records)
-    return Counter((event.topic, event.error_code) for event in told if isinstance(event, CreateAnswered))
+    events = (record.event for record in worker.records)
+    return Counter((event.topic, event.error_code) for event in events if isinstance(event, CreateAnswered))
 
 
 def stop(broker_id: int) -> FenceBroker:

@@ -35,13 +35,13 @@ def kafka() -> MemoryKafka:
     return kafka_with_brokers()
 
 
-async def test_what_is_asked_is_decided_once(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     again = replace(create("t3", timeout_ms=0), request_id=RequestId("again"))
     await worker.decide(*(create(f"t{n}", timeout_ms=0) for n in range(20)), again)
     found = check_all_decided(kafka)
-    assert found.counts["asks"] == 21
+    assert found.counts["requests"] == 21
     assert worker.state(home("t7")).store.durable_named("t7") is not None
     await worker.close()
 
@@ -129,8 +129,8 @@ async def test_partitions_that_are_not_ours_are_left_alone(kafka: MemoryKafka, t
 
 async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
-    asked = iter([True, True, True, False])
-    assert not await worker.engine.claim((0, 1), lambda: next(asked, False))
+    wanted = iter([True, True, True, False])
+    assert not await worker.engine.claim((0, 1), lambda: next(wanted, False))
     assert worker.engine.active == set()
     await worker.close()
 
@@ -186,7 +186,7 @@ async def test_of_two_that_claim_at_once_both_end_up_with_one_owner(kafka: Memor
 
 
 @pytest.mark.parametrize("failing", ["before", "half", "after"])
-async def test_when_kafka_does_not_answer_the_log_tells_what_happened(
+async def test_when_kafka_does_not_answer_the_log_shows_what_happened(
     kafka: MemoryKafka, tmp_path: Path, failing: str
 ) -> None:
     worker = Stage(kafka, tmp_path)
@@ -255,7 +255,7 @@ async def test_it_does_not_read_what_a_newer_release_wrote(kafka: MemoryKafka, t
     await worker.close()
 
 
-async def test_it_does_not_decide_what_a_newer_front_asked(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_it_does_not_decide_what_a_newer_front_put(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.work()
@@ -298,7 +298,7 @@ async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path,
     kafka = MemoryKafka()
     kafka.put(*joined(1), *joined(2))
     workers = [Stage(kafka, tmp_path, name, release=f"1.{number % 2}") for number, name in enumerate("abc")]
-    asks: list[AnyCommand] = []
+    commands: list[AnyCommand] = []
     for number in range(120):
         worker = chance.choice(workers)
         match chance.randrange(10):
@@ -312,8 +312,8 @@ async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path,
                 timeout_ms = chance.choice([0, 1000])
                 for at, name in enumerate(names):
                     request_id = RequestId(f"{number}-{at}")
-                    asks.append(replace(create(name, timeout_ms=timeout_ms), request_id=request_id))
-                    kafka.put(asks[-1], *chance.sample(asks, chance.choice([0, 0, 0, 1])))
+                    commands.append(replace(create(name, timeout_ms=timeout_ms), request_id=request_id))
+                    kafka.put(commands[-1], *chance.sample(commands, chance.choice([0, 0, 0, 1])))
             case _:
                 worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.1 else []
                 await _try(worker.work(count=chance.randrange(1, 8)))

@@ -80,7 +80,7 @@ async def test_a_decision_that_no_record_holds_is_a_fault(
     await worker.close()
 
 
-async def test_asks_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     allowed = Acl(2, 3, "t", "User:alice", "*", 3, 3)
@@ -130,13 +130,13 @@ async def test_the_time_of_a_partition_never_goes_back(kafka: MemoryKafka, tmp_p
 
 
 class Judge:
-    """Refuses names that begin with "no"; notes who asks together."""
+    """Refuses names that begin with "no"; notes which requests come together."""
 
     def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+        self.batches: list[list[str]] = []
 
     async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
-        self.asked.append([request.topic for request in requests])
+        self.batches.append([request.topic for request in requests])
         return tuple(
             Verdict("refused", "p", "policy:p", "no") if request.topic.startswith("no") else Verdict("allowed")
             for request in requests
@@ -146,7 +146,7 @@ class Judge:
         return ()
 
 
-async def test_policies_are_asked_a_batch_at_a_time_and_once(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_policies_judge_a_batch_at_a_time_and_once(kafka: MemoryKafka, tmp_path: Path) -> None:
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
     worker = Stage(kafka, tmp_path, settings=settings, judge=judge)
@@ -156,7 +156,7 @@ async def test_policies_are_asked_a_batch_at_a_time_and_once(kafka: MemoryKafka,
     kafka.commands[0] += [encode_command(create(name, timeout_ms=0)) for name in names]
     kafka.commands[0].append(encode_command(create(names[0], num_partitions=0, timeout_ms=0)))
     await worker.work()
-    assert judge.asked == [names], "what is refused without a policy is not shown to it"
+    assert judge.batches == [names], "what is refused without a policy is not shown to it"
     codes = {name: topic_of(worker, name) is not None for name in names}
     assert codes == {name: name.startswith("yes") for name in names}
     await worker.close()
@@ -175,7 +175,7 @@ async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
     delete = DeleteTopic(request_id=first.request_id, at_ms=BORN_MS, topic=first.topic, api="DeleteTopics")
     kafka.put(delete, replace(first, request_id=RequestId("again")))
     await worker.work()
-    assert judge.asked == [["yes"], ["yes"]]
+    assert judge.batches == [["yes"], ["yes"]]
     assert topic_of(worker, "yes").waiter is None
     await worker.close()
 
@@ -184,13 +184,13 @@ async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
 
 
 class Cluster:
-    """Refuses names that begin with "no"; fails on "bug"; notes who asks together."""
+    """Refuses names that begin with "no"; fails on "bug"; notes which requests come together."""
 
     def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+        self.batches: list[list[str]] = []
 
     async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
-        self.asked.append([one.command.topic for one in planned])
+        self.batches.append([one.command.topic for one in planned])
         if any(one.command.topic == "bug" for one in planned) and len(planned) == 1:
             raise ZeroDivisionError("no such luck")
         return [Clearance(44, "not here") if one.command.topic.startswith("no") else Clearance() for one in planned]
@@ -199,7 +199,7 @@ class Cluster:
 CARRIED_OUT = (("cluster.carries.out", "true"), *SETTINGS)
 
 
-async def test_a_cluster_is_asked_about_every_ask_each_topic_once_at_a_time(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_a_cluster_clears_every_request_each_topic_once_at_a_time(kafka: MemoryKafka, tmp_path: Path) -> None:
     cluster = Cluster()
     worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=cluster)
     await worker.claim(0)
@@ -211,16 +211,16 @@ async def test_a_cluster_is_asked_about_every_ask_each_topic_once_at_a_time(kafk
     await worker.work()
     grow = CreatePartitions(request_id=RequestId("g"), at_ms=BORN_MS, topic=TopicName(there), count=5)
     again = replace(grow, request_id=RequestId("h"), count=7)
-    asks: list[AnyCommand] = [grow, create(refused, timeout_ms=0), again, create(new, timeout_ms=0)]
-    kafka.commands[0] += [encode_command(ask) for ask in asks]
+    commands: list[AnyCommand] = [grow, create(refused, timeout_ms=0), again, create(new, timeout_ms=0)]
+    kafka.commands[0] += [encode_command(command) for command in commands]
     await worker.work()
-    assert cluster.asked == [[there], [there, refused, new], [there]]
+    assert cluster.batches == [[there], [there, refused, new], [there]]
     assert topic_of(worker, refused) is None
     assert [len(topic_of(worker, name).partitions) for name in (there, new)] == [7, 2]
     await worker.close()
 
 
-async def test_an_ask_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_a_request_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
     """And not the end of the worker: the next one would end in the same way."""
     worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=Cluster())
     await worker.claim(home("bug"))
@@ -235,33 +235,33 @@ async def test_an_ask_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: Me
 async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, tmp_path: Path) -> None:
     """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
     first, heir = Stage(kafka, tmp_path, "first"), Stage(kafka, tmp_path, "heir")
-    ask = create("a")
+    command = create("a")
     await first.claim()
-    await first.decide(ask, ask)
-    await first.decide(ask)
+    await first.decide(command, command)
+    await first.decide(command)
     await heir.claim()
-    await heir.decide(ask)
+    await heir.decide(command)
     await first.close()
     again = Stage(kafka, tmp_path, "first")
     await again.claim()
-    await again.decide(ask)
+    await again.decide(command)
     assert [[copy.offset for copy in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
-    assert topic_of(again, "a").waiter is not None, "nobody was told that the topic exists"
+    assert topic_of(again, "a").waiter is not None, "no answer has said that the topic exists"
     found = check_all_decided(kafka)
     assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
     for worker in (heir, again):
         await worker.close()
 
 
-async def test_an_ask_that_is_there_twice_keeps_its_one_answer(tmp_path: Path) -> None:
+async def test_a_request_that_is_there_twice_keeps_its_one_answer(tmp_path: Path) -> None:
     kafka = MemoryKafka()
     worker = Stage(kafka, tmp_path, brokers=2)
     await worker.claim()
     await worker.settle()
-    ask = create("a")
-    kafka.put(ask, ask)
+    command = create("a")
+    kafka.put(command, command)
     await worker.settle()
-    await worker.decide(ask)
+    await worker.decide(command)
     answers = [event for record in worker.records if isinstance(event := record.event, CreateAnswered)]
     assert [(answer.request_id, answer.error_code) for answer in answers] == [("r-a", 0)]
     assert len(worker.copies) == 2
@@ -270,13 +270,13 @@ async def test_an_ask_that_is_there_twice_keeps_its_one_answer(tmp_path: Path) -
 
 
 async def test_a_copy_of_a_deletion_spares_the_topic_that_came_after(kafka: MemoryKafka, tmp_path: Path) -> None:
-    """The request's other asks are no copies: neither another kind for the same topic nor the same for another."""
+    """The request's other commands are no copies: neither another kind for the same topic nor the same for another."""
     worker = Stage(kafka, tmp_path)
     await worker.claim()
-    ask: CreateTopic = create("a", timeout_ms=0)
-    delete = DeleteTopic(request_id=ask.request_id, at_ms=BORN_MS, topic=ask.topic, api="DeleteTopics")
-    other = replace(ask, topic=TopicName("b"))
-    await worker.decide(ask, other, delete, replace(ask, request_id=RequestId("later")), delete)
+    command: CreateTopic = create("a", timeout_ms=0)
+    delete = DeleteTopic(request_id=command.request_id, at_ms=BORN_MS, topic=command.topic, api="DeleteTopics")
+    other = replace(command, topic=TopicName("b"))
+    await worker.decide(command, other, delete, replace(command, request_id=RequestId("later")), delete)
     assert [copy.what for copy in worker.copies] == ["DeleteTopic"]
     assert topic_of(worker, "a") is not None
     assert topic_of(worker, "b") is not None
@@ -294,21 +294,21 @@ async def test_what_left_no_event_is_decided_again(kafka: MemoryKafka, tmp_path:
 async def test_copies_are_known_for_so_many_events_whoever_decides(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each ask leaves three events here: of four asks the last three have one of the newest eight."""
+    """Each request leaves three events here: of four the last three have one of the newest eight."""
     for module in (recent_requests, partition):
         monkeypatch.setattr(module, "RECENT_EVENTS", 8)
     monkeypatch.setattr(recent_requests, "_FORGET_EVERY", 1)
     names = [name for n in range(20) if home(name := f"t{n}") == 0][:4]
-    asks = [create(name, timeout_ms=0) for name in names]
+    commands = [create(name, timeout_ms=0) for name in names]
     found = []
     for taking_over in (False, True):
         worker = Stage(kafka, tmp_path, str(taking_over))
         await worker.claim(0)
         if not taking_over:
-            await worker.decide(*asks)
+            await worker.decide(*commands)
             assert len(events_of(worker, 0)) == 5 + 4 * 3
         state = worker.state(0)
         state.remember_requests()
-        found.append([state.decided_before(ask) for ask in asks])
+        found.append([state.decided_before(command) for command in commands])
         await worker.close()
     assert found == [[False, True, True, True]] * 2

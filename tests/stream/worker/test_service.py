@@ -77,7 +77,7 @@ class Group:
         return worker, worker.wait_for_line(r"^ready http=(\S+)$", within_s=90)[1]
 
     def put(self, *names: str, poison: bool = False, times: int = 1) -> None:
-        """Ask for topics, each command so many times over, and put a poison command to each partition."""
+        """Put creates of topics, each so many times over, and put a poison command to each partition."""
         producer = Producer({"bootstrap.servers": self.kafka, "acks": "all", "enable.idempotence": True})
         for name in names:
             at_ms, home = time.time_ns() // 1_000_000, partition_of(shard_key(name), PARTITIONS)
@@ -93,7 +93,7 @@ class Group:
         deadline = time.monotonic() + within_s
         while True:
             commands, events = self.read()
-            if all(next_source(each) == len(asked) for asked, each in zip(commands, events, strict=True)):
+            if all(next_source(each) == len(sent) for sent, each in zip(commands, events, strict=True)):
                 found = check_topics(commands, events)
                 assert not found.wrong, found.wrong[:10]
                 return dict(found.counts)
@@ -141,7 +141,7 @@ def test_it_decides_says_how_it_is_and_leaves_in_order(group: Group, driver: str
     worker, http = group.ready(driver)
     group.put(*(f"t{n}" for n in range(50)), poison=True, times=2)
     counts = group.decided()
-    assert (counts["asks"], counts["copies"], counts["faults"], counts["lost"]) == (100, 50, PARTITIONS, 0)
+    assert (counts["requests"], counts["copies"], counts["faults"], counts["lost"]) == (100, 50, PARTITIONS, 0)
     assert get(http, "/health/live")[0] == get(http, "/health/ready")[0] == 200
     metrics = get(http, "/metrics")[1]
     assert f"topicwright_partitions_owned {PARTITIONS}.0" in metrics
@@ -177,7 +177,7 @@ def test_other_settings_and_drivers_take_turns(group: Group) -> None:
     group.ready("faust", "b", {"num.partitions": "5"})
     group.put(*(f"t{n}" for n in range(20)))
     counts = group.decided()
-    assert (counts["lost"], counts["asks"]) == (0, 21)
+    assert (counts["lost"], counts["requests"]) == (0, 21)
     assert counts["fences"] > PARTITIONS
 
 
@@ -218,7 +218,7 @@ def test_kafka_that_is_down_at_the_start_is_waited_for(tmp_path: Path) -> None:
         worker = group.start(settings={"log.level": "info"})
         worker.wait_for_line("waiting for Kafka", within_s=60)
         assert worker.popen.poll() is None
-        assert worker.stop(within_s=120) == 0, "and it can be told to stop"
+        assert worker.stop(within_s=120) == 0, "and it can be stopped"
 
 
 def test_kafka_that_goes_away_and_comes_back_loses_nothing(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_kafka_that_goes_away_and_comes_back_loses_nothing(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("lost", ["commands", "events"])
 def test_a_topic_that_is_deleted_ends_whoever_uses_it(stream_kafka: ReferenceKafka, tmp_path: Path, lost: str) -> None:
-    """Whether Kafka makes another under the same name at once, as it does here for whoever asks, or not. A worker may
+    """Whether Kafka makes another under the same name at once, as it does here on any request, or not. A worker may
     learn it from its next claim of a partition before it looks at the topic."""
     names = f"gone-{time.time_ns()}"
     with ExitStack() as held:

@@ -9,7 +9,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
  * Consumers of topics which may not exist (KIP-361). Each assigns partition 0 of its topic; they poll in turn, once and
- * then for as many seconds as told.
+ * then for as many seconds as requested.
  *
  * Usage: Poll BOOTSTRAP SECONDS TOPIC=ALLOW_AUTO_CREATE...; prints a line for each topic: "polled", or the exception
  * that poll threw.

@@ -58,8 +58,8 @@ public final class Scenario {
     }
 
     private Void create(String name, String retention) throws Exception {
-        NewTopic asked = new NewTopic(name, 3, (short) 2).configs(Collections.singletonMap("retention.ms", retention));
-        admin.createTopics(Collections.singleton(asked)).all().get();
+        NewTopic added = new NewTopic(name, 3, (short) 2).configs(Collections.singletonMap("retention.ms", retention));
+        admin.createTopics(Collections.singleton(added)).all().get();
         return null;
     }
 

@@ -36,7 +36,7 @@ public final class Topics {
             if (command[0].equals("configs")) ConfigCommand.main(arguments);
             else TopicCommand.main(arguments);
         } catch (Ended ended) {
-            // exitCode tells.
+            // exitCode says.
         }
         System.out.println("== " + (exitCode == null ? 0 : exitCode));
     }
