@@ -47,6 +47,9 @@ METADATA_VERSION = 12
 CONFIGS_VERSION = 4
 API_VERSIONS_VERSION = 3
 REASSIGNMENTS_VERSION = 0
+METADATA_REFRESH_MS = 1000
+"""Kafka names any broker as the controller. Where that one dies, librdkafka waits for it, with a core at work, until
+metadata name another."""
 REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
 OPERATION_S = 10.0
 """How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka says that all is well."""
@@ -115,7 +118,7 @@ class ClusterLink:
             "client.id": CLIENT_ID,
             "socket.timeout.ms": int(REQUEST_S * 1000),
             "reconnect.backoff.max.ms": 1000,
-            "topic.metadata.refresh.interval.ms": -1,
+            "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
             **security.properties,
             "bootstrap.servers": bootstrap,
         }

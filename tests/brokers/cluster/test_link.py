@@ -1,11 +1,13 @@
-"""What is requested of the cluster at once."""
+"""What is requested of the cluster at once, and of which of its brokers."""
 
 from __future__ import annotations
 
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
 
-from controller.brokers.cluster.link import within_limit
+from controller.brokers.cluster.link import ClusterLink, within_limit
+from controller.brokers.cluster.security import Security
+from tests.support.reference_kafka import ReferenceKafka
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,20 @@ def test_topics_are_spread_over_requests_that_kafka_takes(partitions: list[int],
 def test_configs_count_too() -> None:
     topics = [NewTopic(name, replica_assignment=[[1]] * 4999, config={"retention.ms": "1"}) for name in ("a", "b")]
     assert [len(each) for each in within_limit(topics)] == [1, 1]
+
+
+async def test_the_broker_that_was_named_as_the_controller_dies(kafka: ReferenceKafka, name: str) -> None:
+    """Kafka names any of its brokers: here one that then dies before anything was requested of it."""
+    for number in range(100):
+        link = ClusterLink(kafka.bootstrap, Security())
+        before = link._admin.list_topics(timeout=10).controller_id
+        assert await link.create([NewTopic(f"{name}-{number}", 1, 1)]) == {f"{name}-{number}": None}
+        if before != 3 and link._admin.list_topics(timeout=10).controller_id == 3:
+            break
+        link.close()
+    kafka.stop_broker(3)
+    try:
+        assert await link.create([NewTopic(name, 1, 1)]) == {name: None}
+    finally:
+        kafka.start_broker(3)
+        link.close()
