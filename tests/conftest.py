@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from projections.replay.spark.session import spark_session
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
-from tests.support.tools import ROOT
+from tests.support.tools import ROOT, spark_java_options
 from tests.support.topicwright import Topicwright, topicwright
 
 TABLE_SETTINGS = {
@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     home = str(ROOT / ".hypothesis")
     set_hypothesis_home_dir(home)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = home
+    os.environ["SPARK_SUBMIT_OPTS"] = spark_java_options()  # of every Spark that a test starts
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
@@ -57,9 +58,9 @@ SPARK_SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
-"""Jobs over a few hundred events: compiling them, in Spark or in Java, takes longer than running them."""
+"""Jobs over a few hundred events: compiling them takes longer than running them."""
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,7 @@ from tests.support.tools import (
     archive_of,
     java_command,
     server_classpath,
+    spark_archive,
 )
 
 SLF4J = "1.7.36"
@@ -105,6 +106,7 @@ def main() -> int:
     if shutil.which("java") is not None:
         for version in (KAFKA_SERVER, *KAFKA_BROKERS_OLDER):
             _archive_classes(version)
+        _archive_spark()
     _install_browser()
     return 0
 
@@ -133,6 +135,33 @@ def _archive_classes(version: str) -> None:
         with Process(argv, cwd=Path(folder)) as process:
             until(lambda: _listens(port), 300, f"Kafka {version} has started\n{process.output[-2000:]}")
             process.stop(within_s=300)
+        made.rename(archive)
+
+
+SPARK_ONCE = """
+from pyspark import SparkContext
+from projections.replay.spark.session import spark_session
+
+session = spark_session("local[1]")
+session.range(9).selectExpr("id % 3 AS key").groupBy("key").count().collect()
+session.stop()
+gateway = SparkContext._gateway
+gateway.shutdown()
+gateway.proc.stdin.close()
+gateway.proc.wait()
+"""
+
+
+def _archive_spark() -> None:
+    """The same for Spark, which about thirty tests start."""
+    archive = spark_archive()
+    if archive.exists():
+        return
+    print("archiving the classes of Spark", flush=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        made = Path(folder) / archive.name
+        env = {**os.environ, "SPARK_SUBMIT_OPTS": f"-Xlog:disable -XX:ArchiveClassesAtExit={made}"}
+        subprocess.run([sys.executable, "-c", SPARK_ONCE], check=True, env=env, stdin=subprocess.DEVNULL)
         made.rename(archive)
 
 
