@@ -30,8 +30,8 @@ GROUPS: Mapping[str, tuple[Path, ...]] = {
     "workers and fronts": (ALL / "stream",),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
     "all else": (ALL,),
-    "real brokers": (ALL / "brokers/kraft",),
     "Spark and Kafka": (ALL / "replay/log", ALL / "replay/spark", ALL / "replay/watch"),
+    "real brokers": (ALL / "brokers/kraft",),
     "Spark": (ALL / "replay",),
     "clusters": (ALL / "brokers", ALL / "security", ALL / "support"),
 }
