@@ -22,7 +22,7 @@ import msgspec
 from controller.cli import tables
 from controller.cli.http_access import AccessError, http_address, read_access
 from controller.cli.http_source import DryRun, HttpSource, Refusal, Source, SourceError, Which
-from controller.cli.words import WRONG, complain, count, moment, pair
+from controller.cli.usage import WRONG, complain, count, moment, pair
 from projections.queries.moments import SYNTAX
 from projections.shown import lines
 from projections.shown.json_types import AsOfShape, ErrorShape, EventShape, TopicSummary

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from controller.cli.words import complain, count, moment, pair
+from controller.cli.usage import complain, count, moment, pair
 from controller.machine.apply import CannotApply
 from controller.settings.properties import PropertiesError, read_values
 from events.codec import EventDecodeError

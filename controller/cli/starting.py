@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from controller.access.users_file import UsersFileError
 from controller.brokers.cluster.wire import ClusterUnreachable
-from controller.cli.words import complain
+from controller.cli.usage import complain
 from controller.policy.loading import PolicyLoadError
 from controller.serving.clients_entry import Address
 from controller.serving.log_lines import configure_logs

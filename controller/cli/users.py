@@ -22,7 +22,7 @@ from typing import Any
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
-from controller.cli.words import complain
+from controller.cli.usage import complain
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS
 from controller.machine.decision import Detail
 from controller.release import RELEASE
