@@ -50,6 +50,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.faulthandler.enabled": "true",
+    "spark.python.authenticate.socketTimeout": "120s",  # a worker starts within 15 s, but not on a crowded machine
     "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
 }
 """What a replay needs everywhere."""
