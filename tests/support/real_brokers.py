@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -56,6 +57,14 @@ class RealBroker:
         classpath = tools.server_classpath(self.version)
         argv = tools.java_command(classpath, "kafka.Kafka", properties, heap=self.heap, logs="info")
         self.process = Process(argv, cwd=self.folder)
+
+    def listens(self) -> bool:
+        """Whether its listener takes a connection."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 10).close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -127,9 +136,14 @@ class RealCluster:
             return set(json.load(answer)["live"])
 
     def wait_live(self, *broker_ids: int, within_s: float = 300) -> None:
-        """Wait until exactly these brokers are live (all, if none is named)."""
+        """Wait until exactly these brokers are live (all, if none is named) and take connections.
+
+        Kafka opens a broker's listener only after the controller has unfenced it (`BrokerServer.startup`).
+        """
         wanted = set(broker_ids or self.brokers)
         until(lambda: self.live() == wanted, within_s, f"live brokers {wanted}")
+        for broker_id in wanted:
+            until(self.brokers[broker_id].listens, within_s, f"broker {broker_id} listens")
 
     def add(
         self, version: str = tools.KAFKA_SERVER, settings: Mapping[str, str] | None = None, *, start: bool = True
