@@ -14,13 +14,13 @@ need be kept track of while all is well.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from controller.kafka.codec import primitives
 from controller.kafka.codec.primitives import Malformation
 from controller.kafka.codec.schema import SIZES, Field, Kind, Layout
+from controller.kafka.codec.source import Source
 from controller.kafka.messages import Message
 
 CODES: Final[dict[Kind, str]] = {
@@ -50,8 +50,7 @@ class Reader:
         source.entity(layout, "message")
         source.add("return message")
         self._paths = source.paths
-        exec(compile(source.text(), self._filename, "exec"), source.names)
-        self.read: Callable[[bytes, int, int], Message] = source.names["read"]
+        self.read: Callable[[bytes, int, int], Message] = source.run(self._filename)["read"]
 
     def explain(self, failure: BaseException) -> str:
         """Which message and field could not be read, and why."""
@@ -65,53 +64,31 @@ class Reader:
         return f"{self._name}: {path}: {reason}"
 
 
-class _Source:
-    """Source under construction. `b` is the buffer, `o` the offset, `z` the limit, `n` and `e` a length and an end."""
+class _Source(Source):
+    """`b` is the buffer, `o` the offset, `z` the limit, `n` and `e` a length and an end."""
 
     def __init__(self) -> None:
-        self._lines = ["def read(b, o, z):"]
-        self.paths: list[str] = [""]
-        self.names: dict[str, Any] = dict(vars(primitives))
-        self._depth = 1
+        super().__init__("def read(b, o, z):")
+        self.paths = [""]
         self._path: list[str] = []
         self._run: list[tuple[str, Kind, str]] = []
-        self._variables = 0
-
-    def text(self) -> str:
-        return "\n".join(self._lines)
 
     def add(self, line: str, path: str | None = None) -> None:
-        self._lines.append("    " * self._depth + line)
+        super().add(line)
         self.paths.append(".".join(self._path) if path is None else path)
-
-    @contextmanager
-    def _indented(self, line: str) -> Iterator[None]:
-        self.add(line)
-        self._depth += 1
-        yield
-        self._depth -= 1
-
-    def _variable(self, prefix: str) -> str:
-        self._variables += 1
-        return f"{prefix}{self._variables}"
-
-    def _constant(self, prefix: str, value: object) -> str:
-        name = self._variable(prefix)
-        self.names[name] = value
-        return name
 
     def entity(self, layout: Layout, target: str) -> None:
         """Reads an entity into the variable `target`."""
         values: list[tuple[str, str]] = []
         for field in layout.fields:
-            variable = self._variable("v")
+            variable = self.variable("v")
             values.append((field.name, variable))
             self._path.append(field.name)
             self._field(field, layout.flexible, variable)
             self._path.pop()
         self._flush()
         values += self._tags(layout)
-        name = self._constant("T", layout.message)
+        name = self.constant("T", layout.message)
         self.add(f"{target} = {name}({', '.join(f'{key}={value}' for key, value in values)})")
 
     def _field(self, field: Field, flexible: bool, target: str) -> None:
@@ -133,7 +110,7 @@ class _Source:
         if not self._run:
             return
         codes = "".join(CODES[kind] for _, kind, _ in self._run)
-        unpack = self._constant("u", struct.Struct(">" + codes).unpack_from)
+        unpack = self.constant("u", struct.Struct(">" + codes).unpack_from)
         size = sum(SIZES[kind] for _, kind, _ in self._run)
         targets = ", ".join(target for target, _, _ in self._run)
         self.add(f"{targets}, = {unpack}(b, o); o += {size}", path=self._run[0][2])
@@ -146,7 +123,7 @@ class _Source:
             read = "read_string_length(b, o - 1)" if of_string else "read_uvarint(b, o - 1); n -= 1"
             self.add(f"if n > 126: n, o = {read}")
         else:
-            unpack = self._constant("u", struct.Struct(">h" if of_string else ">i").unpack_from)
+            unpack = self.constant("u", struct.Struct(">h" if of_string else ">i").unpack_from)
             self.add(f"n, = {unpack}(b, o); o += {2 if of_string else 4}")
 
     def _text(self, field: Field, flexible: bool, target: str, *, nullable: bool) -> None:
@@ -158,7 +135,7 @@ class _Source:
             self.add("if not o <= e <= z: raise too_long(n, z - o)")
             self.add(f"{target} = {value}; o = e")
             return
-        with self._indented("if n >= 0:"):
+        with self.indented("if n >= 0:"):
             self.add("e = o + n")
             self.add("if e > z: raise too_long(n, z - o)")
             self.add(f"{target} = {value}; o = e")
@@ -166,7 +143,7 @@ class _Source:
 
     def _array(self, field: Field, flexible: bool, target: str) -> None:
         self._length(flexible)
-        with self._indented("if n > 0:"):
+        with self.indented("if n > 0:"):
             if field.entity is not None:
                 self._elements(field.entity, target)
             elif field.kind in SIZES:
@@ -183,23 +160,23 @@ class _Source:
         self.add(f"e = o + n * {SIZES[kind]}")
         self.add("if e > z: raise too_many(n, z - o)")
         code = CODES[kind]
-        small = self._constant("A", [primitives.array_unpacker(code, count) for count in range(9)])
+        small = self.constant("A", [primitives.array_unpacker(code, count) for count in range(9)])
         self.add(f'{target} = ({small}[n] if n < 9 else array_unpacker("{code}", n))(b, o); o = e')
 
     def _texts(self, field: Field, flexible: bool, target: str) -> None:
         self.add(f"if n * {1 if flexible else 2} > z - o: raise too_many(n, z - o)")
-        items, item = self._variable("l"), self._variable("v")
+        items, item = self.variable("l"), self.variable("v")
         self.add(f"{items} = []")
-        with self._indented("for _ in range(n):"):
+        with self.indented("for _ in range(n):"):
             self._text(field, flexible, item, nullable=False)
             self.add(f"{items}.append({item})")
         self.add(f"{target} = tuple({items})")
 
     def _elements(self, layout: Layout, target: str) -> None:
         self.add(f"if n * {max(layout.size_min, 1)} > z - o: raise too_many(n, z - o)")
-        items, item = self._variable("l"), self._variable("v")
+        items, item = self.variable("l"), self.variable("v")
         self.add(f"{items} = []")
-        with self._indented("for _ in range(n):"):
+        with self.indented("for _ in range(n):"):
             self.entity(layout, item)
             self.add(f"{items}.append({item})")
         self.add(f"{target} = tuple({items})")
@@ -208,7 +185,7 @@ class _Source:
         """One byte before it: negative for null (KIP-893)."""
         self.add("n = b[o]; o += 1")
         self.add(f"if n > 127: {target} = None")
-        with self._indented("else:"):
+        with self.indented("else:"):
             self.entity(layout, target)
 
     def _tags(self, layout: Layout) -> list[tuple[str, str]]:
@@ -221,24 +198,24 @@ class _Source:
             self.add("if n: o = skip_tags(b, o - 1, z)")
             self._path.pop()
             return []
-        values = [(field.name, self._variable("v")) for field in layout.tagged]
+        values = [(field.name, self.variable("v")) for field in layout.tagged]
         for field, (_, variable) in zip(layout.tagged, values, strict=True):
-            self.add(f"{variable} = {self._constant('D', field.default)}")
-        with self._indented("if n:"):
+            self.add(f"{variable} = {self.constant('D', field.default)}")
+        with self.indented("if n:"):
             self.add("n, o = read_uvarint(b, o - 1)")
-            with self._indented("for _ in range(n):"):
+            with self.indented("for _ in range(n):"):
                 self._one_tag(layout, [variable for _, variable in values])
         self._path.pop()
         return values
 
     def _one_tag(self, layout: Layout, variables: list[str]) -> None:
-        end = self._variable("e")
+        end = self.variable("e")
         self.add("t, o = read_uvarint(b, o)")
         self.add("n, o = read_uvarint(b, o)")
         self.add(f"{end} = o + n")
         self.add(f"if {end} > z: raise too_long(n, z - o)")
         for field, variable in zip(layout.tagged, variables, strict=True):
-            with self._indented(f"if t == {field.tag}:"):
+            with self.indented(f"if t == {field.tag}:"):
                 self._path.append(field.name)
                 self._field(field, layout.flexible, variable)
                 self._flush()

@@ -1,4 +1,4 @@
-"""Compiles a layout into a straight-line writer, the counterpart of `codec_reader`.
+"""Compiles a layout into a straight-line writer, the counterpart of `reader`.
 
 Method: Python source is generated and executed once. Neighbouring fields of fixed size are packed together, with the
 empty section of tagged fields as a padding byte; nested entities are inlined as loops; what is written is appended to
@@ -11,14 +11,13 @@ AttributeError, TypeError), which is a bug in the handler.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from controller.kafka.codec import primitives
 from controller.kafka.codec.primitives import STRING_BYTES_MAX, uvarint
 from controller.kafka.codec.reader import CODES
 from controller.kafka.codec.schema import SIZES, Field, Layout
+from controller.kafka.codec.source import Source
 from controller.kafka.messages import Encoded, Message
 
 Write = Callable[[Message, list[bytes]], None]
@@ -33,42 +32,17 @@ def compile_writer(layout: Layout, name: str) -> Write:
     source.entity(layout, "message", "parts")
     source.flush("parts")
     source.add("return None")
-    exec(compile(source.text(), f"<writer of {name}>", "exec"), source.names)
-    write: Write = source.names["write"]
+    write: Write = source.run(f"<writer of {name}>")["write"]
     return write
 
 
-class _Source:
-    """Source under construction. Fixed fields gather in a run as (code, expression) until something else is written."""
+class _Source(Source):
+    """Fixed fields gather in a run as (code, expression) until something else is written."""
 
     def __init__(self) -> None:
-        self._lines = ["def write(message, parts):", "    parts_add = parts.append"]
-        self.names: dict[str, Any] = dict(vars(primitives)) | {"Encoded": Encoded}
-        self._depth = 1
+        super().__init__("def write(message, parts):", "    parts_add = parts.append")
+        self.names["Encoded"] = Encoded
         self._run: list[tuple[str, str]] = []
-        self._variables = 0
-
-    def text(self) -> str:
-        return "\n".join(self._lines)
-
-    def add(self, line: str) -> None:
-        self._lines.append("    " * self._depth + line)
-
-    @contextmanager
-    def _indented(self, line: str) -> Iterator[None]:
-        self.add(line)
-        self._depth += 1
-        yield
-        self._depth -= 1
-
-    def _variable(self, prefix: str) -> str:
-        self._variables += 1
-        return f"{prefix}{self._variables}"
-
-    def _constant(self, prefix: str, value: object) -> str:
-        name = self._variable(prefix)
-        self.names[name] = value
-        return name
 
     def flush(self, sink: str) -> None:
         """Packs the fields of fixed size that have gathered."""
@@ -78,7 +52,7 @@ class _Source:
         values = ", ".join(expression for code, expression in self._run if code != _NO_TAGS)
         pack = struct.Struct(">" + codes).pack
         self.add(
-            f"{sink}_add({self._constant('p', pack)}({values}))" if values else f"{sink}_add({bytes(len(codes))!r})"
+            f"{sink}_add({self.constant('p', pack)}({values}))" if values else f"{sink}_add({bytes(len(codes))!r})"
         )
         self._run.clear()
 
@@ -97,16 +71,16 @@ class _Source:
             self._run.append((CODES[field.kind], expression))
             return
         if field.entity is not None and not field.is_array and not field.nullable:
-            value = self._variable("v")
+            value = self.variable("v")
             self.add(f"{value} = {expression}")
             self.entity(field.entity, value, sink)
             return
         self.flush(sink)
-        value = self._variable("v")
+        value = self.variable("v")
         self.add(f"{value} = {expression}")
         if field.nullable:
             self.add(f"if {value} is None: {sink}_add({self._null(field, flexible)!r})")
-            with self._indented("else:"):
+            with self.indented("else:"):
                 self._present(field, flexible, value, sink)
         else:
             self._present(field, flexible, value, sink)
@@ -135,7 +109,7 @@ class _Source:
             return
         data = value
         if field.kind == "string":
-            data = self._variable("s")
+            data = self.variable("s")
             self.add(f"{data} = {value}.encode()")
             self.add(f"if len({data}) > {STRING_BYTES_MAX}: {data} = cut({data})")
         self.add(f"{sink}_add({self._length(f'len({data})', flexible)}); {sink}_add({data})")
@@ -151,7 +125,7 @@ class _Source:
             code = CODES[field.kind]
             # Short ones are packed together with their length.
             length, plus = ("B", " + 1") if flexible else ("i", "")
-            small = self._constant("A", [struct.Struct(f">{length}{code * n}").pack for n in range(9)])
+            small = self.constant("A", [struct.Struct(f">{length}{code * n}").pack for n in range(9)])
             self.add(f"n = len({value})")
             self.add(f"if n < 9: {sink}_add({small}[n](n{plus}, *{value}))")
             self.add(
@@ -159,32 +133,32 @@ class _Source:
             )
             return
         self.add(f"{sink}_add({self._length(f'len({value})', flexible)})")
-        item = self._variable("i")
-        with self._indented(f"for {item} in {value}:"):
+        item = self.variable("i")
+        with self.indented(f"for {item} in {value}:"):
             self._text(field, flexible, item, sink)
 
     def _elements(self, layout: Layout, flexible: bool, value: str, sink: str) -> None:
-        with self._indented(f"if {value}.__class__ is Encoded:"):
+        with self.indented(f"if {value}.__class__ is Encoded:"):
             self.add(f"{sink}_add({self._length(f'{value}.element_count', flexible)})")
             self.add(f"{sink} += {value}")
-        with self._indented("else:"):
+        with self.indented("else:"):
             self.add(f"{sink}_add({self._length(f'len({value})', flexible)})")
-            item = self._variable("i")
-            with self._indented(f"for {item} in {value}:"):
+            item = self.variable("i")
+            with self.indented(f"for {item} in {value}:"):
                 self.entity(layout, item, sink)
                 self.flush(sink)
 
     def _tags(self, layout: Layout, variable: str, sink: str) -> None:
         """Writes the tagged fields that differ from their defaults, in the order of their tags (KIP-482)."""
-        defaults = [self._constant("D", field.default) for field in layout.tagged]
+        defaults = [self.constant("D", field.default) for field in layout.tagged]
         fields = list(zip(layout.tagged, defaults, strict=True))
         same = " and ".join(f"{variable}.{field.name} == {default}" for field, default in fields)
         self.add(f"if {same}: {sink}_add({bytes(1)!r})")
-        with self._indented("else:"):
-            count, tagged, one = self._variable("c"), self._variable("t"), self._variable("o")
+        with self.indented("else:"):
+            count, tagged, one = self.variable("c"), self.variable("t"), self.variable("o")
             self.add(f"{count} = 0; {tagged} = []")
             for field, default in fields:
-                with self._indented(f"if {variable}.{field.name} != {default}:"):
+                with self.indented(f"if {variable}.{field.name} != {default}:"):
                     self.add(f"{one} = []; {one}_add = {one}.append")
                     self._field(field, layout.flexible, f"{variable}.{field.name}", one)
                     self.flush(one)
