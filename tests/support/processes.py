@@ -72,6 +72,12 @@ class Process:
             if found := re.search(pattern, line):
                 return found
 
+    def wait(self, within_s: float) -> int:
+        """The exit code once it has ended by itself, when `output` is all that it printed; raises TimeoutExpired."""
+        code = self.popen.wait(within_s)
+        self._reader.join(within_s)
+        return code
+
     def write_line(self, line: str) -> None:
         """Write one line to the process's standard input."""
         assert self.popen.stdin is not None
@@ -93,8 +99,7 @@ class Process:
         return self._reap(within_s=60)
 
     def _reap(self, *, within_s: float) -> int:
-        code = self.popen.wait(within_s)
-        self._reader.join(within_s)
+        code = self.wait(within_s)
         for stream in (self.popen.stdin, self.popen.stdout):
             if stream is not None and not stream.closed:
                 with suppress(BrokenPipeError):

@@ -42,7 +42,7 @@ def test_all_of_it_starts_works_together_and_ends() -> None:
         assert "pay.orders created" in explained.stdout
         assert _through_a_topic(kafka[2], "pay.orders", b"one") == b"one", "the Kafka that it runs on keeps records"
         process.popen.send_signal(signal.SIGINT)
-        assert process.popen.wait(90) == 0, process.output[-4000:]
+        assert process.wait(90) == 0, process.output[-4000:]
 
 
 def _through_a_topic(bootstrap: str, topic: str, value: bytes) -> bytes | None:

@@ -188,7 +188,7 @@ def test_it_stops_where_a_newer_release_has_written(group: Group) -> None:
     producer.produce(group.events, encode_record(Fence(1, "w", "9.0", EVENT_VERSION + 1)), partition=2)
     producer.flush(30)
     worker = group.start("faust")
-    assert worker.popen.wait(100) == FAILED, worker.output[-3000:]
+    assert worker.wait(100) == FAILED, worker.output[-3000:]
     assert "written by release 9.0" in worker.output
     assert read_topic(group.kafka, group.events, PARTITIONS)[2][1:] == [], "and writes nothing there"
 
@@ -198,7 +198,7 @@ def test_topics_that_are_not_what_they_must_be_stop_the_start(group: Group) -> N
     group.make(group.commands, 3)
     group.make(group.events, 3, retention_ms="-1")
     worker = group.start()
-    assert worker.popen.wait(100) == USAGE, worker.output[-3000:]
+    assert worker.wait(100) == USAGE, worker.output[-3000:]
     worker.stop()
     assert f"{group.commands} has 3 partitions, and stream.partitions=4: set stream.partitions=3" in worker.output
 
@@ -206,7 +206,7 @@ def test_topics_that_are_not_what_they_must_be_stop_the_start(group: Group) -> N
 def test_a_folder_is_for_one_worker(group: Group) -> None:
     group.ready("plain", "a")
     second = group.start("plain", "a")
-    assert second.popen.wait(100) == USAGE
+    assert second.wait(100) == USAGE
     second.stop()
     assert "is used by process" in second.output
 
@@ -261,7 +261,7 @@ def test_a_topic_that_is_deleted_ends_whoever_uses_it(stream_kafka: ReferenceKaf
         admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
         admin.delete_topics([topic])[topic].result(30)
         for process in processes:
-            assert process.popen.wait(100) == FAILED, process.output[-3000:]
+            assert process.wait(100) == FAILED, process.output[-3000:]
             assert re.search(f"topic {topic} was deleted|commands partition .* was made anew", process.output)
 
 
