@@ -77,7 +77,7 @@ class Secured:
         headers = {} if authorization is None else {"Authorization": authorization}
         request = urllib.request.Request(f"https://{self.http}{path}", headers=headers)
         context = ssl.create_default_context(cafile=self.authority.file)
-        with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+        with urllib.request.urlopen(request, context=context, timeout=60) as answer:
             body: bytes = answer.read()
             return body
 

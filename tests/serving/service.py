@@ -58,7 +58,7 @@ class Serving:
 
     def _fetch(self, request: urllib.request.Request) -> tuple[int, dict[str, Any]]:
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())

@@ -71,7 +71,7 @@ def create(admin: AdminClient, name: str, partitions: int = 2, factor: int = 3, 
 def seen(server: Topicwright, path: str) -> Any:
     """What HTTP answers, None for 404."""
     try:
-        with urllib.request.urlopen(f"http://{server.http}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{server.http}{path}", timeout=60) as answer:
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:
         if error.code == 404:

@@ -140,7 +140,7 @@ def test_the_cluster_gone_and_back(kafka: ReferenceKafka, tmp_path: Path, name: 
             assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
             until(lambda: "the cluster cannot be reached" in server.process.output)
             with pytest.raises(urllib.error.HTTPError) as not_ready:
-                urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=10)
+                urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=60)
             assert not_ready.value.code == 503
             assert "the cluster cannot be reached" in json.loads(not_ready.value.read())["reason"]
             not_ready.value.close()

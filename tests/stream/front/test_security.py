@@ -141,6 +141,6 @@ def events_at(front: Topicwright) -> list[Any]:
     login = base64.b64encode(f"root:{ROOT_PASSWORD}".encode()).decode()
     path = f"http://{front.http}/events?partition=0&from=0&limit=500"
     request = urllib.request.Request(path, headers={"Authorization": f"Basic {login}"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         events: list[Any] = json.loads(answer.read())["events"]
     return events

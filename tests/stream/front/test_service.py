@@ -69,7 +69,7 @@ def nodes(address: str) -> set[str]:
 
 def get(front: Topicwright, path: str, expect: int = 200) -> Any:
     try:
-        with urllib.request.urlopen(f"http://{front.http}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{front.http}{path}", timeout=60) as answer:
             status, body = answer.status, answer.read()
     except urllib.error.HTTPError as error:
         status, body = error.code, error.read()
@@ -118,7 +118,7 @@ def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
     request = urllib.request.Request(
         f"http://{one.http}/topics", json.dumps({"name": "over.http", "num_partitions": 3}).encode(), method="POST"
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         made = json.loads(answer.read())
         assert answer.status == 201
     until("the other front follows", lambda: described(other.kafka, "over.http") == 0)
@@ -183,7 +183,7 @@ def test_a_simulated_broker_stops_and_starts_through_any_front(running: Stream) 
     name = "while-one-is-down"
     assert create(other.kafka, name) == {name: 0}
     started = urllib.request.Request(f"http://{other.http}/simulated/brokers/2/start", method="POST")
-    urllib.request.urlopen(started, timeout=30).close()
+    urllib.request.urlopen(started, timeout=60).close()
     until("it is back", lambda: get(one, "/brokers")["live"] == [1, 2, 3])
 
 
@@ -281,7 +281,7 @@ def test_a_front_waits_for_kafka_and_can_be_stopped_meanwhile(tmp_path: Path) ->
 
 def _ready(front: Topicwright) -> bool:
     try:
-        with urllib.request.urlopen(f"http://{front.http}/health/ready", timeout=10):
+        with urllib.request.urlopen(f"http://{front.http}/health/ready", timeout=60):
             return True
     except urllib.error.HTTPError as error:
         error.close()

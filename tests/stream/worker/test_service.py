@@ -122,7 +122,7 @@ def group(stream_kafka: ReferenceKafka, tmp_path: Path) -> Iterator[Group]:
 
 def get(http: str, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{http}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
