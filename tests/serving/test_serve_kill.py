@@ -6,8 +6,6 @@ import random
 import time
 from pathlib import Path
 
-import pytest
-
 from events.catalog import TopicCreated
 from tests.serving.service import Load, check_log, check_there, serving
 
@@ -17,7 +15,6 @@ CREATES = 150
 """Of each client in a round; they are soon sent, so that the killing falls among them."""
 
 
-@pytest.mark.timeout(240)
 def test_every_create_that_was_answered_survives_kills_under_load(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import signal
 import socket
 import time
@@ -58,10 +59,16 @@ class RealBroker:
         argv = tools.java_command(classpath, "kafka.Kafka", properties, heap=self.heap, logs="info")
         self.process = Process(argv, cwd=self.folder)
 
+    @property
+    def listeners(self) -> str:
+        """Where clients reach it, as Kafka's setting has it."""
+        return self.settings.get("listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
+
     def listens(self) -> bool:
-        """Whether its listener takes a connection."""
+        """Whether its listeners take connections."""
         try:
-            socket.create_connection(("127.0.0.1", self.port), 10).close()
+            for host, port in re.findall(r"//([^:]+):(\d+)", self.listeners):
+                socket.create_connection((host, int(port)), 60).close()
         except ConnectionRefusedError:
             return False
         return True
@@ -162,16 +169,16 @@ class RealCluster:
 def write_properties(broker: RealBroker, controller: str) -> None:
     """The folder of a broker: its settings, and its formatted log directory."""
     broker.data.mkdir(parents=True, exist_ok=True)
-    here = f"PLAINTEXT://127.0.0.1:{broker.port}"
     settings = {
         "process.roles": "broker",
         "node.id": str(broker.broker_id),
         "broker.rack": f"rack-{broker.broker_id}",
-        "listeners": here,
-        "advertised.listeners": here,
+        "listeners": broker.listeners,
+        "advertised.listeners": broker.listeners,
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.quorum.voters": f"{CONTROLLER}@{controller}",
+        "initial.broker.registration.timeout.ms": "600000",  # it ends after that: by default a minute
         "log.dirs": str(broker.data),
         "offsets.topic.num.partitions": "3",
         "offsets.topic.replication.factor": "3",
@@ -245,9 +252,7 @@ def real_cluster(
 def _end(cluster: RealCluster) -> None:
     """End everything at once: nobody waits for a controlled shutdown here."""
     for broker in cluster.brokers.values():
-        if broker.process is not None and broker.process.popen.poll() is None:
+        if broker.process is not None:
             broker.process.kill()
-        elif broker.process is not None:
-            broker.process.stop(within_s=1)
     if cluster.controller is not None:
         cluster.controller.stop(within_s=60)

@@ -81,6 +81,7 @@ def node_properties(node_id: int, port: int, controller: int, folder: Path, node
         "inter.broker.listener.name": "BROKER",
         "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "initial.broker.registration.timeout.ms": "600000",  # it ends after that: by default a minute
         "log.dirs": str(folder / f"data{node_id}"),
         "num.partitions": "2",
         "default.replication.factor": "1",

@@ -49,7 +49,6 @@ ANY_ACL = AclBindingFilter(
 )
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("version", "kraft_version"), [("3.9.1", 0), (KAFKA_SERVER, 1)])
 def test_from_kafkas_controller_to_ours_and_back(
     tmp_path: Path, version: str, kraft_version: int, spark: SparkSession
@@ -112,11 +111,11 @@ def _kafka_cluster(folder: Path, version: str, kraft_version: int) -> Iterator[t
             cluster.add(version, {**theirs.quorum, **GUARDED})
         theirs.start()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
-        until(lambda: len(_or_none(lambda: admin.list_topics(timeout=5).brokers) or ()) == 3, 120, "three brokers")
+        until(lambda: len(_or_none(lambda: admin.list_topics(timeout=5).brokers) or ()) == 3, 300, "three brokers")
         yield cluster, theirs
     finally:
         for process in (theirs.process, cluster.controller, *(each.process for each in cluster.brokers.values())):
-            if process is not None and process.popen.poll() is None:
+            if process is not None:
                 process.kill()
 
 

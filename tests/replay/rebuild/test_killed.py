@@ -9,7 +9,6 @@ import time
 import urllib.request
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from projections.replay.log.log_ref import open_ref
@@ -39,7 +38,6 @@ def created_until_it_dies(http: str, prefix: str, answered: list[str]) -> None:
             return
 
 
-@pytest.mark.timeout(600)
 def test_rebuilt_and_live_state_are_the_same_after_each_kill(spark: SparkSession, tmp_path: Path) -> None:
     data, rng = tmp_path / "data", random.Random(4)
     argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]

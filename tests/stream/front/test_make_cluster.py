@@ -8,7 +8,6 @@ import subprocess
 import sys
 import urllib.request
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import tools
@@ -19,7 +18,6 @@ from tests.support.wire import Wire
 STARTED_WITHIN_S = 240
 
 
-@pytest.mark.timeout(420)
 def test_all_of_it_starts_works_together_and_ends() -> None:
     tools.program("java")
     with Process([sys.executable, "-m", "tests.support.cluster"], cwd=tools.ROOT) as process:
