@@ -11,13 +11,25 @@ speaks to the cluster as Topicwright, so the cluster's ACLs see Topicwright and 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import ClusterUnreachable
-from controller.kafka.handling import ApiHandler, Disconnect, PassedAnswer, PassedRequest, RequestContext
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    Answer,
+    ApiHandler,
+    Disconnect,
+    PassedAnswer,
+    PassedRequest,
+    RequestContext,
+)
 from controller.kafka.messages.api_versions import ApiVersion
+from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
 
 PassOn = Callable[[bytes, float], Awaitable[bytes]]
 """Sends a request frame to a broker and gives the frame of its answer, within so many seconds."""
@@ -41,33 +53,81 @@ OF_GROUPS: Final = 0
 OF_BROKERS: Final = frozenset((10, 22))
 """FindCoordinator and InitProducerId: their client goes on to the broker that is named."""
 
+BACK_WITHIN_S: Final = 5.0
+"""How long a consumer that was sent on is known: it comes back after `reconnect.backoff.ms`, 0.1 s by default."""
 
-def _looks_for_group(context: RequestContext, frame: bytes) -> bool:
-    """Whether a consumer of librdkafka looks for its group's coordinator, in the versions in which it does.
+SENT_ON_MAX: Final = 10_000  # bounds memory
 
-    It waits for minutes for an answer that is under way from a node which it drops meanwhile, and it drops this node as
-    soon as the coordinator shows it the cluster's brokers alone. So its connection ends with the coordinator's name:
-    what it has to know of topics then, it asks a broker.
+
+class SentOn:
+    """Consumers of librdkafka that looked for their group's coordinator here, by host and client id: they are sent on
+    to the cluster's brokers, of which they learn when they come back.
+
+    To answer them would be a race. Such a consumer requests a topic from this node next, drops this node as soon as the
+    coordinator shows it the cluster's brokers alone, and then waits for what it requested here until it refreshes its
+    metadata, five minutes later. If the connection is closed behind the answer, it waits as long when it is late to see
+    that; and when it sees it early, it knows no node any more, and begins anew.
     """
-    version = context.api_version
-    return context.api_key == FIND_COORDINATOR and (version == 0 or (version <= 2 and frame[-1] == OF_GROUPS))
+
+    def __init__(self) -> None:
+        self._sent_s: dict[tuple[str, str], float] = {}
+        """When, by the loop's clock."""
+
+    def takes(self, context: RequestContext, frame: bytes) -> bool:
+        """Whether this is such a consumer, in one of the versions by which it looks for its coordinator."""
+        version = context.api_version
+        is_of_group = version == 0 or (version <= 2 and frame[-1] == OF_GROUPS)
+        return context.api_key == FIND_COORDINATOR and is_of_group and "rdkafka" in context.software
+
+    def send_on(self, context: RequestContext) -> Answer:
+        """Close its connection without an answer: it will ask again."""
+        client = context.host, context.client_id
+        self._sent_s.pop(client, None)
+        self._sent_s[client] = asyncio.get_running_loop().time()
+        if len(self._sent_s) > SENT_ON_MAX:
+            del self._sent_s[next(iter(self._sent_s))]
+        context.connection.ends = True
+        return NO_RESPONSE
+
+    def answering(self, metadata: ApiHandler) -> ApiHandler:
+        """The row for Metadata, which shows one that comes back the brokers without this node, so that it goes there
+        for all that it needs."""
+
+        def handle(context: RequestContext, request: MetadataRequest) -> Any:
+            answer: Any = metadata.handle(context, request)
+            if request.topics == () and isinstance(answer, MetadataResponse) and self._is_back(context):
+                context.connection.wants_brokers = True
+                answer = metadata.handle(context, request)
+                brokers = tuple(each for each in answer.brokers if each.node_id != answer.controller_id)
+                return replace(answer, brokers=brokers, controller_id=brokers[0].node_id) if brokers else answer
+            return answer
+
+        return replace(metadata, handle=handle)
+
+    def _is_back(self, context: RequestContext) -> bool:
+        sent_s = self._sent_s.pop((context.host, context.client_id), -math.inf)
+        return asyncio.get_running_loop().time() - sent_s < BACK_WITHIN_S
 
 
 def passing(
-    spoken: Iterable[ApiVersion], own: Collection[int], pass_on: PassOn, may_pass: Callable[[RequestContext], bool]
+    spoken: Iterable[ApiVersion],
+    own: Collection[int],
+    pass_on: PassOn,
+    may_pass: Callable[[RequestContext], bool],
+    sent_on: SentOn,
 ) -> dict[int, ApiHandler]:
     """The rows of a listener's table for what brokers speak (`spoken`) and this listener does not (`own`).
 
     The cluster sees Topicwright's credentials and not the client's, so `may_pass` decides first.
     """
 
-    def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer]:
+    def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer] | Answer:
         if not may_pass(context):
             raise Disconnect(f"{context.principal} may not have requests passed on: ClusterAction is needed")
         if context.api_key in OF_BROKERS:
             context.connection.wants_brokers = True
-        if "rdkafka" in context.software and _looks_for_group(context, request.frame):
-            context.connection.ends = True
+        if sent_on.takes(context, request.frame):
+            return sent_on.send_on(context)
         return asyncio.ensure_future(passed(request))
 
     async def passed(request: PassedRequest) -> PassedAnswer:

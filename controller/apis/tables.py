@@ -23,7 +23,7 @@ from controller.apis.create_topics import CreateTopicsHandler
 from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
 from controller.apis.metadata import MetadataHandler
-from controller.apis.passing_through import PassOn, passing
+from controller.apis.passing_through import PassOn, SentOn, passing
 from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
 from controller.front.front import Front
@@ -76,8 +76,11 @@ def cluster_listener(
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     own = {*table, int(ApiKey.API_VERSIONS)}
+    sent_on = SentOn()
+    table[ApiKey.METADATA] = sent_on.answering(table[ApiKey.METADATA])
+    passed = passing(brokers.api_keys, own, pass_on, lambda context: front.grants(context, "ClusterAction"), sent_on)
     return with_api_versions(
-        {**table, **passing(brokers.api_keys, own, pass_on, lambda context: front.grants(context, "ClusterAction"))},
+        table | passed,
         supported_features=brokers.supported_features,
         finalized=lambda: (brokers.finalized_features_epoch, brokers.finalized_features),
     )

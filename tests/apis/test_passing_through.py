@@ -7,10 +7,24 @@ import struct
 
 import pytest
 
-from controller.apis.passing_through import BETWEEN_BROKERS, BY_IDENTITY, passing
+from controller.apis import passing_through
+from controller.apis.passing_through import BETWEEN_BROKERS, BY_IDENTITY, SentOn, passing
 from controller.brokers.cluster.wire import ClusterUnreachable
-from controller.kafka.handling import Disconnect, PassedAnswer, PassedRequest, RequestContext
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    ApiHandler,
+    Disconnect,
+    PassedAnswer,
+    PassedRequest,
+    RequestContext,
+)
 from controller.kafka.messages.api_versions import ApiVersion
+from controller.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from controller.kafka.server.protocol import ServerProtocol
 
 FIND_COORDINATOR, LIST_GROUPS, METADATA, SASL_HANDSHAKE, FETCH_SNAPSHOT = 10, 16, 3, 17, 59
@@ -36,12 +50,12 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def test_only_what_brokers_speak_to_clients_is_passed() -> None:
-    assert passing(SPOKEN, {METADATA}, echo, anybody).keys() == {FIND_COORDINATOR, LIST_GROUPS}
+    assert passing(SPOKEN, {METADATA}, echo, anybody, SentOn()).keys() == {FIND_COORDINATOR, LIST_GROUPS}
     assert not BETWEEN_BROKERS & BY_IDENTITY
 
 
 async def test_bytes_go_and_come_as_they_are() -> None:
-    table = passing(SPOKEN, {METADATA}, echo, anybody)
+    table = passing(SPOKEN, {METADATA}, echo, anybody, SentOn())
     protocol = ServerProtocol(table, 1000)
     sent = frame(FIND_COORDINATOR, 5, b"\xff\xfe no message that is known here")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
@@ -56,28 +70,69 @@ async def test_bytes_go_and_come_as_they_are() -> None:
     assert context.connection.wants_brokers, "who looks for a coordinator has to know the brokers"
 
 
+LIBRDKAFKA = "2.16.0-librdkafka-2.16.0"
+
+
+def looking(software: str, version: int, body: bytes) -> tuple[RequestContext, PassedRequest]:
+    """A FindCoordinator of some client."""
+    context = RequestContext(FIND_COORDINATOR, version, client_id="me")
+    context.connection.software_version = software
+    return context, PassedRequest(frame=frame(FIND_COORDINATOR, version, body))
+
+
 @pytest.mark.parametrize(
-    ("software", "version", "key_type", "ends"),
+    ("software", "version", "key_type", "is_sent_on"),
     [
-        ("2.16.0-librdkafka-2.16.0", 2, b"\x00", True),
-        ("2.16.0-librdkafka-2.16.0", 2, b"\x01", False),  # a transactional producer: it would not come back by itself
-        ("2.16.0-librdkafka-2.16.0", 0, b"p", True),
+        (LIBRDKAFKA, 2, b"\x00", True),
+        (LIBRDKAFKA, 2, b"\x01", False),  # a transactional producer
+        (LIBRDKAFKA, 0, b"p", True),
         ("4.1.0", 2, b"\x00", False),
     ],
 )
-async def test_a_consumer_of_librdkafka_goes_on_at_a_broker(
-    software: str, version: int, key_type: bytes, ends: bool
+async def test_a_consumer_of_librdkafka_is_sent_on_to_the_brokers(
+    software: str, version: int, key_type: bytes, is_sent_on: bool
 ) -> None:
-    """It would wait for its request here, and drop this node before that is answered."""
-    context = RequestContext(FIND_COORDINATOR, version)
-    context.connection.software_version = software
-    request = PassedRequest(frame=frame(FIND_COORDINATOR, version, b"\x00\x01g" + key_type))
-    await passing(SPOKEN, (), echo, anybody)[FIND_COORDINATOR].handle(context, request)  # type: ignore[misc]
-    assert context.connection.ends is ends
+    context, request = looking(software, version, b"\x00\x01g" + key_type)
+    given = passing(SPOKEN, (), echo, anybody, SentOn())[FIND_COORDINATOR].handle(context, request)
+    assert context.connection.ends is is_sent_on
+    assert (given is NO_RESPONSE) is is_sent_on
+    if not is_sent_on:
+        assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
+
+
+async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(client_id: str, topics: tuple[MetadataRequestTopic, ...] = ()) -> list[int]:
+        context = RequestContext(METADATA, 12, client_id=client_id)
+        answer = row.handle(context, MetadataRequest(topics=topics))
+        assert isinstance(answer, MetadataResponse)
+        nodes = [broker.node_id for broker in answer.brokers]
+        assert answer.controller_id in nodes
+        return nodes
+
+    def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        nodes = (100, 1, 2) if request.topics or context.connection.wants_brokers else (100,)
+        brokers = tuple(MetadataResponseBroker(node_id=node, host="localhost", port=9092) for node in nodes)
+        return MetadataResponse(brokers=brokers, controller_id=100)
+
+    sent_on = SentOn()
+    row = sent_on.answering(ApiHandler(0, 13, metadata))
+    context, _ = looking(LIBRDKAFKA, 2, b"")
+    sent_on.send_on(context)
+    assert shown("me", (MetadataRequestTopic(name="orders"),)) == [100, 1, 2], "that is no look for brokers"
+    assert shown("another") == [100]
+    assert [shown("me"), shown("me")] == [[1, 2], [100]]
+    sent_on.send_on(context)
+    monkeypatch.setattr(passing_through, "BACK_WITHIN_S", 0.0)
+    assert shown("me") == [100], "it was too long ago"
+    monkeypatch.undo()
+    monkeypatch.setattr(passing_through, "SENT_ON_MAX", 1)
+    for client_id in ("first", "last"):
+        sent_on.send_on(RequestContext(FIND_COORDINATOR, 2, client_id=client_id))
+    assert [shown("first"), shown("last")] == [[100], [1, 2]]
 
 
 async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:
-    protocol = ServerProtocol(passing(SPOKEN, (), echo, anybody), 1000)
+    protocol = ServerProtocol(passing(SPOKEN, (), echo, anybody, SentOn()), 1000)
     sent = frame(FIND_COORDINATOR, 6, b"")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
     exchange = protocol.next_exchange()
@@ -89,7 +144,7 @@ async def test_without_a_broker_the_client_is_disconnected() -> None:
     async def nobody(payload: bytes, within_s: float) -> bytes:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
-    table = passing(SPOKEN, (), nobody, anybody)
+    table = passing(SPOKEN, (), nobody, anybody, SentOn())
     given = table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 4), PassedRequest(frame=frame(LIST_GROUPS, 4, b"")))
     assert isinstance(given, asyncio.Task)
     with pytest.raises(Disconnect, match="nobody to pass it to"):
@@ -100,6 +155,6 @@ async def test_who_may_not_is_disconnected_and_nothing_is_passed() -> None:
     async def never(frame: bytes, within_s: float) -> bytes:
         raise AssertionError("it was passed on")
 
-    table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin")
+    table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin", SentOn())
     with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests passed on: ClusterAction is needed"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), PassedRequest(frame=b""))
