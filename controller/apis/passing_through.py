@@ -74,7 +74,10 @@ class SentOn:
         """When, by the loop's clock."""
 
     def takes(self, context: RequestContext, frame: bytes) -> bool:
-        """Whether this is such a consumer, in one of the versions by which it looks for its coordinator."""
+        """Whether this is such a consumer, in one of the versions by which it looks for its coordinator. One that was
+        told of the brokers and looks here all the same is of an older release (2.8 is), which drops no node."""
+        if context.connection.wants_brokers:
+            return False
         version = context.api_version
         is_of_group = version == 0 or (version <= 2 and frame[-1] == OF_GROUPS)
         return context.api_key == FIND_COORDINATOR and is_of_group and "rdkafka" in context.software
@@ -124,10 +127,10 @@ def passing(
     def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer] | Answer:
         if not may_pass(context):
             raise Disconnect(f"{context.principal} may not have requests passed on: ClusterAction is needed")
-        if context.api_key in OF_BROKERS:
-            context.connection.wants_brokers = True
         if sent_on.takes(context, request.frame):
             return sent_on.send_on(context)
+        if context.api_key in OF_BROKERS:
+            context.connection.wants_brokers = True
         return asyncio.ensure_future(passed(request))
 
     async def passed(request: PassedRequest) -> PassedAnswer:

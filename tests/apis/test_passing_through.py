@@ -100,6 +100,15 @@ async def test_a_consumer_of_librdkafka_is_sent_on_to_the_brokers(
         assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
 
 
+async def test_one_that_was_told_of_the_brokers_and_looks_here_is_answered() -> None:
+    """As librdkafka 2.8 does."""
+    context, request = looking(LIBRDKAFKA, 2, b"\x00\x01g\x00")
+    context.connection.wants_brokers = True
+    given = passing(SPOKEN, (), echo, anybody, SentOn())[FIND_COORDINATOR].handle(context, request)
+    assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
+    assert not context.connection.ends
+
+
 async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def shown(client_id: str, topics: tuple[MetadataRequestTopic, ...] = ()) -> list[int]:
         context = RequestContext(METADATA, 12, client_id=client_id)
