@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -133,7 +132,8 @@ def _archive_classes(version: str) -> None:
         options = [f"-XX:ArchiveClassesAtExit={made}"]
         argv = java_command(classpath, "kafka.Kafka", node.folder / "server.properties", logs="info", options=options)
         with Process(argv, cwd=Path(folder)) as process:
-            until(lambda: _listens(port), 300, f"Kafka {version} has started\n{process.output[-2000:]}")
+            until(lambda: node.listens() or process.popen.poll() is not None, 900, f"Kafka {version} has started")
+            assert process.popen.poll() is None, process.output[-2000:]
             process.stop(within_s=300)
         made.rename(archive)
 
@@ -163,11 +163,6 @@ def _archive_spark() -> None:
         env = {**os.environ, "SPARK_SUBMIT_OPTS": f"-Xlog:disable -XX:ArchiveClassesAtExit={made}"}
         subprocess.run([sys.executable, "-c", SPARK_ONCE], check=True, env=env, stdin=subprocess.DEVNULL)
         made.rename(archive)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _install_browser() -> None:

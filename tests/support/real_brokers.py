@@ -60,14 +60,14 @@ class RealBroker:
         self.process = Process(argv, cwd=self.folder)
 
     @property
-    def listeners(self) -> str:
+    def advertised(self) -> str:
         """Where clients reach it, as Kafka's setting has it."""
-        return self.settings.get("listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
+        return self.settings.get("advertised.listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
 
     def listens(self) -> bool:
         """Whether its listeners take connections."""
         try:
-            for host, port in re.findall(r"//([^:]+):(\d+)", self.listeners):
+            for host, port in re.findall(r"//([^:]+):(\d+)", self.advertised):
                 socket.create_connection((host, int(port)), 60).close()
         except ConnectionRefusedError:
             return False
@@ -173,8 +173,8 @@ def write_properties(broker: RealBroker, controller: str) -> None:
         "process.roles": "broker",
         "node.id": str(broker.broker_id),
         "broker.rack": f"rack-{broker.broker_id}",
-        "listeners": broker.listeners,
-        "advertised.listeners": broker.listeners,
+        "listeners": broker.advertised,
+        "advertised.listeners": broker.advertised,
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.quorum.voters": f"{CONTROLLER}@{controller}",

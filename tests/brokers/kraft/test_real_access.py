@@ -58,7 +58,7 @@ class Secured:
         listeners = f"PLAINTEXT://{self.clear},SASL://{self.sasl}"
         self.broker = cluster.add(
             settings={
-                "listeners": listeners,
+                "advertised.listeners": listeners,
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
                 "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
                 "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{jaas} {BROKER_LOGIN};",
