@@ -1,6 +1,6 @@
 """What is not about topics, passed to a broker of the cluster byte for byte: groups, transactions, offsets, ACLs, …
 
-Clients that bootstrap here take this node for a broker, and ask any broker to find a coordinator, to give out a
+Clients that bootstrap here take this node for a broker, and request of any broker to find a coordinator, to give out a
 producer id or to list groups. Such a request goes on as it came, and its answer comes back as it is; so whatever
 versions and fields the two sides agree on, nothing of it has to be known here. ApiVersions lists what brokers speak.
 
@@ -75,7 +75,7 @@ class SentOn:
 
     def takes(self, context: RequestContext, frame: bytes) -> bool:
         """Whether this is such a consumer, in one of the versions by which it looks for its coordinator. One that was
-        told of the brokers and looks here all the same is of an older release (2.8 is), which drops no node."""
+        shown the brokers and looks here all the same is of an older release (2.8 is), which drops no node."""
         if context.connection.wants_brokers:
             return False
         version = context.api_version
@@ -83,7 +83,7 @@ class SentOn:
         return context.api_key == FIND_COORDINATOR and is_of_group and "rdkafka" in context.software
 
     def send_on(self, context: RequestContext) -> Answer:
-        """Close its connection without an answer: it will ask again."""
+        """Close its connection without an answer: it will look again."""
         client = context.host, context.client_id
         self._sent_s.pop(client, None)
         self._sent_s[client] = asyncio.get_running_loop().time()

@@ -100,7 +100,7 @@ async def test_a_consumer_of_librdkafka_is_sent_on_to_the_brokers(
         assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
 
 
-async def test_one_that_was_told_of_the_brokers_and_looks_here_is_answered() -> None:
+async def test_one_that_was_shown_the_brokers_and_looks_here_is_answered() -> None:
     """As librdkafka 2.8 does."""
     context, request = looking(LIBRDKAFKA, 2, b"\x00\x01g\x00")
     context.connection.wants_brokers = True
