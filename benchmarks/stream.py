@@ -21,8 +21,9 @@ from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import TOPICWRIGHT, kafka
 from controller.machine.commands.commands import CreateTopic
-from controller.stream.log.commands_topic import encode_command, key_of, partition_of
+from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.topics import Wanted, prepare_topics
+from events.logs.kafka_partitions import partition_of
 from events.logs.kafka_record import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 from tests.support.processes import Process

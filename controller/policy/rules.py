@@ -15,8 +15,6 @@ from controller.policy.rule import Rule
 from controller.policy.rules_file import MODES, RulesError, read_rules
 from events.catalog import Observation
 
-__all__ = ["FILE_SETTING", "MODE_SETTING", "RulesError", "TopicRules"]
-
 FILE_SETTING = "topic.rules.file"
 MODE_SETTING = "topic.rules.mode"
 

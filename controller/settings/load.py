@@ -21,8 +21,9 @@ from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contrad
 from controller.machine.configs.values import Allowed, Bad, ConfigType, Value, allowed_text, read_value, value_text
 from controller.settings.forms import FORMS, more_allowed
 from controller.settings.properties import PropertiesError, read_file
+from controller.settings.row import Setting
 from controller.settings.security_table import PER_LISTENER, PER_LISTENER_PREFIX
-from controller.settings.server_table import BY_KEY, POLICY_PREFIXES, SETTINGS, Setting
+from controller.settings.server_table import BY_KEY, POLICY_PREFIXES, SETTINGS
 from events.catalog import Configs, Endpoint
 
 

@@ -11,8 +11,6 @@ from controller.settings.access_table import ACCESS_SETTINGS
 from controller.settings.row import Setting
 from controller.settings.security_table import SECURITY_SETTINGS
 
-__all__ = ["BY_KEY", "MEBIBYTE", "POLICY_PREFIXES", "SETTINGS", "Setting"]
-
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 MEBIBYTE = 1 << 20
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from controller.cli import main, query
-from controller.stream.log.commands_topic import partition_of
 from controller.stream.log.partition import PartitionState
+from events.logs.kafka_partitions import partition_of
 from events.names import shard_key
 from tests.stream.log.records import Writing, create, joined
 

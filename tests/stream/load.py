@@ -12,7 +12,8 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from controller.machine.commands.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
-from controller.stream.log.commands_topic import encode_command, key_of, partition_of
+from controller.stream.log.commands_topic import encode_command, key_of
+from events.logs.kafka_partitions import partition_of
 from events.logs.kafka_record import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from controller.kafka.codec import codec
-from controller.kafka.codec.codec import MalformedRequest
-from controller.kafka.codec.primitives import read_string_length, too_long
+from controller.kafka.codec.primitives import MalformedRequest, read_string_length, too_long
 from controller.kafka.codec.reader import READ_FAILURES
 from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message

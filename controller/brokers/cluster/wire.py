@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from controller.brokers.cluster.security import NotAuthenticated, Security
-from controller.kafka.codec.codec import MalformedRequest, decode_response, encode_request
+from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

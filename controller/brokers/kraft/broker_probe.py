@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from controller.kafka.codec import codec
+from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.messages import ApiKey, Message, list_offsets
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.machine.errors import ErrorCode
@@ -70,7 +71,7 @@ class BrokerConnection:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._exchange(key, version, request)
-        except (OSError, EOFError, TimeoutError, codec.MalformedRequest) as error:
+        except (OSError, EOFError, TimeoutError, MalformedRequest) as error:
             self.close()
             raise Unanswered(f"{self.endpoint.host}:{self.endpoint.port}: {error or type(error).__name__}") from None
         except asyncio.CancelledError:

@@ -22,19 +22,6 @@ from controller.kafka.codec.schema import Direction, Layout, Schema, load_schema
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import APIS, Encoded, Message
 
-__all__ = [
-    "MalformedRequest",
-    "RequestHeader",
-    "decode_request",
-    "decode_response",
-    "encode_array",
-    "encode_element",
-    "encode_request",
-    "encode_response",
-    "is_known",
-    "parse_header",
-]
-
 _HEADER_START: Final = struct.Struct(">hhih")
 _REQUEST_START: Final = struct.Struct(">ihhi")
 _RESPONSE_START: Final = struct.Struct(">ii")

@@ -27,7 +27,6 @@ from controller.kafka.handling import (
     ApiHandler,
     ClientConnection,
     Disconnect,
-    Handler,
     RequestContext,
 )
 from controller.kafka.messages import APIS, Message
@@ -35,20 +34,6 @@ from controller.kafka.sasl.gate import Closed, OnLogin, RawToken, SaslGate, Sasl
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, Outcome, ServerProtocol
 from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session
-
-__all__ = [
-    "NO_RESPONSE",
-    "Answer",
-    "ApiHandler",
-    "ClientConnection",
-    "Connection",
-    "Disconnect",
-    "Handler",
-    "Limits",
-    "OnRequest",
-    "RequestContext",
-    "Service",
-]
 
 _WRITE_BYTES: Final = 256 * 1024
 """How much is encoded before it is handed to the transport, which may then say that it has enough."""

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol
 
 from controller.kafka.codec import codec
-from controller.kafka.codec.codec import MalformedRequest, RequestHeader
+from controller.kafka.codec.codec import RequestHeader
+from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, PassedAnswer, PassedRequest
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse

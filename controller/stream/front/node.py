@@ -37,9 +37,10 @@ from controller.stream.front.gate import FrontGate
 from controller.stream.front.presence import Presence
 from controller.stream.front.producer import NotProduced
 from controller.stream.front.sender import NOT_TAKEN, CommandSender, Producing
-from controller.stream.log.commands_topic import CLUSTER_PARTITION, home_of, partition_of
+from controller.stream.log.commands_topic import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
+from events.logs.kafka_partitions import partition_of
 from events.names import RequestId, ShardKey, TopicName
 from projections.queries.query import Query, Questions
 from projections.store.partitioned_store import PartitionedStore

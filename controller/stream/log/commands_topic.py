@@ -16,18 +16,6 @@ from controller.machine.commands.commands import AlterPartition, AnyCommand, Exp
 from events.logs.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
-__all__ = [
-    "CLUSTER_PARTITION",
-    "COMMAND_VERSION",
-    "CommandError",
-    "CommandFromNewerVersion",
-    "decode_command",
-    "encode_command",
-    "home_of",
-    "key_of",
-    "partition_of",
-]
-
 COMMAND_VERSION = 1
 """The version in which commands are written; to be raised with any change to what a command can say."""
 

@@ -19,11 +19,12 @@ from controller.engine.consulting import Clears
 from controller.engine.deadlines import Deadlines
 from controller.engine.reviews import Reviews
 from controller.machine.commands.commands import AnyCommand, ReviewTopics
-from controller.stream.log.commands_topic import encode_command, key_of, partition_of
+from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaTrouble, Transport
 from controller.stream.worker.partition_cluster import PartitionCluster
 from events.catalog import Recorded
+from events.logs.kafka_partitions import partition_of
 from events.names import Offset, RequestId, TopicName, shard_key
 from projections.store.store import TopicStore
 

@@ -23,11 +23,11 @@ from controller.machine.commands.commands import Clearance, CreateTopic, TopicCo
 from controller.machine.errors import ErrorCode
 from controller.serving.reach_cluster import ReachedCluster, watch_times
 from controller.settings.load import ServeSettings
-from controller.stream.log.commands_topic import partition_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.catalog import Recorded
 from events.codec import decode_event
+from events.logs.kafka_partitions import partition_of
 from events.names import ShardKey, TopicName, shard_key
 
 CLEAR_S_MIN, CLEAR_S_MAX = 5.0, 30.0

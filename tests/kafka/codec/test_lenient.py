@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.kafka.codec import codec
-from controller.kafka.codec.codec import MalformedRequest
+from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.codec.schema import Direction
 from controller.kafka.messages.api_versions import ApiVersionsResponse
 from controller.kafka.messages.create_topics import (

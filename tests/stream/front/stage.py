@@ -18,10 +18,11 @@ from controller.stream.front.node import FrontNode
 from controller.stream.front.presence import Presence
 from controller.stream.front.producer import Done, NotProduced
 from controller.stream.front.view import StreamFront
-from controller.stream.log.commands_topic import decode_command, partition_of
+from controller.stream.log.commands_topic import decode_command
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.catalog import Endpoint
+from events.logs.kafka_partitions import partition_of
 from events.names import RequestId, shard_key
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 

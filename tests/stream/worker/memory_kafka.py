@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
-from controller.stream.log.commands_topic import encode_command, partition_of
+from controller.stream.log.commands_topic import encode_command
 from controller.stream.log.transport import KafkaTrouble, Topics, Values
 from controller.stream.worker.partition_decider import Sourced
+from events.logs.kafka_partitions import partition_of
 from events.names import shard_key
 
 TOPICS = Topics("commands", "events", 2, "cluster-1", "events-1")

@@ -11,7 +11,6 @@ from controller.engine.consulting import Clears
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
-from controller.stream.log.commands_topic import partition_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.duties import PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
@@ -19,6 +18,7 @@ from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Recorded
 from events.codec import decode_event
+from events.logs.kafka_partitions import partition_of
 from events.names import shard_key
 from tests.stream.checking import Found, check_topics
 from tests.stream.log.records import BORN_MS, SETTINGS, joined

@@ -16,8 +16,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.stream.log.commands_topic import encode_command, partition_of
+from controller.stream.log.commands_topic import encode_command
 from events.catalog import EVENT_VERSION
+from events.logs.kafka_partitions import partition_of
 from events.logs.kafka_record import Fence, encode_record
 from events.names import shard_key
 from tests.stream.checking import check_topics, next_source
