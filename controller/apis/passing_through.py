@@ -29,7 +29,7 @@ from controller.kafka.handling import (
     RequestContext,
 )
 from controller.kafka.messages.api_versions import ApiVersion
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.messages.metadata import MetadataRequest
 
 PassOn = Callable[[bytes, float], Awaitable[bytes]]
 """Sends a request frame to a broker and gives the frame of its answer, within so many seconds."""
@@ -50,7 +50,7 @@ FIND_COORDINATOR: Final = 10
 OF_GROUPS: Final = 0
 """The type of a key in FindCoordinator: the last byte of its versions 1 and 2."""
 
-OF_BROKERS: Final = frozenset((10, 22))
+OF_BROKERS: Final = frozenset((FIND_COORDINATOR, 22))
 """FindCoordinator and InitProducerId: their client goes on to the broker that is named."""
 
 BACK_WITHIN_S: Final = 5.0
@@ -97,13 +97,12 @@ class SentOn:
         for all that it needs."""
 
         def handle(context: RequestContext, request: MetadataRequest) -> Any:
+            if request.topics != () or context.api_version == 0 or not self._is_back(context):  # 0: all topics
+                return metadata.handle(context, request)
+            context.connection.wants_brokers = True
             answer: Any = metadata.handle(context, request)
-            if request.topics == () and isinstance(answer, MetadataResponse) and self._is_back(context):
-                context.connection.wants_brokers = True
-                answer = metadata.handle(context, request)
-                brokers = tuple(each for each in answer.brokers if each.node_id != answer.controller_id)
-                return replace(answer, brokers=brokers, controller_id=brokers[0].node_id) if brokers else answer
-            return answer
+            brokers = tuple(each for each in answer.brokers if each.node_id != answer.controller_id)
+            return replace(answer, brokers=brokers, controller_id=brokers[0].node_id) if brokers else answer
 
         return replace(metadata, handle=handle)
 

@@ -18,12 +18,8 @@ from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
-from events.names import BrokerId, ShardKey, TopicName, shard_key
-from projections.store.store import TopicStore
-
-TOPICS_PER_SLICE = 200  # the loop serves others in between
-PARTITIONS_PER_SLICE = 2000
-"""Bound one slice to some milliseconds, of reading as of deciding."""
+from events.names import BrokerId, ShardKey, TopicName
+from projections.store.store import PARTITIONS_PER_SLICE, TopicStore, topic_slices
 
 _BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
 _OF_ONE_REAL_BROKER = frozenset(
@@ -97,7 +93,7 @@ class Reviews:
             brokers, self._brokers = tuple(self._brokers), {}
             everything, self._again = self._again, False
             try:
-                for topics in self._everything() if everything else self._of(brokers):
+                for topics in topic_slices(self._store) if everything else self._of(brokers):
                     in_need = self._in_need(topics)
                     if in_need:
                         self._review(in_need)
@@ -105,12 +101,6 @@ class Reviews:
                     await self._decided()
             except LogClosed:
                 return  # the log is being recovered, after which a sweep begins anyway
-
-    def _everything(self) -> Iterator[list[Topic]]:
-        after: str | None = None
-        while topics := self._store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
-            after = shard_key(topics[-1].name)
-            yield topics
 
     def _of(self, brokers: Sequence[BrokerId]) -> Iterator[list[Topic]]:
         """The topics that these real brokers concern: their own, those they may fill, and those that wait for them."""

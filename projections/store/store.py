@@ -334,7 +334,7 @@ class TopicReader(Protocol):
 
 TOPICS_PER_SLICE = 200  # the loop serves others in between
 PARTITIONS_PER_SLICE = 2000
-"""A slice of at most so many is looked at within some milliseconds, after which others have their turn."""
+"""A slice of at most so many is looked at, or decided on, within some milliseconds."""
 
 
 def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from controller.engine import reviews
 from controller.machine.partitions.leadership import is_settled
 from events.catalog import LeaderElected
+from projections.store.store import PARTITIONS_PER_SLICE
 from tests.engine.stage import Stage, codes
 from tests.machine.audit.auditor import audit
 from tests.simulation.virtual_time import on_virtual_time
@@ -36,7 +36,7 @@ async def test_a_sweep_reaches_every_topic_in_slices() -> None:
     assert unsettled(stage) == []
     assert len({event.topic for event in stage.events(LeaderElected)}) == 1_000
     partitions = [events for _, events in stage.heard.commits]
-    assert max(partitions) <= 2 * reviews.PARTITIONS_PER_SLICE + 100, "no commit holds much more than a slice"
+    assert max(partitions) <= 2 * PARTITIONS_PER_SLICE + 100, "no commit holds much more than a slice"
     assert audit(stage.records(), settled=True) == []
 
 

@@ -21,14 +21,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from controller.kafka.handling import (
-    NO_RESPONSE,
-    Answer,
-    ApiHandler,
-    ClientConnection,
-    Disconnect,
-    RequestContext,
-)
+from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import APIS, Message
 from controller.kafka.sasl.gate import Closed, OnLogin, RawToken, SaslGate, SaslRules
 from controller.kafka.server import eager
