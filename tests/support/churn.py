@@ -137,6 +137,13 @@ class Reading:
         self._ended.set()
         self._thread.join(60)
 
+    def has_begun(self, within_s: float = 240) -> None:
+        """Wait until something is read."""
+        deadline = time.monotonic() + within_s
+        while not self.read:
+            assert time.monotonic() < deadline, f"the group has read nothing in {within_s} s"
+            time.sleep(0.1)
+
     def catches_up(self, churn: Churn, within_s: float = 240) -> None:
         """Wait until all that was acknowledged is read; it has to be so, without gaps."""
         deadline = time.monotonic() + within_s

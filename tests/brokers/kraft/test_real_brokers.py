@@ -123,6 +123,7 @@ def test_no_acknowledged_record_is_lost_whatever_ends(cluster: RealCluster) -> N
     with Reading(cluster.bootstrap, "kept") as reading:
         with Churn(cluster.bootstrap, "kept", PARTITIONS) as churn:
             churn.goes_on()
+            reading.has_begun()
             _kill_a_broker(cluster, churn)
             _shut_a_broker_down(cluster, churn)
             _kill_the_controller(cluster, churn)
