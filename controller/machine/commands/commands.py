@@ -326,5 +326,6 @@ AnyCommand = (
     | access.DeleteAcls
     | access.AlterClientQuotas
     | access.AlterUserScramCredentials
+    | access.DrawLoginSecret
     | access.RecordRefusals
 )
