@@ -12,7 +12,7 @@ COPY controller controller
 COPY events events
 COPY projections projections
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
-RUN useradd --create-home topicwright && install --directory --owner topicwright /data
+RUN useradd --create-home topicwright && install --directory --mode 700 --owner topicwright /data
 USER topicwright
 WORKDIR /home/topicwright
 ENTRYPOINT ["topicwright"]

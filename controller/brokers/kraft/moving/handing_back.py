@@ -47,7 +47,8 @@ def write_folder(
     made = folder.with_name(folder.name + ".handback-unfinished")
     _clear(made)
     partition = made / kafka_folder.PARTITION
-    partition.mkdir(parents=True)
+    made.mkdir(0o700, parents=True)  # it holds SCRAM credentials
+    partition.mkdir()
     _write_checkpoints(partition, log)
     _write_segments(partition, log)
     _write_properties(made / kafka_folder.META_PROPERTIES, cluster_id, quorum)
