@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+NICENESS: Final = 10
 
 
 class FairThreads:
     """A few threads; to be used from one event loop."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_stand_back)
         self._free = threads
         self._waiting: dict[str, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
         """By party, in the order in which they have their turn; of each its work, oldest first."""
@@ -65,6 +68,13 @@ class FairThreads:
         elif error is not None and not outcome.done():
             outcome.set_exception(error)
         self._begin()
+
+
+def _stand_back() -> None:
+    """Let the loop go first where there are fewer cores than threads. Linux alone has niceness for each thread, which
+    those that it starts inherit."""
+    if sys.platform == "linux":
+        os.nice(NICENESS)
 
 
 def party_of(address: str) -> str:

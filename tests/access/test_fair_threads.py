@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from controller.access.fair_threads import FairThreads, party_of
+from controller.access.fair_threads import NICENESS, FairThreads, party_of
 
 
 @pytest.fixture
@@ -55,6 +57,14 @@ async def test_what_goes_wrong_is_raised_where_it_is_waited_for(threads: FairThr
     with pytest.raises(KeyError, match="PLANTED"):
         await threads.run("a", fails)
     assert await threads.run("a", lambda: 7) == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system has niceness for each thread")
+async def test_its_threads_let_the_loop_go_first(threads: FairThreads) -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    assert await threads.run("a", niceness) == min(niceness() + NICENESS, 19)
 
 
 ADDRESSES = """
