@@ -16,8 +16,9 @@ from controller.machine.commands.commands import AlterPartition, AnyCommand, Exp
 from events.logs.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
-COMMAND_VERSION = 2
-"""The version in which commands are written; to be raised with any change to what a command can say."""
+COMMAND_VERSION = 1
+"""The version in which commands are written; to be raised with any change to what a command can say. A kind of command
+that older workers may pass over, since it is put again until it is decided (`DrawLoginSecret`), does not raise it."""
 
 _OF_A_TOPIC = (
     TopicCommand,
