@@ -1,7 +1,8 @@
 """Events to state.
 
 `apply` is total over what `decide` emits: it validates nothing, rejects nothing and reads no clock. An event that does
-not fit the state is a bug, so it raises and the process stops; it is never skipped.
+not fit the state is a bug, so it raises, and is never skipped: the command that led to it fails, and a log that holds
+it is not read.
 """
 
 from __future__ import annotations

@@ -184,6 +184,7 @@ class FrontService:
             clock_ms=lambda: time.time_ns() // 1_000_000,
             answer_timeout_s=settings.front_answer_timeout_ms / 1000,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
+            command_failed=self.metrics.command_failed,
         )
 
     def _follow(self) -> None:
