@@ -66,7 +66,7 @@ class Metrics(Collector):
         self._answers: dict[tuple[str, int], int] = {}
         self._waits: dict[str, Distribution] = {}
         self._policies: dict[tuple[str, str], Distribution] = {}
-        self._requests: dict[tuple[str, int, str], Distribution] = {}
+        self._requests: dict[tuple[str, int | str, str], Distribution] = {}
         self._http: dict[tuple[str, str, int], Distribution] = {}
         self._logins: dict[tuple[str, str, str], int] = {}
         self._gauges: list[Gauges] = []
@@ -92,7 +92,7 @@ class Metrics(Collector):
         """A policy judged one topic."""
         _of(self._policies, (policy, outcome)).add(seconds)
 
-    def request(self, api: str, version: int, outcome: str, seconds: float) -> None:
+    def request(self, api: str, version: int | str, outcome: str, seconds: float) -> None:
         """A request of Kafka's wire was answered, or not; `seconds` from reading it to handing over the answer."""
         _of(self._requests, (api, version, outcome)).add(seconds)
 

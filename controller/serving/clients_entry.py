@@ -19,6 +19,7 @@ from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
 from controller.machine.state import Cluster
+from controller.serving.file_limits import connection_counts
 from controller.serving.listeners import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint
@@ -46,6 +47,7 @@ class Entrance:
         self._cluster = cluster
         self.listeners = plan(settings, Endpoint("PLAINTEXT", default.host, default.port))
         self.http_tls = http_tls(settings)
+        self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
         # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
         self.listening = Listening(
@@ -53,6 +55,7 @@ class Entrance:
             settings,
             self.users,
             on_request=self._requested,
+            counts=self.counts,
             on_login=metrics.login,
             clock=time.perf_counter,
         )
@@ -99,5 +102,6 @@ class Entrance:
             structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
-        api = APIS.get(api_key)
-        self._metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
+        """Count a request; what is not spoken goes by `other`."""
+        name = "other" if api_key < 0 else APIS[api_key].name if api_key in APIS else str(api_key)
+        self._metrics.request(name, "other" if version < 0 else version, outcome, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -64,6 +65,19 @@ def _choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...] | None
     return chosen
 
 
+def _per_address(text: str) -> dict[str, int] | None:
+    found: dict[str, int] = {}
+    for part in text.split(",") if text.strip() else ():
+        address, _, count = part.strip().rpartition(":")
+        if not re.fullmatch(r"\d{1,9}", count):
+            return None
+        try:
+            found[str(ipaddress.ip_address(address.strip("[]")))] = int(count)
+        except ValueError:
+            return None
+    return found
+
+
 def _rules(text: str) -> str | None:
     try:
         PrincipalRules(text)
@@ -98,6 +112,7 @@ FORMS: Final[Mapping[str, Callable[[str], object]]] = {
     "ssl.principal.mapping.rules": _rules,
     "sasl.enabled.mechanisms": _choices(MECHANISMS),
     "api.versions.max": _versions,
+    "max.connections.per.ip.overrides": _per_address,
 }
 """By setting: what makes a value of its text, None where that is not allowed."""
 

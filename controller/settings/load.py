@@ -76,6 +76,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_versions_max: Mapping[str, int]
     socket_request_max_bytes: int
     max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
     connections_max_idle_ms: int
     max_in_flight_requests_per_connection: int
     max_request_partition_size_limit: int
