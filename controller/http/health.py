@@ -37,7 +37,7 @@ async def ready(why_not: NamedDependency[WhyNot]) -> Response[HealthShape]:
 @get("/metrics", media_type=CONTENT_TYPE)
 async def metrics(figures: NamedDependency[Metrics]) -> Response[bytes]:
     """Figures for Prometheus, in its text format."""
-    return Response(figures.render(), media_type=CONTENT_TYPE)
+    return Response(await figures.rendered(), media_type=CONTENT_TYPE)
 
 
 def why_not_ready(front: Front) -> str | None:
