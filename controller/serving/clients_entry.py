@@ -19,6 +19,7 @@ from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
 from controller.machine.state import Cluster
+from controller.serving.exposure import reach_of, refuse_open_http, warnings
 from controller.serving.file_limits import connection_counts
 from controller.serving.listeners import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings
@@ -39,14 +40,17 @@ class Entrance:
     """The ways in, with who may use them. Raises SettingsError and UsersFileError when made."""
 
     def __init__(
-        self, settings: ServeSettings, default: Address, metrics: Metrics, cluster: Callable[[], Cluster]
+        self, settings: ServeSettings, default: Address, http: Address, metrics: Metrics, cluster: Callable[[], Cluster]
     ) -> None:
         """`default` is the listener of settings that name none; `cluster` gives what is durable of the cluster."""
         self._settings = settings
+        self._http_host = http.host
         self._metrics = metrics
         self._cluster = cluster
         self.listeners = plan(settings, Endpoint("PLAINTEXT", default.host, default.port))
+        refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
+        self.reach = reach_of(settings)
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
         # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
@@ -88,8 +92,11 @@ class Entrance:
         return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
 
     def ready_line(self, http: Address) -> str:
-        """What is printed once requests are taken; with each listener, if the settings name them."""
-        return f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        """What is printed once requests are taken; with each listener, if the settings name them, and with what is open
+        to others."""
+        ready = f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        addresses = [f"{server.host or '*'}:{server.port}" for server in self.listening.servers]
+        return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self._http_host, str(http))])
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""

@@ -26,7 +26,7 @@ from controller.kafka.messages import APIS, Message
 from controller.kafka.sasl.gate import Closed, OnLogin, RawToken, SaslGate, SaslRules
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, Outcome, ServerProtocol
-from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session
+from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session, normal_host
 
 _WRITE_BYTES: Final = 256 * 1024
 """How much is encoded before it is handed to the transport, which may then say that it has enough."""
@@ -385,7 +385,7 @@ Peer = tuple[str, int] | tuple[str, int, int, int] | None
 
 def host_of(peer: Peer) -> str:
     """A client's address, as ACLs name hosts; empty where it has none."""
-    return str(peer[0]) if peer else ""
+    return normal_host(str(peer[0])) if peer else ""
 
 
 def address_of(peer: Peer) -> str:
