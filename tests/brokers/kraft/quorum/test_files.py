@@ -174,9 +174,16 @@ def test_bytes_that_are_no_batches_change_nothing(data: st.DataObject) -> None:
             taken = log.append(bad)
         except BrokenBatch:
             taken = ()
-        assert b"".join(each.data for each in taken) in {b"", good, BATCHES[3]}, "damage was taken"
+        assert [_but_for_epoch(each.data) for each in taken] in [
+            [_but_for_epoch(each) for each in BATCHES[3 : 3 + count]] for count in range(3)
+        ], "damage was taken"
         assert b"".join(each.data for each in log.batches()) == b"".join(BATCHES[:3]) + b"".join(e.data for e in taken)
         log.close()
+
+
+def _but_for_epoch(batch: bytes) -> bytes:
+    """Kafka's checksum covers all but what comes before it; of that, the epoch shows only where it goes back."""
+    return batch[:12] + batch[16:]
 
 
 @pytest.mark.parametrize(
@@ -244,13 +251,15 @@ def test_after_a_failed_flush_the_log_goes_on_from_what_is_durable(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", fail)
-        for attempt in (log.flush, lambda: log.truncate(log.durable_end)):
-            with pytest.raises(OSError, match="the disk is gone"):
-                attempt()
+        with pytest.raises(OSError, match="the disk is gone"):
+            log.flush()
+        with pytest.raises(OSError, match="the disk is gone"):
+            log.truncate(log.durable_end)
     assert log.durable_end == 1
-    for attempt in (log.flush, lambda: log.append(some(log.end))):
-        with pytest.raises(OSError, match="a flush has failed: truncate to 1 first"):
-            attempt()
+    with pytest.raises(OSError, match="a flush has failed: truncate to 1 first"):
+        log.flush()
+    with pytest.raises(OSError, match="a flush has failed: truncate to 1 first"):
+        log.append(some(log.end))
     assert log.truncate(log.durable_end) == 1
     log.append(some(1, size=7))
     assert log.flush() == 2
