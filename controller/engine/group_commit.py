@@ -46,6 +46,7 @@ from controller.machine.commands.commands import (
     TopicCommand,
 )
 from controller.machine.errors import ErrorCode
+from controller.machine.partitions.blocks import Span
 from controller.machine.state import State, Topic
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from events.catalog import Configs, Recorded
@@ -284,8 +285,9 @@ class Controller:
             for command in judged:
                 self.observe(put_again(command, now_ms))  # type: ignore[arg-type]
 
-    def _review(self, topics: tuple[TopicName, ...]) -> None:
-        self.observe(ReviewTopics(request_id=self.new_request_id("review"), at_ms=self.now_ms(), topics=topics))
+    def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
+        request_id = self.new_request_id("review")
+        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     def _durable(self, key: ShardKey) -> Topic | None:
         return self.store.durable(key)

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
+from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.leadership import is_settled
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, ShardKey, TopicName
-from projections.store.store import PARTITIONS_PER_SLICE, TopicStore, topic_slices
+from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices
 
 _BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
 _OF_ONE_REAL_BROKER = frozenset(
@@ -32,14 +33,14 @@ class Reviews:
     """Starts a sweep after broker events; one at a time, and once more from the beginning if brokers changed during
     it.
 
-    `store` gives the newest one, `review` puts a review of topics, `decided` waits until all that was put is durable,
-    `background` runs a sweep.
+    `store` gives the newest one, `review` puts a review of topics or of a span of one, `decided` waits until all that
+    was put is durable, `background` runs a sweep.
     """
 
     def __init__(
         self,
         store: Callable[[], TopicStore],
-        review: Callable[[tuple[TopicName, ...]], None],
+        review: Callable[[tuple[TopicName, ...], Span | None], None],
         decided: Callable[[], Awaitable[None]],
         background: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
     ) -> None:
@@ -94,11 +95,12 @@ class Reviews:
             everything, self._again = self._again, False
             try:
                 for topics in topic_slices(self._store) if everything else self._of(brokers):
-                    in_need = self._in_need(topics)
-                    if in_need:
-                        self._review(in_need)
-                    await asyncio.sleep(0)
-                    await self._decided()
+                    for part in parts_of(topics):
+                        in_need = self._in_need(part)
+                        if in_need:
+                            self._review(in_need, part.span)
+                        await asyncio.sleep(0)
+                        await self._decided()
             except LogClosed:
                 return  # the log is being recovered, after which a sweep begins anyway
 
@@ -112,6 +114,10 @@ class Reviews:
         keys.update(dict.fromkeys(store.durable_keys_waiting()))
         return store.durable_topics(keys, PARTITIONS_PER_SLICE)
 
-    def _in_need(self, topics: list[Topic]) -> tuple[TopicName, ...]:
+    def _in_need(self, part: Part) -> tuple[TopicName, ...]:
         cluster = self._store().durable_cluster
-        return tuple(topic.name for topic in topics if topic.ready_at_ms is None or not is_settled(topic, cluster))
+        return tuple(
+            topic.name
+            for topic in part.topics
+            if topic.ready_at_ms is None or not is_settled(topic, cluster, part.span)
+        )

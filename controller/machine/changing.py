@@ -11,6 +11,7 @@ from controller.machine.configs.topic_configs import min_insync_replicas
 from controller.machine.decision import CONSULT, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import leadership
+from controller.machine.partitions.blocks import extended
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.readiness import answer_waiter
 from controller.machine.state import Cluster, State, Topic
@@ -38,7 +39,8 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     if _is_unheard(command, cluster):
         return CONSULT
     partitions = _more_partitions(topic, command, cluster)
-    answer = Answer(command.request_id, topic.name, 0, topic=replace(topic, partitions=topic.partitions + partitions))
+    grown = replace(topic, partitions=extended(topic.partitions, partitions))
+    answer = Answer(command.request_id, topic.name, 0, topic=grown)
     if command.validate_only:
         return Decision((), (answer,))
     event = PartitionsAdded(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from controller.machine.commands import commands
 from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import rules
+from controller.machine.partitions import blocks, rules
 from controller.machine.partitions.after_events import after_step, with_partition
 from controller.machine.partitions.changes import Election, Ids, Wanted, change, upkeep_of
 from controller.machine.state import Cluster, State, Topic
@@ -26,12 +26,13 @@ PRODUCER_IDS_PER_BLOCK = 1000
 # Brokers come and go.
 
 
-def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Event]]:
-    """The topic brought in line with the brokers that are live now, and the events that do it; none if it is."""
+def settle(topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None) -> tuple[Topic, list[Event]]:
+    """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
+    do it; none if it is."""
     events: list[Event] = []
     topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
-    partitions = list(topic.partitions)
-    for index, before in enumerate(partitions):
+    settled: dict[int, Partition] = {}
+    for index, before in blocks.numbered(topic.partitions, span):
         if rules.is_untouched(before, cluster):
             continue
         filled, fills = rules.fill(topic.name, index, before, cluster)
@@ -43,15 +44,16 @@ def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Eve
         if changed is not None:
             events.append(changed)
             filled = after_step(filled, changed)
-        partitions[index] = filled
-    return (replace(topic, partitions=tuple(partitions)) if events else topic), events
+        if fills or changed is not None:
+            settled[index] = filled
+    return (replace(topic, partitions=blocks.changed(topic.partitions, settled)) if events else topic), events
 
 
-def balance(topic: Topic, cluster: Cluster) -> list[Event]:
-    """Preferred leaders where they are in sync and others lead."""
+def balance(topic: Topic, cluster: Cluster, span: blocks.Span | None = None) -> list[Event]:
+    """Preferred leaders where they are in sync and others lead; in a span of the topic's partitions, or in all."""
     events: list[Event] = []
     topic_rules = rules.rules_for(topic, cluster)
-    for index, partition in enumerate(topic.partitions):
+    for index, partition in blocks.numbered(topic.partitions, span):
         if partition.leader not in (partition.replicas[0], -1):
             changed = change(
                 topic.name, index, partition, Wanted(election=Election.PREFERRED), topic_rules, "leaders balanced"

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.changes import UNASSIGNED, upkeep_of
 from controller.machine.state import Broker, Cluster, Topic
 from events.catalog import Configs, Partition
@@ -48,10 +49,10 @@ def topic_records(before: Topic | None, after: Topic | None, level: int) -> list
         records.append(kinds.TopicRecord(name=after.name, topic_id=after.topic_id))
     records += config_records(TOPICS, after.name, before.configs if before is not None else (), after.configs)
     known = before.partitions if before is not None else ()
-    for index, partition in enumerate(after.partitions):
+    for index, partition in differing(known, after.partitions):
         if index >= len(known):
             records.append(_partition_record(after.topic_id, index, partition, level))
-        elif known[index] is not partition and known[index] != partition:
+        elif known[index] != partition:
             records.append(_change_record(after.topic_id, index, known[index], partition, level))
     return records
 
