@@ -7,7 +7,7 @@ are counted instead of recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +23,9 @@ from controller.machine.state import State
 from events.catalog import Cause, Recorded
 from projections.store.recorder import Recorder
 
+SIZE_PER_COMMIT_MAX = 4_000
+"""Events and new partitions, past which one slice of deciding takes no further command: it keeps the loop."""
+
 
 class Decided(msgspec.Struct, gc=False):
     """What the commands of a batch came to. The records are not committed yet."""
@@ -31,6 +34,8 @@ class Decided(msgspec.Struct, gc=False):
     answers: list[Answer] = []
     consult: list[TopicCommand] = []
     """Commands that others have a say in, and that are to be put again with it."""
+    left: Sequence[AnyCommand] = ()
+    """Commands that were not come to: the others have led to enough for one commit."""
 
 
 class Decider:
@@ -41,14 +46,19 @@ class Decider:
         self._quotas = quotas
         self._refusals = refusals
 
-    def decide(self, recorder: Recorder, commands: Iterable[AnyCommand]) -> Decided:
-        """Decide commands one after another, and record each before the next."""
+    def decide(self, recorder: Recorder, commands: Sequence[AnyCommand]) -> Decided:
+        """Decide commands one after another, and record each before the next, until they have led to enough."""
         decided = Decided()
-        for command in commands:
+        size = 0
+        for place, command in enumerate(commands):
+            if size >= SIZE_PER_COMMIT_MAX:
+                decided.left = commands[place:]
+                break
             decision = self._decide(recorder.state, command)
             if decision.consult:
                 decided.consult.append(command)  # type: ignore[arg-type]
                 continue
+            size += _size(decision)
             decided.answers.extend(decision.answers)
             if decision.events and self._is_recorded(command, decision):
                 cause = Cause(type(command).__name__, command.request_id)
@@ -71,3 +81,10 @@ class Decider:
             return True
         assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
         return self._refusals.is_recorded(command, decision.refusal)
+
+
+def _size(decision: Decision) -> int:
+    """The work that a decision was, and makes: its events and new partitions; of a dry run what it shows."""
+    if not decision.events:
+        return sum(1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers)
+    return sum(1 + len(getattr(event, "partitions", ())) for event in decision.events)

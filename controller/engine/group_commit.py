@@ -233,6 +233,8 @@ class Controller:
 
     async def _commit(self, commands: list[AnyCommand]) -> None:
         decided = self._decider.decide(self._storage.recorder, commands)
+        if decided.left:
+            self._inbox.put_back(decided.left)
         if decided.records:
             loop = asyncio.get_running_loop()
             started = loop.time()
@@ -241,7 +243,7 @@ class Controller:
             except LogError as error:
                 await self._storage_failed(error)
                 return
-            self.reports.committed(len(commands), len(decided.records), loop.time() - started)
+            self.reports.committed(len(commands) - len(decided.left), len(decided.records), loop.time() - started)
         else:
             await asyncio.sleep(0)
         self._storage.show()

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from controller.machine.commands.commands import AlterPartition, AnyCommand
+from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
 from controller.machine.partitions import after_events, blocks, leadership
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
 from controller.machine.partitions.leadership import is_settled
-from events.catalog import LeaderElected, Partition
+from events.catalog import ConfigOp, LeaderElected, Partition
+from events.names import RequestId, TopicName
 from projections.store import stored_topics
 from projections.store.store import PARTITIONS_PER_SLICE
 from tests.engine.stage import Stage, codes
@@ -198,6 +199,39 @@ async def test_work_grows_as_the_partitions_of_a_topic_do(monkeypatch: pytest.Mo
     small = await work_of_a_stop_and_a_start(8_000, monkeypatch)
     large = await work_of_a_stop_and_a_start(32_000, monkeypatch)
     assert large < 6 * small, f"{small} for 8,000 partitions, {large} for 32,000: four times would be linear"
+
+
+@on_virtual_time
+async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_spans() -> None:
+    stage = await with_topics(1, num_partitions=3 * PARTITIONS_PER_SLICE, replication_factor=2)
+    for broker_id in (1, 2, 3):
+        stage.fleet.stop_broker(broker_id)
+        await stage.settle(2)
+    stage.fleet.start_broker(1)
+    await stage.settle(2)
+    assert without_leader(stage) > PARTITIONS_PER_SLICE, "who leads may lack records"
+    stage.heard.commits.clear()
+    stage.submit(
+        AlterTopicConfigs(
+            request_id=RequestId("q"),
+            at_ms=stage.controller.now_ms(),
+            topic=TopicName("t00000"),
+            api="IncrementalAlterConfigs",
+            ops=(ConfigOp("unclean.leader.election.enable", 0, "true"),),
+            incremental=True,
+        )
+    )
+    await stage.settle(2)
+    topic = stage.controller.store.durable_named("t00000")
+    assert topic is not None
+    assert all(one.leader == 1 for one in topic.partitions if 1 in one.replicas)
+    assert max(events for _, events in stage.heard.commits) <= PARTITIONS_PER_SLICE
+    assert audit(stage.records(), settled=True) == []
+
+
+def without_leader(stage: Stage) -> int:
+    topics = stage.controller.store.durable_slice(None, 10)
+    return sum(1 for topic in topics for one in topic.partitions if one.leader < 0)
 
 
 @on_virtual_time

@@ -8,7 +8,7 @@ keeps topics, or passes on what changed of them, finds that by identity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import overload
 
 from events.catalog import Partition
@@ -101,9 +101,10 @@ def differing(before: Sequence[Partition], after: Sequence[Partition]) -> Iterat
     for number, block in enumerate(blocks_of(after)):
         old: Block = known[number] if number < len(known) else ()
         if block is not old:
-            for place, partition in enumerate(block):
-                if place >= len(old) or partition is not old[place]:
-                    yield number * BLOCK + place, partition
+            start = number * BLOCK
+            for place, (was, partition) in enumerate(zip_longest(old, block), start):
+                if was is not partition and partition is not None:
+                    yield place, partition
 
 
 def numbered(partitions: Sequence[Partition], span: Span | None = None) -> Iterator[tuple[int, Partition]]:

@@ -15,7 +15,7 @@ from controller.machine.decision import Answer, Decision, PartitionAnswer, topic
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import blocks, rules
 from controller.machine.partitions.after_events import after_step, with_partition
-from controller.machine.partitions.changes import Election, Ids, Wanted, change, upkeep_of
+from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change, upkeep_of
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import Event, Partition, PartitionChanged, ProducerIdsAllocated
 from events.names import BrokerId, RequestId, TopicName
@@ -91,8 +91,9 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
         return Decision((), (Answer(command.request_id, command.topic, 0, partitions=refusals),))
     events: list[Event] = []
     answers: list[PartitionAnswer] = []
+    topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
     for report in command.reports:
-        changed, answer = _report(topic, command.broker_id, report, cluster)
+        changed, answer = _report(topic, command.broker_id, report, cluster, topic_rules, election)
         answers.append(answer)
         if changed is not None:
             events.append(changed)
@@ -102,7 +103,12 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
 
 
 def _report(
-    topic: Topic, broker_id: BrokerId, report: commands.IsrReport, cluster: Cluster
+    topic: Topic,
+    broker_id: BrokerId,
+    report: commands.IsrReport,
+    cluster: Cluster,
+    topic_rules: Rules,
+    election: Election,
 ) -> tuple[PartitionChanged | None, PartitionAnswer]:
     if not 0 <= report.partition < len(topic.partitions):
         return None, PartitionAnswer(report.partition, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -110,8 +116,7 @@ def _report(
     code = refusal(partition, broker_id, report, cluster)
     if code is not None:
         return None, PartitionAnswer(report.partition, int(code))
-    wanted = Wanted(isr=report.isr, recovering=report.recovering, election=rules.election_for(topic, cluster))
-    topic_rules = rules.rules_for(topic, cluster)
+    wanted = Wanted(isr=report.isr, recovering=report.recovering, election=election)
     changed = change(topic.name, report.partition, partition, wanted, topic_rules, f"reported by broker {broker_id}")
     if changed is None:
         return None, PartitionAnswer(report.partition, 0, "", partition)
@@ -166,11 +171,12 @@ def assign_directories(state: State, command: commands.AssignDirectories) -> Dec
         return Decision((), (Answer(command.request_id, command.topic, 0, partitions=refusals),))
     events: list[Event] = []
     answers: list[PartitionAnswer] = []
+    topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
     for index, directory in command.directories:
         refused = _not_a_replica(topic, index, command.broker_id)
         answers.append(PartitionAnswer(index, int(refused or 0)))
         if refused is None:
-            for changed in _assigned(topic, index, command.broker_id, directory, cluster):
+            for changed in _assigned(topic, index, command.broker_id, directory, cluster, topic_rules, election):
                 events.append(changed)
                 topic = with_partition(topic, index, after_step(topic.partitions[index], changed))
     return Decision(tuple(events), (Answer(command.request_id, topic.name, 0, partitions=tuple(answers)),))
@@ -183,9 +189,15 @@ def _not_a_replica(topic: Topic, index: int, broker_id: BrokerId) -> ErrorCode |
 
 
 def _assigned(
-    topic: Topic, index: int, broker_id: BrokerId, directory: bytes, cluster: Cluster
+    topic: Topic,
+    index: int,
+    broker_id: BrokerId,
+    directory: bytes,
+    cluster: Cluster,
+    topic_rules: Rules,
+    election: Election,
 ) -> Iterator[PartitionChanged]:
-    partition, topic_rules = topic.partitions[index], rules.rules_for(topic, cluster)
+    partition = topic.partitions[index]
     reason = f"directory told by broker {broker_id}"  # as logs have it
     assigned = change(topic.name, index, partition, Wanted(directories={broker_id: directory}), topic_rules, reason)
     if assigned is not None:
@@ -193,7 +205,7 @@ def _assigned(
         partition = after_step(partition, assigned)
     if not rules.is_online(cluster.brokers[broker_id], directory):
         isr = tuple(member for member in partition.isr if member != broker_id)
-        gone = Wanted(isr=isr, election=rules.election_for(topic, cluster))
+        gone = Wanted(isr=isr, election=election)
         failed = change(topic.name, index, partition, gone, topic_rules, f"directory of broker {broker_id} failed")
         if failed is not None:
             yield failed
