@@ -9,7 +9,7 @@ A command on which any of this raises fails alone: the state is as before it, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +36,8 @@ from projections.store.recorder import Recorder
 
 _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
 """Without these the process would decide by settings that are not its own, or lead nobody: it ends."""
+SIZE_PER_COMMIT_MAX = 4_000
+"""Events and new partitions, past which one slice of deciding takes no further command: it keeps the loop."""
 
 
 class Decided(msgspec.Struct, gc=False):
@@ -45,6 +47,10 @@ class Decided(msgspec.Struct, gc=False):
     answers: list[Answer] = []
     consult: list[TopicCommand] = []
     """Commands that others have a say in, and that are to be put again with it."""
+    size: int = 0
+    """How much work they were, and make; see `_size`."""
+    left: Sequence[AnyCommand] = ()
+    """Commands that were not come to: the others have led to enough for one commit."""
 
 
 class Decider:
@@ -56,17 +62,21 @@ class Decider:
         self._refusals = refusals
         self._faults = faults
 
-    def decide(self, recorder: Recorder, commands: Iterable[AnyCommand]) -> Decided:
-        """Decide commands one after another, and record each before the next. Raises LogError, and what is raised on a
-        command that the process cannot do without."""
+    def decide(self, recorder: Recorder, commands: Sequence[AnyCommand]) -> Decided:
+        """Decide commands one after another, and record each before the next, until they have led to enough. Raises
+        LogError, and what is raised on a command that the process cannot do without."""
         decided = Decided()
-        for command in commands:
+        for place, command in enumerate(commands):
+            if decided.size >= SIZE_PER_COMMIT_MAX:
+                decided.left = commands[place:]
+                break
             self._take(recorder, command, decided)
         return decided
 
     def _take(self, recorder: Recorder, command: AnyCommand, decided: Decided) -> None:
         try:
             decision = self._decide(recorder.state, command)
+            decided.size += _size(decision)
             if decision.consult:
                 decided.consult.append(command)  # type: ignore[arg-type]
             elif decision.events and self._is_recorded(command, decision):
@@ -103,3 +113,10 @@ class Decider:
             return True
         assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
         return self._refusals.is_recorded(command, decision.refusal)
+
+
+def _size(decision: Decision) -> int:
+    """The work that a decision was, and makes: its events and new partitions; of a dry run what it shows."""
+    if not decision.events:
+        return sum(1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers)
+    return sum(1 + len(getattr(event, "partitions", ())) for event in decision.events)

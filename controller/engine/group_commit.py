@@ -48,6 +48,7 @@ from controller.machine.commands.commands import (
     TopicCommand,
 )
 from controller.machine.errors import ErrorCode
+from controller.machine.partitions.blocks import Span
 from controller.machine.state import State, Topic
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from events.catalog import Configs, Recorded
@@ -235,6 +236,8 @@ class Controller:
 
     async def _commit(self, commands: list[AnyCommand]) -> None:
         decided = self._decider.decide(self._storage.recorder, commands)
+        if decided.left:
+            self._inbox.put_back(decided.left)
         if decided.records:
             loop = asyncio.get_running_loop()
             started = loop.time()
@@ -243,7 +246,7 @@ class Controller:
             except LogError as error:
                 await self._storage_failed(error)
                 return
-            self.reports.committed(len(commands), len(decided.records), loop.time() - started)
+            self.reports.committed(len(commands) - len(decided.left), len(decided.records), loop.time() - started)
         else:
             await asyncio.sleep(0)
         self._storage.show()
@@ -299,8 +302,9 @@ class Controller:
             for command in commands:
                 self.background(self._consult((command,)))
 
-    def _review(self, topics: tuple[TopicName, ...]) -> None:
-        self.observe(ReviewTopics(request_id=self.new_request_id("review"), at_ms=self.now_ms(), topics=topics))
+    def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
+        request_id = self.new_request_id("review")
+        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     def _durable(self, key: ShardKey) -> Topic | None:
         return self.store.durable(key)

@@ -7,8 +7,8 @@ the same questions in the same way, so the handlers do not know which of them th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,28 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     def __iter__(self) -> Iterator[Answer]:
         return iter(self.answers)
+
+
+PARTITIONS_PER_PORTION = 500
+"""Of so many partitions a request's parts are decided at once: others get in between."""
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def in_portions(wanted: Iterable[tuple[K, Sequence[V]]]) -> Iterator[list[tuple[K, Sequence[V]]]]:
+    """What is wanted of partitions of some topics, each topic once, in portions of which none has more than
+    `PARTITIONS_PER_PORTION`, and each names a topic once."""
+    portion: list[tuple[K, Sequence[V]]] = []
+    room = PARTITIONS_PER_PORTION
+    for topic, each in wanted:
+        rest = each
+        while len(rest) > room:
+            yield [*portion, (topic, rest[:room])]
+            rest, portion, room = rest[room:], [], PARTITIONS_PER_PORTION
+        portion.append((topic, rest))
+        room -= len(rest)
+    if portion:
+        yield portion
 
 
 class Standing(msgspec.Struct, frozen=True):

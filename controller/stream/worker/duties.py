@@ -20,6 +20,7 @@ from controller.engine.deadlines import Deadlines
 from controller.engine.reviews import Reviews
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReviewTopics
+from controller.machine.partitions.blocks import Span
 from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaTrouble, Transport
@@ -114,8 +115,9 @@ class PartitionSink:
         self._decided = self._state.fold.next_source
         self._poke()
 
-    def _review(self, topics: tuple[TopicName, ...]) -> None:
-        self.observe(ReviewTopics(request_id=self.new_request_id("review"), at_ms=self.now_ms(), topics=topics))
+    def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
+        request_id = self.new_request_id("review")
+        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     async def _put_all(self) -> None:
         while True:

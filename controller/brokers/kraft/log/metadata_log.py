@@ -121,7 +121,8 @@ class MetadataLog:
             applied = apply(state, record)
             if self.is_led:
                 level = state.cluster.feature(projection.METADATA_VERSION_FEATURE)
-                self._take(record.at_ms, projection.topic_records(before, state.topics.get(key), level))
+                after, index = state.topics.get(key), getattr(event, "partition", None)
+                self._take(record.at_ms, projection.topic_records(before, after, level, index))
             return applied
         cluster = state.cluster
         applied = apply(state, record)
