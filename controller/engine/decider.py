@@ -60,7 +60,7 @@ class Decider:
                 continue
             size += _size(decision)
             decided.answers.extend(decision.answers)
-            if decision.events and self._is_recorded(command, decision):
+            if self._is_recorded(command, decision):
                 cause = Cause(type(command).__name__, command.request_id)
                 decided.records += recorder.record(command.at_ms, cause, decision.events)
         return decided
@@ -78,9 +78,9 @@ class Decider:
 
     def _is_recorded(self, command: AnyCommand, decision: Decision) -> bool:
         if decision.refusal is None:
-            return True
+            return bool(decision.events)
         assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
-        return self._refusals.is_recorded(command, decision.refusal)
+        return self._refusals.is_recorded(command, decision)
 
 
 def _size(decision: Decision) -> int:
