@@ -7,7 +7,8 @@ like any other.
 Rules of the standard authorizer:
 - super users may do everything;
 - the entries that count are those of all patterns over the resource: its name, `*`, prefixes of its name;
-- of these, the ones for the principal or for `User:*`, from the client's address or from `*`;
+- of these, the ones for the principal or for `User:*`, from the client's address, in whatever form it is written, or
+  from `*`;
 - one that denies the operation, or all, wins over every one that allows it;
 - whoever may read, write, delete or alter may describe; whoever may alter configs may describe them;
 - a resource without any entry is closed, or open with `allow.everyone.if.no.acl.found`.
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol
 
+from controller.kafka.session import normal_host
 from controller.machine import acls as codes
 from controller.machine.acls import Acls, Entries, Pattern
 from events.access import Acl
@@ -117,12 +119,12 @@ class StandardAuthorizer:
         principal = requester.principal
         if principal in self._super_users:
             return True
-        code = OPERATION_CODES[operation]
+        code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed = has_entries = False
         for pattern, entries in self._newest().over(_RESOURCE_CODES[resource_type], name):
             has_entries = True
             for acl in self._entries_for(principal, pattern, entries):
-                if acl.host not in ("*", requester.host):
+                if acl.host not in ("*", host) and normal_host(acl.host) != host:
                     continue
                 if acl.permission == codes.DENY:
                     if acl.operation in (codes.ALL, code):

@@ -17,6 +17,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from controller.brokers.port import Fleet
 from controller.front.front import Front
 from controller.http import health, reads, simulated, writes
+from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
@@ -28,8 +29,10 @@ from projections.queries.query import Questions
 
 _T = TypeVar("_T")
 
-BODY_BYTES_MAX = 4 << 20
-"""Enough for a manual assignment of 100,000 partitions."""
+BODY_BYTES_MAX = 1 << 20
+"""Enough for a manual assignment of tens of thousands of partitions, and read in some 20 ms."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+OTHER = "other"
 
 
 @get("/openapi.json", include_in_schema=False, media_type="application/vnd.oai.openapi+json")
@@ -72,8 +75,9 @@ class Parts(msgspec.Struct, frozen=True):
     followers: Followers
 
 
-def build_app(parts: Parts, release: str, logins: Logins | None = None) -> ASGIApp:
-    """The application. Brokers can be added and stopped only where the fleet is a simulated one."""
+def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = None) -> ASGIApp:
+    """The application, under the names that it goes by. Brokers can be added and stopped only where the fleet is a
+    simulated one."""
     given: dict[str, object] = {
         "front": parts.front,
         "why_not": lambda: health.why_not_ready(parts.front),
@@ -88,16 +92,17 @@ def build_app(parts: Parts, release: str, logins: Logins | None = None) -> ASGIA
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
     description = "Create topics, and see why every topic is as it is, at any moment of the past."
-    app = _litestar(handlers, given, "Topicwright", release, description)
-    return _Measured(app if logins is None else Authenticated(app, logins), parts.metrics)
+    app: ASGIApp = _litestar(handlers, given, "Topicwright", release, description)
+    app = app if logins is None else Authenticated(app, logins)
+    return _Measured(Reached(app, reach), parts.metrics)
 
 
-def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str) -> ASGIApp:
+def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str, reach: Reach) -> ASGIApp:
     """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
     clients."""
     given: dict[str, object] = {"why_not": why_not, "figures": metrics}
     description = "Decides what fronts put into the commands topic."
-    return _litestar([*_ABOUT, *_HEALTH], given, "Topicwright worker", release, description)
+    return Reached(_litestar([*_ABOUT, *_HEALTH], given, "Topicwright worker", release, description), reach)
 
 
 def _litestar(
@@ -129,7 +134,8 @@ def _giving(part: _T) -> Callable[[], _T]:
 
 
 class _Measured:
-    """Measures of each request how long it took until the answer began."""
+    """Measures of each request how long it took until the answer began. A client chooses neither the number nor the
+    length of labels: a method that is not known and a path that is none of ours are `other`."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -140,9 +146,9 @@ class _Measured:
 
         async def measured_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                route = scope.get("path_template") or "(none)"
+                method, route = str(scope.get("method")), str(scope.get("path_template") or OTHER)
                 seconds = time.perf_counter() - started
-                self._metrics.http_request(str(scope.get("method", "")), str(route), message["status"], seconds)
+                self._metrics.http_request(method if method in METHODS else OTHER, route, message["status"], seconds)
             await send(message)
 
         await self._app(scope, receive, measured_send)

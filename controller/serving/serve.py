@@ -75,7 +75,7 @@ class Service:
         self.metrics = Metrics()
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
-            options.settings, options.kafka, self.metrics, lambda: self.controller.store.durable_cluster
+            options.settings, options.kafka, options.http, self.metrics, lambda: self.controller.store.durable_cluster
         )
         self.log = self._open_log()
         self._started = False
@@ -124,6 +124,8 @@ class Service:
             self.metrics,
             tls=self._entrance.http_tls,
             logins=self._entrance.http_logins(),
+            reach=self._entrance.reach,
+            counts=self._entrance.counts,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.

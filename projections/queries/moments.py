@@ -22,7 +22,7 @@ SYNTAX = (
     "or milliseconds since the epoch (1784282400000ms)"
 )
 
-_LOST_PLUS = re.compile(r"(T\d\d.*) (\d\d:?\d\d)$")
+_LOST_PLUS = re.compile(r"(?<=\d) (\d\d:?\d\d)$")
 """In a URL a `+` that is not escaped arrives as a space: `10:00:00+02:00` as `10:00:00 02:00`."""
 
 
@@ -42,7 +42,7 @@ def parse_moment(text: str) -> Moment:
     try:
         if word.endswith("ms") and word[:-2].isascii() and word[:-2].isdigit():
             return datetime.fromtimestamp(int(word[:-2]) / 1000, UTC)
-        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"\1+\2", word))
+        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
     except (ValueError, OverflowError, OSError):
         raise BadMoment(f"{text!r} is not a valid point in time: say {SYNTAX}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from controller.access.authorizer import OPERATION_CODES, Operation, StandardAuthorizer
 from controller.machine import acls as codes
@@ -68,6 +69,21 @@ def test_who_may_do_what(row: str) -> None:
     held = Acls().with_all(map(acl, entries.split()))
     is_allowed = authorizer(held).allows(Somebody(user), operation, "Topic", topic)  # type: ignore[arg-type]
     assert ("yes" if is_allowed else "no") == expected
+
+
+FORMS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")
+
+
+@pytest.mark.parametrize("written", FORMS)
+@pytest.mark.parametrize("host", FORMS)
+def test_a_denial_holds_for_an_address_in_every_form(written: str, host: str) -> None:
+    allowed = acl("bob/allow/read/topic/t")
+    denied = replace(acl("bob/deny/read/topic/t/10.0.0.1"), host=written)
+    one = authorizer(Acls().with_all([allowed, denied]))
+    assert not one.allows(Somebody("bob", host), "Read", "Topic", "t")
+    assert one.allows(Somebody("bob", "::ffff:10.0.0.2"), "Read", "Topic", "t")
+    six = authorizer(Acls().with_all([allowed, replace(denied, host="2001:DB8:0:0:0:0:0:1")]))
+    assert not six.allows(Somebody("bob", "2001:db8::1"), "Read", "Topic", "t"), "as Java writes it"
 
 
 def test_a_resource_without_entries_may_be_open() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,3 +120,40 @@ async def test_a_service_shows_its_states_and_its_work() -> None:
         assert routes["POST", "/topics", "201"] == 1
         assert routes["POST", "/topics", "403"] == 1
         assert routes["GET", "/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
+
+
+async def test_clients_make_up_no_labels() -> None:
+    async with service() as one:
+        await one.get("/topics")
+        before = len((await one.client.get("/metrics")).content)
+        for number in range(50):
+            await one.client.request(f"MADEUP{number}", "/topics")
+            await one.client.request("GET", f"/made/up/{number}")
+            await one.client.request(f"MADEUP{number}", f"/made/up/{number}", headers={"Host": f"made.up{number}"})
+        text = (await one.client.get("/metrics")).text
+        assert not re.search("made.?up", text, re.IGNORECASE)
+        labels = {sample[1] for sample in _samples(text) if sample[0] == "http_request_seconds_count"}
+        assert {pair for each in labels for pair in each} >= {("method", "other"), ("route", "other")}
+        assert len(labels) < 10
+        assert len(text) < 10 * before
+
+
+async def test_figures_are_written_beside_the_loop_and_once_for_all_who_want_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[threading.Thread] = []
+    render = Metrics.render
+
+    def watched(self: Metrics) -> bytes:
+        threads.append(threading.current_thread())
+        return render(self)
+
+    monkeypatch.setattr(Metrics, "render", watched)
+    metrics = Metrics()
+    metrics.watch(lambda: [("here", "Whether it is read on the loop.", threading.current_thread() is loop_thread)])
+    loop_thread = threading.current_thread()
+    texts = await asyncio.gather(*(metrics.rendered() for _ in range(20)))
+    assert _samples(texts[0].decode())["here", ()] == 1
+    assert [each is loop_thread for each in threads] == [False]
+    metrics.committed(1, 1, 0.1)
+    assert _samples((await metrics.rendered()).decode())["commit_seconds_count", ()] == 1, "the next one is new"

@@ -26,7 +26,7 @@ from controller.kafka.messages import APIS, Message
 from controller.kafka.sasl.gate import Closed, OnLogin, RawToken, SaslGate, SaslRules
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, Outcome, ServerProtocol
-from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session
+from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session, normal_host
 
 _WRITE_BYTES: Final = 256 * 1024
 """How much is encoded before it is handed to the transport, which may then say that it has enough."""
@@ -37,7 +37,8 @@ _TURN_S: Final = 0.005
 OnRequest = Callable[[int, int, Outcome, float], None]
 """Called for each request: API key, version, outcome, and the seconds from its start until its answer was ready.
 
-Key and version are -1 where not even the header could be read.
+Key and version are -1 where they are not spoken here: there are no more of them than the listener's table has, whatever
+clients send before they log in.
 """
 
 _logger = structlog.get_logger(__name__)
@@ -108,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._client.peer = address_of(peer)
-        self._client.session = replace(self._client.session, host=str(peer[0]) if peer else "")
+        self._client.session = replace(self._client.session, host=host_of(peer))
         if self._service.sasl is not None:
             self._close_gate(self._service.sasl)
         if not self._service.opened(self):
@@ -148,6 +149,11 @@ class Connection(asyncio.Protocol):
     def peer(self) -> str:
         """The client's host:port."""
         return self._client.peer
+
+    @property
+    def host(self) -> str:
+        """The client's address without the port."""
+        return self._client.session.host
 
     def drain(self) -> None:
         """Read nothing more, answer what is in flight, and close."""
@@ -354,8 +360,11 @@ class Connection(asyncio.Protocol):
 
     def _report(self, exchange: Exchange, started: float) -> None:
         assert exchange.outcome is not None, "reported once answered"
-        header = exchange.header
-        self._service.on_request(header.api_key, header.api_version, exchange.outcome, self._service.clock() - started)
+        service, key, version = self._service, exchange.header.api_key, exchange.header.api_version
+        api = service.handlers.get(key)
+        if api is None or not api.min_version <= version <= api.max_version:
+            version = -1
+        service.on_request(-1 if api is None else key, version, exchange.outcome, service.clock() - started)
 
     def _log(self, log: Callable[..., object], reason: str, exchange: Exchange | None = None) -> None:
         """The one line about an end: of which connection, why, and at which request if there is one."""
@@ -370,7 +379,16 @@ class Connection(asyncio.Protocol):
         log("connection_closed", reason=reason, peer=self._client.peer, listener=self._service.listener, **about)
 
 
-def address_of(peer: tuple[str, int] | tuple[str, int, int, int] | None) -> str:
+Peer = tuple[str, int] | tuple[str, int, int, int] | None
+"""The name of a client's socket."""
+
+
+def host_of(peer: Peer) -> str:
+    """A client's address, as ACLs name hosts; empty where it has none."""
+    return normal_host(str(peer[0])) if peer else ""
+
+
+def address_of(peer: Peer) -> str:
     """A client's host:port, from the name of its socket."""
     if not peer:
         return "unknown"

@@ -92,7 +92,7 @@ class FrontService:
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
         self._entrance = Entrance(
-            options.settings, options.kafka, self.metrics, lambda: self.node.store.durable_cluster
+            options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         self._partitions = self._open_partitions()
         self._announcing: asyncio.Task[None] | None = None
@@ -140,6 +140,8 @@ class FrontService:
             self.metrics,
             tls=entrance.http_tls,
             logins=entrance.http_logins(),
+            reach=entrance.reach,
+            counts=entrance.counts,
         )
         self._http_address = Address(options.http.host, await self.http.start(options.http.host, options.http.port))
         members = self._presence.members

@@ -27,6 +27,8 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.release import RELEASE
 from controller.serving.clients_entry import Address
+from controller.serving.exposure import is_open, reach_of
+from controller.serving.file_limits import connection_counts
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
@@ -87,8 +89,9 @@ class Worker:
         self._reports = Reports(self._log, write_lines, metrics, decisions=decisions)
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
-        self._app = build_worker_app(self._status.why_not_ready, metrics, options.release)
-        self._http = HttpListener()
+        reach = reach_of(settings).named(options.http.host)
+        self._app = build_worker_app(self._status.why_not_ready, metrics, options.release, reach)
+        self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None
         self._running: asyncio.Task[None] | None = None
@@ -104,7 +107,9 @@ class Worker:
     @property
     def ready_line(self) -> str:
         """What is printed once commands are decided."""
-        return f"ready http={self._address}"
+        ready, at = f"ready http={self._address}", self._address
+        is_seen = is_open(self.options.http.host)
+        return f"{ready}\nwarning: nobody logs in to HTTP: whoever reaches {at} sees figures" if is_seen else ready
 
     async def start(self) -> None:
         """Join the group and claim what is assigned, as soon as Kafka and the cluster answer. Raises TopicsMismatch and

@@ -129,7 +129,9 @@ def test_connections_beyond_the_limit_are_refused_with_one_log_line(run: Run) ->
                 async with connected(server) as third:
                     third.send(metadata_request(3))
                     assert await third.correlation_ids(1) == [3]
-        assert [(log["event"], log["reason"]) for log in logs] == [("connection_refused", "too many connections")]
+        assert [(log["event"], log["reason"]) for log in logs] == [
+            ("connection_refused", "too many connections: max.connections allows 1")
+        ]
 
     run(scenario)
 
