@@ -141,3 +141,6 @@ class ApiHandler(msgspec.Struct, frozen=True):
     min_version_advertised: int | None = None
     passes: bool = False
     """Requests come to the handler as `PassedRequest`, whatever they say."""
+    alone: bool = False
+    """Nothing else of a connection is begun while such a request is worked on, as Kafka does with all requests: a list
+    of everything takes few bytes to request, and many to answer."""
