@@ -36,11 +36,11 @@ class AssignReplicasToDirsHandler:
             return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
         codes: _Codes = {}
         commands = self._commands(request)
+        ids = {command.topic: command.topic_id for command in commands}
         for answer in await self._front.submit(commands):
             if answer.code:
                 return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=as_brokers_take_it(answer.code))
-            topic_id = next(command.topic_id for command in commands if command.topic == answer.topic_name)
-            codes.update({(topic_id, one.partition): one.code for one in answer.partitions})
+            codes.update({(ids[answer.topic_name], one.partition): one.code for one in answer.partitions})
         directories = tuple(
             assign_replicas_to_dirs.ResponseDirectoryData(
                 id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)

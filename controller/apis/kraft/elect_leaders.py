@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from controller.apis.bounds import slices
 from controller.brokers.port import stamp
 from controller.front.front import Front
 from controller.front.port import Reply
@@ -17,6 +19,7 @@ from projections.store.store import topic_slices
 
 UNCLEAN = 1
 PREFERRED = 0
+TOPICS_PER_SLICE = 200
 
 
 class ElectLeadersHandler:
@@ -42,11 +45,11 @@ class ElectLeadersHandler:
 
     def _slices(self, request: elect_leaders.ElectLeadersRequest) -> Iterator[list[tuple[str, tuple[int, ...]]]]:
         if request.topic_partitions is not None:
-            merged: dict[str, tuple[int, ...]] = {}
+            merged: defaultdict[str, list[int]] = defaultdict(list)
             for topic in request.topic_partitions:
-                merged[topic.topic] = (*merged.get(topic.topic, ()), *topic.partitions)
-            if merged:
-                yield list(merged.items())
+                merged[topic.topic] += topic.partitions
+            for slice_ in slices(list(merged.items()), TOPICS_PER_SLICE):
+                yield [(name, tuple(partitions)) for name, partitions in slice_]
             return
         for topics in topic_slices(lambda: self._front.store):
             yield [(topic.name, tuple(range(len(topic.partitions)))) for topic in topics]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
 
+from controller.apis.bounds import slices
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.alter_partition_reassignments import (
@@ -27,6 +30,7 @@ from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
 from projections.store.store import topic_slices
 
+TOPICS_PER_SLICE = 200
 NO_FACTOR_CHECK_BEFORE = 1
 """The version from which a request can say that replication factors are to stay as they are (KIP-860)."""
 
@@ -47,15 +51,15 @@ class AlterPartitionReassignmentsHandler:
             return AlterPartitionReassignmentsResponse(error_code=code, allow_replication_factor_change=allowed)
         controller = self._front.controller
         request_id, at_ms = controller.new_request_id(), controller.now_ms()
-        wanted: dict[str, tuple[Reassignment, ...]] = {}
+        wanted: defaultdict[str, list[Reassignment]] = defaultdict(list)
         for topic in request.topics:
-            wanted[topic.name] = (*wanted.get(topic.name, ()), *map(_reassignment, topic.partitions))
+            wanted[topic.name] += map(_reassignment, topic.partitions)
         commands = [
             ReassignPartitions(
                 request_id=request_id,
                 at_ms=at_ms,
                 topic=TopicName(name),
-                reassignments=reassignments,
+                reassignments=tuple(reassignments),
                 other_factors=allowed,
                 principal=context.principal,
                 client_id=context.client_id,
@@ -76,7 +80,7 @@ def _reassignment(one: ReassignablePartition) -> Reassignment:
     return Reassignment(one.partition_index, replicas)
 
 
-def _response(answer: Answer, wanted: tuple[Reassignment, ...]) -> ReassignableTopicResponse:
+def _response(answer: Answer, wanted: Sequence[Reassignment]) -> ReassignableTopicResponse:
     if answer.code:
         failed = tuple(
             ReassignablePartitionResponse(
@@ -114,8 +118,11 @@ class ListReassignmentsHandler:
                 found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
                 await asyncio.sleep(0)
         else:
-            known = [(self._front.topic(one.name), one.partition_indexes) for one in request.topics]
-            found = [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+            found = []
+            for part in slices(request.topics, TOPICS_PER_SLICE):
+                known = [(self._front.topic(one.name), one.partition_indexes) for one in part]
+                found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+                await asyncio.sleep(0)
         return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
 
 

@@ -235,7 +235,8 @@ class Connection(asyncio.Protocol):
     def _read_elsewhere(self, exchange: Exchange, frame: bytes, started: float) -> None:
         """Read a large request in another thread, which the loop takes turns with; nothing else begins before it."""
         self._alone = exchange
-        future = self._service.loop.run_in_executor(self._service.reader, exchange.read, frame)
+        service, elements_max = self._service, self._service.handlers[exchange.header.api_key].elements_max
+        future = service.loop.run_in_executor(service.reader, exchange.read, frame, elements_max)
         self._wait_for(future, partial(self._was_read, exchange, started))
 
     def _was_read(self, exchange: Exchange, started: float, future: asyncio.Future[int]) -> None:

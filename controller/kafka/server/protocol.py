@@ -61,10 +61,12 @@ class Exchange:
         """Why the conversation ends here, if it does."""
         self.outcome: Outcome | None = None
 
-    def read(self, frame: bytes) -> int:
+    def read(self, frame: bytes, elements_max: int) -> int:
         """Make the request of its frame; the bytes that it takes from now on. Raises MalformedRequest."""
         header = self.header
-        self.request, elements = codec.read_request(header.api_key, header.api_version, frame, header.body_offset)
+        self.request, elements = codec.read_request(
+            header.api_key, header.api_version, frame, header.body_offset, elements_max
+        )
         return len(frame) + elements * ELEMENT_BYTES
 
     def answer(self, response: Answer, outcome: Outcome | None = None, version: int | None = None) -> None:
@@ -235,7 +237,7 @@ class ServerProtocol:
             if len(frame) > READ_AT_ONCE_BYTES_MAX:
                 exchange.unread = frame
             else:
-                exchange.bytes_taken = exchange.read(frame)
+                exchange.bytes_taken = exchange.read(frame, api.elements_max)
         except MalformedRequest as malformed:
             return self._ending(header, str(malformed), "malformed", len(frame))
         return self._add(exchange)

@@ -25,7 +25,7 @@ clients send before they log in.
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one listener puts up with, with Kafka's names and defaults where Kafka has them."""
 
-    request_bytes_max: int = 100 * 1024 * 1024
+    request_bytes_max: int = 4 * 1024 * 1024
     """`socket.request.max.bytes`; as much may be in flight on one connection."""
     connections_max: int = 2**31 - 1
     """`max.connections`."""

@@ -176,7 +176,7 @@ def test_a_large_request_is_left_for_another_thread_to_read() -> None:
     exchange, small = exchanges(conversation)
     assert (exchange.request, exchange.unread) == (None, large[4:])
     assert small.unread is None
-    conversation.take(exchange, exchange.read(large[4:]))
+    conversation.take(exchange, exchange.read(large[4:], READ_AT_ONCE_BYTES_MAX))
     assert exchange.request == MetadataRequest(topics=names)
     taken = len(large) - 4 + len(names) * ELEMENT_BYTES + len(metadata_request(2)) - 4 + ELEMENT_BYTES
     assert conversation.bytes_in_flight == taken
