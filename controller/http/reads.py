@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from litestar import Response, get
@@ -13,11 +14,12 @@ from msgspec.structs import replace
 from controller.front.front import Front
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers
-from controller.http.permissions import may_describe, need_cluster, need_request, need_topic
+from controller.http.permissions import hidden_of_request, may_describe, need_cluster, need_request, need_topic
 from controller.http.query_threads import Reading
 from projections.queries.moments import SYNTAX
-from projections.queries.query import Questions
+from projections.queries.query import NoTopic, Questions
 from projections.shown import from_log, json_types
+from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
 LIMIT_MAX = 1000  # of topics or events in a page
 TOPICS_PER_SLICE = 100
@@ -162,7 +164,11 @@ async def follow(
 async def explanation(
     subject: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading
 ) -> Response[json_types.ExplanationShape]:
-    """The chain of events behind a topic or a request, in words."""
-    if not may_describe(front, request, subject):
-        await need_request(front, request, queries, reading, subject)
-    return await reading.answer(from_log.explanation, queries, subject)
+    """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
+    if may_describe(front, request, subject):
+        with suppress(NoTopic):
+            return await reading.answer(from_log.explanation, queries, subject, explain_topic)
+        if await hidden_of_request(front, request, queries, reading, subject):
+            raise nothing_to_explain(subject)
+    await need_request(front, request, queries, reading, subject)
+    return await reading.answer(from_log.explanation, queries, subject, explain_request)

@@ -5,14 +5,14 @@ They only read the log, so they may run in any thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.machine.state import Topic
 from projections.queries.listing import listing
 from projections.queries.query import Ends, NoTopic, Query, Questions
 from projections.shown import json_types, to_json
 from projections.shown.to_json import Live
-from projections.words.explain import explain
+from projections.words.explain import Explanation, explain
 
 
 def summaries(query: Questions, newest: Iterable[Topic], live: Live) -> list[json_types.TopicSummary]:
@@ -79,6 +79,8 @@ def request(query: Questions, request_id: str) -> json_types.RequestShape:
     return to_json.request(query.request(request_id))
 
 
-def explanation(query: Questions, subject: str) -> json_types.ExplanationShape:
-    """The chain of events behind a topic or a request. Raises NotThere."""
-    return to_json.explanation(explain(query, subject))
+def explanation(
+    query: Questions, subject: str, of: Callable[[Questions, str], Explanation] = explain
+) -> json_types.ExplanationShape:
+    """The chain of events behind a topic or a request; `of` says which of the two it is to be. Raises NotThere."""
+    return to_json.explanation(of(query, subject))
