@@ -91,6 +91,10 @@ class Authorizer(Protocol):
         """Whether the requester may do this to the resource."""
         ...
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource of the type that the requester may do this to (KIP-679)."""
+        ...
+
 
 class AllowAll:
     """No authorizer: everybody may do everything, as in Kafka without `authorizer.class.name`."""
@@ -99,9 +103,13 @@ class AllowAll:
         """Whether it is allowed: it is."""
         return True
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether it is allowed: it is."""
+        return True
+
 
 class StandardAuthorizer:
-    """Answers by the entries that `acls` gives: those of the last durable commit."""
+    """Answers by the entries that `acls` gives: those of the last durable commit. It may be used in any thread."""
 
     def __init__(
         self, acls: Callable[[], Acls], *, super_users: Iterable[str] = (), allow_everyone_if_no_acl_found: bool = False
@@ -129,6 +137,21 @@ class StandardAuthorizer:
                 elif acl.operation in _ALLOWED_BY[code]:
                     is_allowed = True
         return is_allowed or (not has_entries and self._open_without_acl)
+
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether an entry allows it, whatever others deny: False only where everything of the type is closed."""
+        if requester.principal in self._super_users or self._open_without_acl:
+            return True
+        allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
+        return any(
+            acl.permission == codes.ALLOW
+            and acl.principal in (requester.principal, _EVERYBODY)
+            and acl.operation in allowed_by
+            and (acl.host in ("*", host) or normal_host(acl.host) == host)
+            for pattern, entries in self._acls().by_pattern.items()
+            if pattern[0] == _RESOURCE_CODES[resource_type]
+            for acl in entries
+        )
 
     def _entries_for(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
         if len(entries) <= _LOOKED_THROUGH_MAX:

@@ -22,6 +22,7 @@ from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
+from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.http.simulated import SimulatedBrokers
@@ -86,6 +87,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "reading": parts.reading,
         "stopping": parts.stopping,
         "followers": parts.followers,
+        "places": Places(),
     }
     handlers = [*_ABOUT, *_WRITES, *_READS, *_HEALTH]
     if isinstance(parts.fleet, SimulatedBrokers):

@@ -20,6 +20,11 @@ def may_describe(front: Front, request: HttpRequest, topic: str) -> bool:
     return front.allows(caller_of(request), "Describe", topic)
 
 
+def may_describe_some(front: Front, request: HttpRequest) -> bool:
+    """Whether there may be a topic that may be shown."""
+    return front.authorizer.allows_some(caller_of(request), "Describe", "Topic")
+
+
 def need_topic(front: Front, request: HttpRequest, topic: str) -> None:
     """Raise Refused for who may not describe the topic."""
     if not front.grants(caller_of(request), "Describe", topic):

@@ -8,12 +8,16 @@ waits any more.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 from litestar import Response
+
+from projections.queries.query import given_up
 
 THREADS = 4  # queries read the disk; more would take the loop's share of the interpreter
 WAITING_MAX = 128  # beyond them a query is refused at once instead of late
@@ -36,13 +40,19 @@ class Reading:
         self._waiting = 0
 
     async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Do this in one of the threads. Raises TooBusy."""
+        """Do this in one of the threads; where nobody waits for it any more it ends, or never begins. Raises
+        TooBusy."""
         if self._waiting >= self._waiting_max:
             raise TooBusy(f"{self._waiting} queries are waiting already; try again later")
         self._waiting += 1
+        gone, context = threading.Event(), copy_context()
+        context.run(given_up.set, gone)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, lambda: context.run(work, *args, **kwargs)
+            )
         finally:
+            gone.set()
             self._waiting -= 1
 
     async def answer(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> Response[Any]:

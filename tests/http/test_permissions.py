@@ -21,6 +21,9 @@ class Half:
             return name.startswith("open")
         return (operation, resource_type) in self._more
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
 
 async def test_a_list_has_what_may_be_described() -> None:
     async with service(authorizer=Half()) as one:

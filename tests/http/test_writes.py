@@ -179,6 +179,9 @@ class Nobody:
         assert requester.principal == "User:ANONYMOUS"
         return False
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
 
 async def test_who_may_not_is_refused_and_recorded() -> None:
     async with service(authorizer=Nobody()) as one:
