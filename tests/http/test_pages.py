@@ -66,7 +66,7 @@ async def _make(one: Service, count: int) -> list[str]:
 
 async def _pages(one: Service, **more: Any) -> list[Any]:
     pages: list[Any] = []
-    after: dict[str, str] = {}
+    after: dict[str, Any] = {}
     while True:
         pages.append(await one.get("/topics", **more, **after))
         if pages[-1]["next_after"] is None:
