@@ -4,11 +4,14 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md ./
+COPY constraints.txt ./
+RUN sed '/^# run$/,$d' constraints.txt | pip install --no-cache-dir --require-hashes -r /dev/stdin \
+    && sed '/^# dev$/,$d' constraints.txt | pip install --no-cache-dir --require-hashes --no-build-isolation -r /dev/stdin
+COPY pyproject.toml README.md ./
 COPY controller controller
 COPY events events
 COPY projections projections
-RUN pip install --no-cache-dir --constraint constraints.txt '.[replay]'
+RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 RUN useradd --create-home topicwright && install --directory --owner topicwright /data
 USER topicwright
 WORKDIR /home/topicwright

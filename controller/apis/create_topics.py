@@ -118,9 +118,7 @@ class CreateTopicsHandler:
             return CreatableTopicResult(name=topic.name)
         if not self._front.allows(context, "DescribeConfigs", topic.name):
             denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            return CreatableTopicResult(
-                name=topic.name, topic_id=topic.topic_id, topic_config_error_code=denied, configs=None
-            )
+            return CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, topic_config_error_code=denied)
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic.topic_id,

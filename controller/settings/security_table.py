@@ -82,7 +82,8 @@ SECURITY_SETTINGS: Final = (
         "DEFAULT",
         "What the name in a client's certificate becomes: the first rule that applies makes the principal, DEFAULT "
         "takes the whole name (KIP-371).",
-        form="DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], several separated by commas",
+        form="DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], several separated by commas; PATTERN is a regular expression "
+        "without lookaround and backreference",
     ),
     Setting(
         "sasl.enabled.mechanisms",

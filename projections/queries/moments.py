@@ -25,7 +25,7 @@ SYNTAX = (
 TEXT_SHOWN_MAX = 100
 OFFSET_END = 2**63
 """Offsets are below it."""
-_LOST_PLUS = re.compile(r"(T\d\d.*) (\d\d:?\d\d)$")
+_LOST_PLUS = re.compile(r"(?<=\d) (\d\d:?\d\d)$")
 """In a URL a `+` that is not escaped arrives as a space: `10:00:00+02:00` as `10:00:00 02:00`."""
 
 
@@ -45,7 +45,7 @@ def parse_moment(text: str) -> Moment:
             return Offset(int(word))
         if word.endswith("ms") and word[:-2].isascii() and word[:-2].isdigit():
             return datetime.fromtimestamp(int(word[:-2]) / 1000, UTC)
-        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"\1+\2", word))
+        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
     except (ValueError, OverflowError, OSError):
         raise BadMoment(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: say {SYNTAX}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

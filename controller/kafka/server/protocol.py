@@ -32,6 +32,8 @@ Outcome = Literal[
 too long after, a login.
 """
 
+ELEMENT_BYTES: Final = 100
+"""What an element of an array takes once it is read; on the wire it may be a single byte."""
 _SIZE: Final = struct.Struct(">i")
 _UNSUPPORTED_VERSION: Final = 35
 _RAW: Final = RequestHeader(api_key=36, api_version=-1, correlation_id=-1, client_id=None, body_offset=0)
@@ -116,7 +118,7 @@ class ServerProtocol:
         self._wanted = 4
         self._exchanges: deque[Exchange] = deque()
         self.bytes_in_flight = 0
-        """How large the requests in flight were as frames."""
+        """What the requests in flight, and their answers, take."""
         self.ended = False
         """Whether no more requests will be read."""
 
@@ -196,10 +198,10 @@ class ServerProtocol:
                 return self._unsupported(header, api, len(frame))
             if api.passes:
                 return self._add(Exchange(header, PassedRequest(frame=frame), len(frame)))
-            request = codec.decode_request(header.api_key, header.api_version, frame, header.body_offset)
+            request, elements = codec.read_request(header.api_key, header.api_version, frame, header.body_offset)
         except MalformedRequest as malformed:
             return self._ending(header, str(malformed), "malformed", len(frame))
-        return self._add(Exchange(header, request, len(frame)))
+        return self._add(Exchange(header, request, len(frame) + elements * ELEMENT_BYTES))
 
     def _unsupported(self, header: RequestHeader, api: ApiHandler | None, size: int) -> Exchange:
         if api is None or header.api_key != ApiKey.API_VERSIONS:

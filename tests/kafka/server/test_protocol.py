@@ -14,7 +14,7 @@ from controller.kafka.handling import NO_RESPONSE, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from controller.kafka.server.protocol import Exchange, ServerProtocol
+from controller.kafka.server.protocol import ELEMENT_BYTES, Exchange, ServerProtocol
 from tests.kafka.server.listener import frame, header, metadata_request, table
 
 BYTES_MAX = 1000
@@ -102,7 +102,8 @@ def test_what_is_in_flight_is_counted_in_requests_and_bytes() -> None:
     conversation.receive(metadata_request(1, "x") + metadata_request(2, "xy"))
     exchanges(conversation)
     assert conversation.in_flight == 2
-    assert conversation.bytes_in_flight == len(metadata_request(1, "x")) + len(metadata_request(2, "xy")) - 8
+    frames = len(metadata_request(1, "x")) + len(metadata_request(2, "xy")) - 8
+    assert conversation.bytes_in_flight == frames + 2 * ELEMENT_BYTES, "each has one element"
 
 
 def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
