@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.http.query_threads import Reading, TooBusy
+from controller.http.query_threads import OF_ONE_MAX, Reading, TooBusy, client_host
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries import query
@@ -401,3 +402,22 @@ async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytes
             assert pages > 1
             assert whole == sorted(set(whole))
         assert whole == [record.offset for record in one.query.parts[0].request_events(made["request_id"])]
+
+
+async def test_long_queries_of_one_address_leave_a_thread_to_others() -> None:
+    reading = Reading()
+    may_end = threading.Event()
+
+    async def run(host: str, work: Callable[[], object]) -> object:
+        client_host.set(host)
+        return await reading.run(work)
+
+    long = [asyncio.create_task(run("10.0.0.1", lambda: may_end.wait(60))) for _ in range(OF_ONE_MAX)]
+    await asyncio.sleep(0)
+    assert await asyncio.wait_for(run("10.0.0.2", lambda: "at once"), 60) == "at once"
+    with pytest.raises(TooBusy):
+        await asyncio.create_task(run("10.0.0.1", lambda: None))
+    may_end.set()
+    assert all(await asyncio.gather(*long))
+    assert not reading._shares, "nothing is kept of who has gone"
+    reading.close()
