@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
@@ -99,7 +98,7 @@ class Authenticated:
     async def _basic(self, credentials: str) -> str:
         try:
             user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not base64, not ASCII, or not UTF-8 inside
             raise LoginRefused("a Basic Authorization that cannot be read") from None
         if not colon or not user:
             raise LoginRefused("a Basic Authorization without a name or a password")
