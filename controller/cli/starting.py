@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from controller.access.users_file import UsersFileError
 from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.cli.usage import complain
 from controller.policy.loading import PolicyLoadError
 from controller.serving.clients_entry import Address
@@ -24,7 +25,6 @@ Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
 _WHY_REFUSED = (
     SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, OSError,
 )  # fmt: skip
-SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 
 
 def register_process(

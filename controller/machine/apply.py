@@ -1,7 +1,8 @@
 """Events to state.
 
 `apply` is total over what `decide` emits: it validates nothing, rejects nothing and reads no clock. An event that does
-not fit the state is a bug, so it raises and the process stops; it is never skipped.
+not fit the state is a bug, so it raises, and is never skipped: the command that led to it fails, and a log that holds
+it is not read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.after_events import after_change, after_fill, after_step, with_partition
+from controller.machine.partitions.blocks import extended
 from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter, settings_from_pairs
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
@@ -185,7 +187,7 @@ def _on_partitions_added(topic: Topic | None, event: catalog.PartitionsAdded, re
     known = _existing(topic, record)
     if event.first != len(known.partitions):
         raise CannotApply(record, f"topic {known.name!r} has {len(known.partitions)} partitions")
-    return replace(known, partitions=known.partitions + event.partitions)
+    return replace(known, partitions=extended(known.partitions, event.partitions))
 
 
 def _on_deleted(topic: Topic | None, event: Event, record: Recorded) -> None:

@@ -23,6 +23,8 @@ from controller.kafka.messages import APIS
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
+from controller.serving.exposure import reach_of, refuse_open_http, warnings
+from controller.serving.file_limits import connection_counts
 from controller.serving.listeners import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint
@@ -53,14 +55,18 @@ class Entrance:
     """The ways in, with who may use them. Raises SettingsError and UsersFileError when made."""
 
     def __init__(
-        self, settings: ServeSettings, default: Address, metrics: Metrics, cluster: Callable[[], Cluster]
+        self, settings: ServeSettings, default: Address, http: Address, metrics: Metrics, cluster: Callable[[], Cluster]
     ) -> None:
         """`default` is the listener of settings that name none; `cluster` gives what is durable of the cluster."""
         self._settings = settings
+        self._http_host = http.host
         self._metrics = metrics
         self._cluster = cluster
         self.listeners = plan(settings, Endpoint("PLAINTEXT", default.host, default.port))
+        refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
+        self.reach = reach_of(settings)
+        self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
         # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
         self.listening = Listening(
@@ -68,6 +74,7 @@ class Entrance:
             settings,
             self.users,
             on_request=self._requested,
+            counts=self.counts,
             on_login=metrics.login,
             clock=time.perf_counter,
         )
@@ -107,8 +114,11 @@ class Entrance:
         return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
 
     def ready_line(self, http: Address) -> str:
-        """What is printed once requests are taken; with each listener, if the settings name them."""
-        return f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        """What is printed once requests are taken; with each listener, if the settings name them, and with what is open
+        to others."""
+        ready = f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        addresses = [f"{server.host or '*'}:{server.port}" for server in self.listening.servers]
+        return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self._http_host, str(http))])
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
@@ -121,5 +131,6 @@ class Entrance:
             structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
-        api = APIS.get(api_key)
-        self._metrics.request(api.name if api is not None else str(api_key), version, outcome, seconds)
+        """Count a request; what is not spoken goes by `other`."""
+        name = "other" if api_key < 0 else APIS[api_key].name if api_key in APIS else str(api_key)
+        self._metrics.request(name, "other" if version < 0 else version, outcome, seconds)

@@ -21,8 +21,9 @@ from controller.kafka.sasl.conversation import StartConversation, Users
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.plain import PlainConversation
 from controller.kafka.sasl.scram import ScramConversation
-from controller.kafka.server.connection import Limits, OnRequest
+from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.service import Limits, OnRequest
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
@@ -139,13 +140,14 @@ class Listening:
         users: Users,
         *,
         on_request: OnRequest,
+        counts: ConnectionCounts,
         **more: Any,
     ) -> None:
         """`more` goes to each `KafkaServer`: its clock, and what is called after a login."""
         self.listeners = tuple(listeners)
         self._settings = settings
         self._users = users
-        self._make: Callable[..., KafkaServer] = partial(KafkaServer, on_request=on_request, **more)
+        self._make: Callable[..., KafkaServer] = partial(KafkaServer, on_request=on_request, counts=counts, **more)
         self.servers: list[KafkaServer] = []
         self.advertised: tuple[Endpoint, ...] = ()
 

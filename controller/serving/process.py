@@ -20,6 +20,7 @@ from controller.http.metrics import Metrics
 from controller.policy.chain import PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
+from controller.serving.loop_watch import LoopWatch
 from controller.settings.load import ServeSettings
 
 FAILED = 3
@@ -43,6 +44,8 @@ T = TypeVar("T")
 class Service(Protocol):
     """What a process runs from its start until it is to stop, or fails."""
 
+    metrics: Metrics
+
     @property
     def failed(self) -> asyncio.Event:
         """Set once it cannot go on; known once it is started."""
@@ -61,15 +64,18 @@ class Service(Protocol):
 async def run_service(service: Service, stopping: asyncio.Event) -> int:
     """Run until `stopping` is set or the service fails; the exit code. Raises what kept it from starting."""
     starting = asyncio.create_task(service.start())
+    watch = LoopWatch(service.metrics, structlog.get_logger("topicwright"), time.monotonic, wall_ms)
     try:
         if not await finished(starting, stopping):
             return 0
         settle()
+        watch.start()
         if not service.failed.is_set():
             print(service.ready_line, flush=True)
         failing = asyncio.create_task(service.failed.wait())
         return FAILED if await finished(failing, stopping) else 0
     finally:
+        watch.stop()
         await service.stop()
 
 
@@ -85,6 +91,11 @@ async def finished(work: asyncio.Task[Any], stopping: asyncio.Event) -> bool:
         return False
     await work
     return True
+
+
+def wall_ms() -> int:
+    """The wall clock, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def stop_on_signals() -> asyncio.Event:

@@ -67,6 +67,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     authentication_timeout_ms: int
     http_security_protocol: str
     http_authentication: str
+    http_allowed_hosts: tuple[str, ...]
+    http_trusted_proxies: tuple[str, ...]
     broker_session_timeout_ms: int
     kraft_version: int
     metadata_log_max_record_bytes_between_snapshots: int
@@ -76,6 +78,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_versions_max: Mapping[str, int]
     socket_request_max_bytes: int
     max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
     connections_max_idle_ms: int
     max_in_flight_requests_per_connection: int
     max_request_partition_size_limit: int

@@ -130,12 +130,32 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "socket.request.max.bytes",
         _INT,
-        str(100 * MEBIBYTE),
-        "Largest request; a larger one closes its connection.",
+        str(4 * MEBIBYTE),
+        "Largest request; a larger one closes its connection. Kafka's default is 100 MiB, for records. What clients "
+        "send to a controller is smaller: creating 10,000 topics takes 1 MB, naming them in Metadata 0.5 MB.",
         AtLeast(1),
     ),
     Setting(
-        "max.connections", _INT, str((1 << 31) - 1), "How many clients may be connected to one listener.", AtLeast(0)
+        "max.connections",
+        _INT,
+        str((1 << 31) - 1),
+        "How many clients may be connected to one listener. All listeners and HTTP together take no more than open "
+        "files (ulimit -n) leave room for: 2048 of these, or half if that is less, are kept for the log.",
+        AtLeast(0),
+    ),
+    Setting(
+        "max.connections.per.ip",
+        _INT,
+        str((1 << 31) - 1),
+        "How many connections one address may have, to all listeners and HTTP together.",
+        AtLeast(0),
+    ),
+    Setting(
+        "max.connections.per.ip.overrides",
+        _STRING,
+        "",
+        "Other limits for some addresses.",
+        form="ADDRESS:COUNT, several separated by commas, such as 10.0.0.1:100,[::1]:5",
     ),
     Setting(
         "connections.max.idle.ms",

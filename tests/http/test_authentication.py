@@ -95,6 +95,9 @@ WRONG = [
     (basic("alice", "PLANTED"), "wrong user name or password", "alice"),
     (basic("nobody", "PLANTED"), "wrong user name or password", "nobody"),
     ("Basic PLANTED", "a Basic Authorization that cannot be read", ""),
+    ("Basic PLANTED\x83", "a Basic Authorization that cannot be read", ""),
+    ("Basic " + base64.b64encode(b"\xff:PLANTED").decode(), "a Basic Authorization that cannot be read", ""),
+    ("Bearer PLANTED\x83", "unknown token", ""),
     ("Basic " + base64.b64encode(b"PLANTED").decode(), "a Basic Authorization without a name or a password", ""),
     ("Digest PLANTED", "an Authorization that is neither Bearer nor Basic", ""),
     ("Bearer " + "PLANTED" * 1000, "more than one Authorization header, or a very long one", ""),
@@ -107,7 +110,7 @@ async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users
     async with service(logins=logins(users, required, reports)) as one:
         for authorization, reason, user in WRONG:
             with capture_logs() as lines:
-                answer = await one.client.get("/topics", headers={"Authorization": authorization})
+                answer = await one.client.get("/topics", headers={b"Authorization": authorization.encode("latin-1")})
             assert answer.status_code == 401, authorization
             assert [(line["event"], line["reason"], line["user"]) for line in lines] == [
                 ("authentication_failed", reason, user)

@@ -26,6 +26,7 @@ from projections.store.store import TopicStore
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
 from tests.support.processes import Process
+from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
 from tests.support.wire import ConnectionClosed, Wire
 
@@ -42,7 +43,7 @@ class Serving:
         argv += ["--data", self.data]
         for key, value in (settings or {}).items():
             argv += ["--set", f"{key}={value}"]
-        self.process = Process(argv, cwd=folder, env={"PYTHONPATH": str(folder)})
+        self.process = Process(argv, cwd=folder, env={"PYTHONPATH": f"{folder}:{ROOT}"})
         ready = self.process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=60)
         self.kafka, self.http = ready[1], ready[2]
 

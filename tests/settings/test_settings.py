@@ -49,6 +49,7 @@ super.users                            |                             | ()
 api.versions.max                       | Metadata:3,CreateTopics : 1 | {'Metadata': 3, 'CreateTopics': 1}
 api.versions.max                       |                             | {}
 max.connections                        | 0                           | 0
+max.connections.per.ip.overrides       | 10.0.0.1:5, [::01]:0        | {'10.0.0.1': 5, '::1': 0}
 topic.rules.mode                       | observe                     | 'observe'
 topic.rules.file                       | rules.json                  | 'rules.json'
 log.level                              | debug                       | 'debug'
@@ -138,6 +139,12 @@ advertised.listeners       | a:9092                     | NAME://HOST:PORT
 api.versions.max           | Metadata                   | API:VERSION
 api.versions.max           | Metadata:99                | Metadata 0 to 13
 api.versions.max           | Fetch:1                    | Metadata 0 to 13
+max.connections.per.ip.overrides | 10.0.0.1             | ADDRESS:COUNT
+max.connections.per.ip.overrides | example.com:5        | ADDRESS:COUNT
+max.connections.per.ip.overrides | 10.0.0.1:-1          | ADDRESS:COUNT
+http.allowed.hosts         | a.example:80               | names without ports
+http.trusted.proxies       | proxy.example              | addresses and networks
+http.trusted.proxies       | 10.0.0.1/8                 | addresses and networks
 super.users                | alice                      | TYPE:NAME
 log.retention.hours        | 0                          | a 32-bit integer in [1,...] or -1
 log.segment.bytes          | 1000                       | a 32-bit integer in [1048576,...]

@@ -89,6 +89,9 @@ def test_each_command_is_one_that_topicwright_takes(name: str) -> None:
     words = composed()["services"][name]["command"]
     parsed = main.parser().parse_args(words)
     settings = load_settings(None, parsed.set)
+    if parsed.command in {"front", "serve"}:  # in a container nothing else would be reached; see the ports above
+        assert (parsed.http.host, settings.http_authentication) == ("0.0.0.0", "none")
+        assert parsed.command == "serve" or settings.http_allowed_hosts == (name,), "by which others find it inside"
     if parsed.command == "front":
         (advertised,) = settings.advertised_listeners
         assert advertised.port == parsed.kafka.port, "the port inside is the one outside"

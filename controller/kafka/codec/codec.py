@@ -16,11 +16,19 @@ from typing import Final
 
 import msgspec
 
-from controller.kafka.codec.primitives import Malformation, MalformedRequest, legacy_string, skip_tags, too_long
+from controller.kafka.codec.primitives import (
+    ELEMENTS_MAX,
+    Malformation,
+    MalformedRequest,
+    legacy_string,
+    skip_tags,
+    too_long,
+)
 from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.schema import Direction, Layout, Schema, load_schema
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import APIS, Encoded, Message
+from controller.machine.keeping import cut
 
 _HEADER_START: Final = struct.Struct(">hhih")
 _REQUEST_START: Final = struct.Struct(">ihhi")
@@ -60,7 +68,7 @@ def parse_header(frame: bytes) -> RequestHeader:
         offset = 10 + max(length, 0)
         if offset > len(frame):
             raise too_long(length, len(frame) - 10)
-        client_id = None if length < 0 else frame[10:offset].decode("utf-8", "replace")
+        client_id = None if length < 0 else cut(frame[10:offset].decode("utf-8", "replace"))
         if is_known(api_key, version) and _schema(api_key, version, "request").flexible_header:
             offset = skip_tags(frame, offset, len(frame))
     except READ_FAILURES as failure:
@@ -74,7 +82,15 @@ def decode_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -
 
     `is_known(api_key, version)` must hold.
     """
-    return _read(_reader(api_key, version, "request"), buffer, offset)
+    return read_request(api_key, version, buffer, offset)[0]
+
+
+def read_request(
+    api_key: int, version: int, buffer: bytes, offset: int = 0, elements_max: int = ELEMENTS_MAX
+) -> tuple[Message, int]:
+    """As `decode_request`, with how many elements its arrays have. More than `elements_max` are malformed."""
+    message, left = _read(_reader(api_key, version, "request"), buffer, offset, elements_max)
+    return message, elements_max - left
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:
@@ -85,7 +101,8 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Mess
         offset = skip_tags(frame, 4, len(frame)) if schema.flexible_header else 4
     except READ_FAILURES:
         raise MalformedRequest("response header: the bytes end early") from None
-    return correlation_id, _read(_reader(api_key, version, "response"), frame, offset)
+    # As many elements as bytes: responses are read by clients of our own, from servers that they trust.
+    return correlation_id, _read(_reader(api_key, version, "response"), frame, offset, len(frame))[0]
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, response: Message) -> bytes:
@@ -121,9 +138,9 @@ def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Enc
     return Encoded((b"".join(parts),), len(items))
 
 
-def _read(reader: Reader, buffer: bytes, offset: int) -> Message:
+def _read(reader: Reader, buffer: bytes, offset: int, elements_max: int) -> tuple[Message, int]:
     try:
-        return reader.read(buffer, offset, len(buffer))
+        return reader.read(buffer, offset, len(buffer), elements_max)
     except READ_FAILURES as failure:
         raise MalformedRequest(reader.explain(failure)) from None
 

@@ -13,6 +13,10 @@ UVARINT_BYTES_MAX: Final = 5
 STRING_BYTES_MAX: Final = 0x7FFF
 """Kafka neither writes nor reads longer strings, not even where a varint could encode their length."""
 
+ELEMENTS_MAX: Final = 50_000
+"""In all arrays of one request together, where eight numbers count as one: it bounds the time and the memory that a
+request takes. Kafka has no such bound, but changes no more than 10,000 things at once."""
+
 _SMALL: Final = 1 << 14  # lengths up to this are looked up, not computed
 
 
@@ -88,13 +92,32 @@ def read_string_length(buffer: bytes, offset: int) -> tuple[int, int]:
 def skip_tags(buffer: bytes, offset: int, limit: int) -> int:
     """The offset after a section of tagged fields, none of which is known (KIP-482)."""
     count, offset = read_uvarint(buffer, offset)
+    last = -1
     for _ in range(count):
-        _, offset = read_uvarint(buffer, offset)
+        tag, offset = read_uvarint(buffer, offset)
+        if tag <= last:
+            raise out_of_order(tag, last)
+        last = tag
         size, offset = read_uvarint(buffer, offset)
         offset += size
         if offset > limit:
             raise too_long(size, limit - offset + size)
     return offset
+
+
+def out_of_order(tag: int, last: int) -> Malformation:
+    """For a tagged field that is there twice, or after one with a higher tag: KIP-482 has them rise."""
+    return Malformation(f"tag {tag} after tag {last}")
+
+
+def not_filled(size: int, read: int) -> Malformation:
+    """For a tagged field whose value has another size than is announced."""
+    return Malformation(f"{size} bytes announced, and the value has {read}")
+
+
+def too_many_in_all() -> Malformation:
+    """For a request with more elements than are taken."""
+    return Malformation("more elements than one request may have")
 
 
 def is_null() -> Malformation:
@@ -115,10 +138,17 @@ def too_many(announced: int, left: int) -> Malformation:
 @functools.lru_cache(maxsize=1024)
 def array_unpacker(code: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
     """Reads `count` numbers of one kind at an offset."""
-    return struct.Struct(">" + code * count).unpack_from
+    # A count before the code makes a format of 136 bytes, whatever the count. Repeated, the code would take 32 bytes
+    # each time, and formats are kept for as many lengths as clients care to send.
+    return struct.Struct(f">{count}{code}").unpack_from
 
 
 @functools.lru_cache(maxsize=1024)
 def array_packer(code: str, count: int) -> Callable[..., bytes]:
     """Writes `count` numbers of one kind."""
-    return struct.Struct(">" + code * count).pack
+    return struct.Struct(f">{count}{code}").pack
+
+
+def uuids_at(buffer: bytes, start: int, end: int) -> tuple[bytes, ...]:
+    """The UUIDs that follow each other from `start` to `end`; `16s` has no form with a count."""
+    return tuple([buffer[offset : offset + 16] for offset in range(start, end, 16)])

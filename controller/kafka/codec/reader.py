@@ -41,16 +41,17 @@ READ_FAILURES: Final = (Malformation, IndexError, struct.error)
 
 
 class Reader:
-    """A compiled reader: `read(buffer, offset, limit)` gives the message, or raises one of `READ_FAILURES`."""
+    """A compiled reader: `read(buffer, offset, limit, elements)` gives the message and what is left of the elements
+    that it may have, or raises one of `READ_FAILURES`."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._name = name
         self._filename = f"<reader of {name}>"
         source = _Source()
         source.entity(layout, "message")
-        source.add("return message")
+        source.add("return message, c")
         self._paths = source.paths
-        self.read: Callable[[bytes, int, int], Message] = source.run(self._filename)["read"]
+        self.read: Callable[[bytes, int, int, int], tuple[Message, int]] = source.run(self._filename)["read"]
 
     def explain(self, failure: BaseException) -> str:
         """Which message and field could not be read, and why."""
@@ -65,10 +66,10 @@ class Reader:
 
 
 class _Source(Source):
-    """`b` is the buffer, `o` the offset, `z` the limit, `n` and `e` a length and an end."""
+    """`b` is the buffer, `o` the offset, `z` the limit, `c` the elements left, `n` and `e` a length and an end."""
 
     def __init__(self) -> None:
-        super().__init__("def read(b, o, z):")
+        super().__init__("def read(b, o, z, c):")
         self.paths = [""]
         self._path: list[str] = []
         self._run: list[tuple[str, Kind, str]] = []
@@ -159,12 +160,17 @@ class _Source(Source):
     def _numbers(self, kind: Kind, target: str) -> None:
         self.add(f"e = o + n * {SIZES[kind]}")
         self.add("if e > z: raise too_many(n, z - o)")
+        self._charge("n >> 3")
+        if kind == "uuid":
+            self.add(f"{target} = uuids_at(b, o, e); o = e")
+            return
         code = CODES[kind]
         small = self.constant("A", [primitives.array_unpacker(code, count) for count in range(9)])
         self.add(f'{target} = ({small}[n] if n < 9 else array_unpacker("{code}", n))(b, o); o = e')
 
     def _texts(self, field: Field, flexible: bool, target: str) -> None:
         self.add(f"if n * {1 if flexible else 2} > z - o: raise too_many(n, z - o)")
+        self._charge("n")
         items, item = self.variable("l"), self.variable("v")
         self.add(f"{items} = []")
         with self.indented("for _ in range(n):"):
@@ -174,12 +180,17 @@ class _Source(Source):
 
     def _elements(self, layout: Layout, target: str) -> None:
         self.add(f"if n * {max(layout.size_min, 1)} > z - o: raise too_many(n, z - o)")
+        self._charge("n")
         items, item = self.variable("l"), self.variable("v")
         self.add(f"{items} = []")
         with self.indented("for _ in range(n):"):
             self.entity(layout, item)
             self.add(f"{items}.append({item})")
         self.add(f"{target} = tuple({items})")
+
+    def _charge(self, count: str) -> None:
+        self.add(f"c -= {count}")
+        self.add("if c < 0: raise too_many_in_all()")
 
     def _nullable_entity(self, layout: Layout, target: str) -> None:
         """One byte before it: negative for null (KIP-893)."""
@@ -202,22 +213,29 @@ class _Source(Source):
         for field, (_, variable) in zip(layout.tagged, values, strict=True):
             self.add(f"{variable} = {self.constant('D', field.default)}")
         with self.indented("if n:"):
-            self.add("n, o = read_uvarint(b, o - 1)")
+            last = self.variable("t")
+            self.add(f"n, o = read_uvarint(b, o - 1); {last} = -1")
             with self.indented("for _ in range(n):"):
-                self._one_tag(layout, [variable for _, variable in values])
+                self._one_tag(layout, [variable for _, variable in values], last)
         self._path.pop()
         return values
 
-    def _one_tag(self, layout: Layout, variables: list[str]) -> None:
-        end = self.variable("e")
+    def _one_tag(self, layout: Layout, variables: list[str], last: str) -> None:
+        """Reads a tagged field within its size, which its value has to fill; `last` is the tag before it."""
+        start, limit = self.variable("s"), self.variable("z")
         self.add("t, o = read_uvarint(b, o)")
+        self.add(f"if t <= {last}: raise out_of_order(t, {last})")
+        self.add(f"{last} = t")
         self.add("n, o = read_uvarint(b, o)")
-        self.add(f"{end} = o + n")
-        self.add(f"if {end} > z: raise too_long(n, z - o)")
+        self.add("if n > z - o: raise too_long(n, z - o)")
+        self.add(f"{start} = o; {limit} = z; z = o + n")
+        with self.indented(f"if {last} not in {self.constant('K', frozenset(f.tag for f in layout.tagged))}:"):
+            self.add("o = z")
         for field, variable in zip(layout.tagged, variables, strict=True):
-            with self.indented(f"if t == {field.tag}:"):
+            with self.indented(f"elif {last} == {field.tag}:"):
                 self._path.append(field.name)
                 self._field(field, layout.flexible, variable)
                 self._flush()
                 self._path.pop()
-        self.add(f"o = {end}")
+        self.add(f"if o != z: raise not_filled(z - {start}, o - {start})")
+        self.add(f"z = {limit}")

@@ -121,6 +121,9 @@ class _Source(Source):
         if field.entity is not None:
             self._elements(field.entity, flexible, value, sink)
             return
+        if field.kind == "uuid":
+            self.add(f"{sink}_add({self._length(f'len({value})', flexible)}); {sink}_add(b''.join({value}))")
+            return
         if field.kind in SIZES:
             code = CODES[field.kind]
             # Short ones are packed together with their length.

@@ -10,14 +10,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
 
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl.gate import LoginOutcome, OnLogin, SaslRules
-from controller.kafka.server.connection import Connection, Limits, OnRequest
+from controller.kafka.server.connection import Connection
+from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.protocol import Outcome
+from controller.kafka.server.service import Limits, OnRequest
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
 from controller.kafka.session import SecurityProtocol
@@ -52,7 +55,8 @@ class KafkaServer:
 
     `handlers` maps API keys to their handlers; `on_request` is called for each request, `on_login` for each login;
     `clock` gives seconds, for idle times and durations (the loop's clock by default). Port 0 takes a free one,
-    which `port` is once started. With `tls` clients speak TLS, with `sasl` they have to log in.
+    which `port` is once started. `counts` is shared by all doors of a
+    process. With `tls` clients speak TLS, with `sasl` they have to log in.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class KafkaServer:
         tls: Tls | None = None,
         sasl: SaslRules | None = None,
         limits: Limits | None = None,
+        counts: ConnectionCounts | None = None,
         on_login: OnLogin = _ignore_login,
         on_request: OnRequest = _ignore_request,
         clock: Callable[[], float] | None = None,
@@ -77,11 +82,13 @@ class KafkaServer:
         self.sasl = sasl
         self.protocol: SecurityProtocol = _PROTOCOLS[tls is not None, sasl is not None]
         self.limits = limits or Limits()
+        self._counts = counts or ConnectionCounts()
         self.on_login = on_login
         self.handshakes: set[TlsAccept] = set()
         self.on_request = on_request
         self._given_clock = clock
         self._server: asyncio.Server | None = None
+        self.reader = ThreadPoolExecutor(1, thread_name_prefix="read")
         self._connections: set[Connection] = set()
         self._all_closed = asyncio.Event()
         self._idle_check: asyncio.TimerHandle | None = None
@@ -117,6 +124,7 @@ class KafkaServer:
             if not await self._all_close(_CANCELLATION_S):
                 _logger.error("handlers_not_cancelled", listener=self.listener, connections=len(self._connections))
         await self._server.wait_closed()
+        self.reader.shutdown(wait=False, cancel_futures=True)
 
     @property
     def connections(self) -> int:
@@ -132,22 +140,38 @@ class KafkaServer:
 
     def opened(self, connection: Connection) -> bool:
         """Keep a new connection, or refuse it with a log line when there are too many."""
-        if not self.has_room(connection.peer):
+        if not self._admits(connection.host):
             return False
         self._connections.add(connection)
         self._all_closed.clear()
         return True
 
-    def has_room(self, peer: str) -> bool:
-        """Whether one more client may come; if not, a log line says so."""
-        if len(self._connections) + len(self.handshakes) < self.limits.connections_max:
-            return True
-        _logger.warning("connection_refused", reason="too many connections", peer=peer, listener=self.listener)
+    def shakes_hands(self, handshake: TlsAccept) -> bool:
+        """Keep a new handshake, or refuse it with a log line when there are too many connections."""
+        if not self._admits(handshake.host):
+            return False
+        self.handshakes.add(handshake)
+        return True
+
+    def handshake_ended(self, handshake: TlsAccept) -> None:
+        """Forget a handshake that was kept; what comes of it is a new connection."""
+        self.handshakes.discard(handshake)
+        self._counts.left(handshake.host)
+
+    def _admits(self, host: str) -> bool:
+        limit = self.limits.connections_max
+        if len(self._connections) + len(self.handshakes) < limit:
+            return self._counts.admit(host)
+        reason = f"too many connections: max.connections allows {limit}"
+        _logger.warning("connection_refused", reason=reason, peer=host, listener=self.listener)
         return False
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection, whose handlers have ended too."""
+        if connection not in self._connections:
+            return
         self._connections.discard(connection)
+        self._counts.left(connection.host)
         if not self._connections:
             self._all_closed.set()
 

@@ -13,7 +13,8 @@ from typing import Protocol, cast
 import structlog
 
 from controller.kafka.server import eager
-from controller.kafka.server.connection import Connection, Service, address_of
+from controller.kafka.server.connection import Connection, address_of, host_of
+from controller.kafka.server.service import Service
 from controller.kafka.server.tls import NoRuleApplies, Tls
 
 _logger = structlog.get_logger(__name__)
@@ -23,10 +24,13 @@ class TlsService(Service, Protocol):
     """What an accepted connection needs of its server."""
 
     tls: Tls | None
-    handshakes: set[TlsAccept]
 
-    def has_room(self, peer: str) -> bool:
-        """Whether one more client may come."""
+    def shakes_hands(self, handshake: TlsAccept) -> bool:
+        """Whether there is room for this handshake."""
+        ...
+
+    def handshake_ended(self, handshake: TlsAccept) -> None:
+        """A handshake that there was room for has ended, one way or the other."""
         ...
 
 
@@ -38,15 +42,16 @@ class TlsAccept(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self.peer = "unknown"
+        self.host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake, or turn away when there are too many."""
         self._transport = cast(asyncio.Transport, transport)
-        self.peer = address_of(transport.get_extra_info("peername"))
-        if not self._service.has_room(self.peer):
+        peer = transport.get_extra_info("peername")
+        self.peer, self.host = address_of(peer), host_of(peer)
+        if not self._service.shakes_hands(self):
             self._transport.abort()
             return
-        self._service.handshakes.add(self)
         # At once, because uvloop reads as soon as this returns: by then TLS must be there to take what is read.
         started = eager.start(self._shake_hands(self._transport), self._service.loop)
         self._task = started if isinstance(started, asyncio.Task) else None
@@ -80,7 +85,7 @@ class TlsAccept(asyncio.Protocol):
             transport.abort()
             return
         finally:
-            service.handshakes.discard(self)
+            service.handshake_ended(self)
         connection = Connection(service, principal)
         secure.set_protocol(connection)
         connection.connection_made(secure)

@@ -60,7 +60,7 @@ def test_unknown_tagged_fields_are_skipped_wherever_they_are(tags: bytes) -> Non
 
 def test_tagged_fields_that_are_known_are_read_among_others() -> None:
     response = codec.encode_response(18, 3, 1, ApiVersionsResponse())[4:]
-    tags = b"\x04" + b"\x63\x02ab" + b"\x01\x08" + struct.pack(">q", 77) + b"\x64\x00" + b"\x03\x03\x01\xff\xff"
+    tags = b"\x04" + b"\x01\x08" + struct.pack(">q", 77) + b"\x03\x01\x01" + b"\x63\x02ab" + b"\x64\x00"
     _, read_back = codec.decode_response(18, 3, response[:-1] + tags)
     assert read_back == ApiVersionsResponse(finalized_features_epoch=77, zk_migration_ready=True)
     for size in range(1, len(tags)):

@@ -18,8 +18,9 @@ from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.server.connection import Limits, OnRequest
+from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.service import Limits, OnRequest
 from controller.kafka.server.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -51,6 +52,7 @@ async def serving(
     handlers: Mapping[ApiKey, Handler],
     *,
     limits: Limits | None = None,
+    counts: ConnectionCounts | None = None,
     on_request: OnRequest | None = None,
     clock: Callable[[], float] | None = None,
     sasl: SaslRules | None = None,
@@ -58,7 +60,7 @@ async def serving(
 ) -> AsyncIterator[KafkaServer]:
     """A listener on a free port, stopped at the end."""
     rows = table(handlers, *([not_expected] if sasl is not None else []))
-    server = KafkaServer("127.0.0.1", 0, rows, limits=limits, clock=clock, sasl=sasl, tls=tls)
+    server = KafkaServer("127.0.0.1", 0, rows, limits=limits, counts=counts, clock=clock, sasl=sasl, tls=tls)
     if on_request is not None:
         server.on_request = on_request
     await server.start()

@@ -53,7 +53,7 @@ def decode_record(value: bytes) -> MetadataRecord:
         return UnknownRecord(value=value)
     reader = _reader(kind, version)
     try:
-        record = reader.read(value, offset, len(value))
+        record, _ = reader.read(value, offset, len(value), len(value))
     except READ_FAILURES as failure:
         raise MalformedRecord(reader.explain(failure)) from None
     assert isinstance(record, MetadataRecord), "that is what the layout makes"
@@ -71,7 +71,7 @@ def decode_control(kind: type[C], value: bytes) -> C:
     """The control record of a kind in a value. Raises MalformedRecord."""
     reader = _reader(kind, 0)
     try:
-        message = reader.read(value, 0, len(value))
+        message, _ = reader.read(value, 0, len(value), len(value))
     except READ_FAILURES as failure:
         raise MalformedRecord(reader.explain(failure)) from None
     assert isinstance(message, kind), "that is what the layout makes"
