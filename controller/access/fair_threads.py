@@ -7,13 +7,15 @@ A piece of work whose requester has gone is not begun.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from ipaddress import AddressValueError, IPv6Network
 from typing import Any, Final, TypeVar
+
+from controller.kafka.session import normal_host
 
 T = TypeVar("T")
 NICENESS: Final = 10
@@ -79,10 +81,8 @@ def _stand_back() -> None:
 
 def party_of(address: str) -> str:
     """Who is behind an address: of IPv6 the first 64 bits, since one host has all addresses of such a network."""
+    host = normal_host(address)
     try:
-        known = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if known.version == 4:
-        return str(known)
-    return str(known.ipv4_mapped or ipaddress.ip_network((known, 64), strict=False))
+        return str(IPv6Network((host, 64), strict=False))
+    except AddressValueError:
+        return host

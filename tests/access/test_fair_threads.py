@@ -74,6 +74,7 @@ ADDRESSES = """
 2001:db8:1:2:ff::1      2001:db8:1:2::/64
 fe80::1%eth0            fe80::/64
 somewhere               somewhere
+some:where              some:where
 """
 
 
