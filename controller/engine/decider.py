@@ -79,7 +79,7 @@ class Decider:
             decided.size += _size(decision)
             if decision.consult:
                 decided.consult.append(command)  # type: ignore[arg-type]
-            elif decision.events and self._is_recorded(command, decision):
+            elif self._is_recorded(command, decision):
                 cause = Cause(type(command).__name__, command.request_id)
                 decided.records += recorder.record(command.at_ms, cause, decision.events)
             decided.answers.extend(decision.answers)
@@ -110,9 +110,9 @@ class Decider:
 
     def _is_recorded(self, command: AnyCommand, decision: Decision) -> bool:
         if decision.refusal is None:
-            return True
+            return bool(decision.events)
         assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
-        return self._refusals.is_recorded(command, decision.refusal)
+        return self._refusals.is_recorded(command, decision)
 
 
 def _size(decision: Decision) -> int:

@@ -10,9 +10,12 @@ import json
 import logging
 import os
 import sys
+import time
 
 import msgspec
 import structlog
+
+from controller.serving.log_limits import LogLimits
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -23,6 +26,7 @@ def configure_logs(level: str) -> None:
     """Write log lines of at least this level as JSON, one a line, to standard error."""
     structlog.configure(
         processors=[
+            LogLimits(time.monotonic),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -6,8 +6,11 @@ import asyncio
 import base64
 import gc
 import signal
+import stat
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -125,17 +128,30 @@ async def reached(
         await asyncio.sleep(TRY_AGAIN_S)
 
 
+def warn_of_readers(data: Path, settings: ServeSettings) -> None:
+    """Say which secrets of this process others on the machine can read: a data folder that an older release made, or
+    that was copied, also by its group; a users file or a private key by everybody."""
+    keys = (settings.ssl_keystore_location, *(of.get("ssl_keystore_location") for of in settings.of_listeners.values()))
+    files = {Path(each) for each in (settings.users_file, *keys) if each is not None}
+    for path, others in ((data, 0o077), *((file, 0o007) for file in sorted(files))):
+        with suppress(OSError):  # what is not there, or cannot be had, is met by whoever opens it
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if mode & others:
+                change = f"chmod {'go' if others & 0o070 else 'o'}= {path}"
+                structlog.get_logger("topicwright").warning(
+                    "others can read secrets", path=str(path), mode=f"{mode:04o}", change=change
+                )
+
+
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:
     """The policies that the settings name; None where they name none. Raises PolicyLoadError."""
-    names = settings.create_topic_policy_class_name
-    if not names:
-        return None
 
     def failed(policy: str, topic: str, error: BaseException) -> None:
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
 
     probe = PolicyProbe(clock=time.perf_counter, on_judged=metrics.policy_judged, on_exception=failed)
-    return PolicyRunner(load_policies(names, settings.as_mapping()), probe=probe)
+    chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
+    return PolicyRunner(chain, probe=probe) if chain.names else None
 
 
 def settle() -> None:

@@ -112,6 +112,7 @@ class Service:
         await self._listen()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
+        self._entrance.draw_login_secret(self.controller)
         if isinstance(self.fleet, ClusterFleet):
             await self.fleet.looked()
         await self.controller.decided()

@@ -52,3 +52,10 @@ def test_a_closed_pipe_is_no_obstacle() -> None:
     program = "import os, sys; read, write = os.pipe(); os.dup2(write, 2); os.close(read); os.close(write)" + PROGRAM
     done = run(None, program)
     assert (done.returncode, done.stdout) == (0, b"done\n")
+
+
+def test_lines_that_clients_cause_are_bounded() -> None:
+    program = PROGRAM.replace('log.debug("not this")', "for n in range(2000): log.warning('connection_closed', n=n)")
+    lines = [json.loads(line) for line in run(subprocess.PIPE, program).stderr.decode("utf-8", "replace").splitlines()]
+    assert len(lines) < 300
+    assert [line["event"] for line in lines][-4:] == ["one", "two", "three", "four"]

@@ -203,6 +203,8 @@ class FrontService:
     async def _announce(self) -> None:
         while True:
             self._presence.announce()
+            if self.node.caught_up:
+                self._entrance.draw_login_secret(self.node)
             await asyncio.sleep(self.options.settings.front_heartbeat_interval_ms / 1000)
 
     async def _caught_up(self) -> None:
