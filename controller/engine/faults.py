@@ -88,7 +88,7 @@ class Faults:
 
     def log(self, kind: str, request_id: str, topic: str, error: Exception) -> None:
         """Write the log line of the first of its kind in an interval."""
-        held_back = self._seldom.passes((kind, type(error).__name__, _place_of(error)))
+        held_back = self._seldom.passes((kind, place_of(error)))
         if held_back is None:
             return
         self._log.error(
@@ -98,13 +98,27 @@ class Faults:
             topic=topic,
             why=in_short(error),
             held_back=held_back,
-            trace="".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:],
+            trace=trace_of(error),
         )
 
 
 def in_short(error: BaseException) -> str:
     """An exception in one line of bounded length."""
     return f"{type(error).__name__}: {error}"[:TRACE_CHARS_MAX]
+
+
+def trace_of(error: BaseException) -> str:
+    """The end of an exception's trace, with the exception."""
+    return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
+
+
+def place_of(error: BaseException) -> tuple[str, str, int]:
+    """What was raised, and where."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    file, line = ("", 0) if last is None else (last.tb_frame.f_code.co_filename, last.tb_lineno)
+    return type(error).__name__, file, line
 
 
 def _topic_of(command: AnyCommand) -> str:
@@ -116,11 +130,3 @@ def _topic_of(command: AnyCommand) -> str:
 def _plain(text: str) -> str:
     """A client's text as any log can hold it."""
     return text[:NAME_CHARS_MAX].encode("utf-8", "replace").decode()
-
-
-def _place_of(error: Exception) -> tuple[str, int] | None:
-    """Where an exception was raised."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    return None if last is None else (last.tb_frame.f_code.co_filename, last.tb_lineno)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
@@ -197,19 +197,42 @@ class Carrier:
     async def _do(self, actions: Sequence[Action]) -> list[list[Action]]:
         creates = [one for one in actions if isinstance(one, Create)]
         deletes = [one for one in actions if isinstance(one, Delete)]
-        singly: list[Awaitable[list[Action]]] = []
-        for one in actions:
-            match one:
-                case Grow():
-                    singly.append(self._settled(one, self._grow(one)))
-                case Configure():
-                    singly.append(self._settled(one, self._configure(one)))
-                case Fill():
-                    singly.append(self._fill(one))
-        groups = [*([self._create(creates)] if creates else []), *([self._delete(deletes)] if deletes else [])]
-        return await asyncio.gather(*groups, *singly)
+        singly = [self._guarded([one]) for one in actions if not isinstance(one, Create | Delete)]
+        return await asyncio.gather(*(self._guarded(group) for group in (creates, deletes) if group), *singly)
 
-    async def _create(self, actions: list[Create]) -> list[Action]:
+    async def _guarded(self, actions: Sequence[Action]) -> list[Action]:
+        """Do actions of one kind, together if they can be. Where that raises, the one at fault counts as refused: it
+        would raise again at each start."""
+        try:
+            return await self._do_alike(actions)
+        except Exception as error:
+            if len(actions) > 1:
+                tried = (msgspec.structs.replace(one, tried=True) for one in actions)
+                return [again for one in tried for again in await self._guarded([one])]
+            failed = actions[0]
+            what, why = type(failed).__name__, f"{type(error).__name__}: {error}"
+            self._log.error("action failed", action=what, topic=failed.topic, why=why, exc_info=error)
+            refusal = Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), "Carrying this out failed; the log has the cause.")
+            if isinstance(failed, Create):
+                self._carried.creation_refused(failed, refusal)
+            elif isinstance(failed, Grow | Delete | Configure):
+                self._carried.finished(failed, refusal)
+            return []
+
+    async def _do_alike(self, actions: Sequence[Any]) -> list[Action]:
+        match first := actions[0]:
+            case Create():
+                return await self._create(actions)
+            case Delete():
+                return await self._delete(actions)
+            case Grow():
+                return await self._settled(first, self._grow(first))
+            case Configure():
+                return await self._settled(first, self._configure(first))
+            case _:
+                return await self._fill(first)
+
+    async def _create(self, actions: Sequence[Create]) -> list[Action]:
         refusals = await self._link.create([new_topic(one.topic, one.partitions, one.configs) for one in actions])
         again: list[Action] = []
         for one in actions:
@@ -222,7 +245,7 @@ class Carrier:
                 self._carried.creation_refused(one, refusal)
         return again
 
-    async def _delete(self, actions: list[Delete]) -> list[Action]:
+    async def _delete(self, actions: Sequence[Delete]) -> list[Action]:
         refusals = await self._link.delete([one.topic for one in actions])
         again: list[Action] = []
         for one in actions:

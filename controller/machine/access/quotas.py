@@ -129,7 +129,7 @@ def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) ->
     largest = keys[key]
     if largest is None:
         return ""
-    if value > largest:
+    if value > float(largest):  # as in Java: who writes Long.MAX_VALUE, for no limit, sends the double next to it
         return f"Proposed value for {key} is too large for {'an INT' if largest == _INT_MAX else 'a LONG'}."
     return f"{key} cannot be a fractional value." if abs(value % 1.0) > 1e-6 else ""
 

@@ -21,9 +21,9 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.engine.consulting import Clears, consulted
-from controller.engine.faults import in_short
+from controller.engine.faults import NAME_CHARS_MAX, in_short
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import AnyCommand, TopicCommand
+from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReviewTopics, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
@@ -116,7 +116,8 @@ class PartitionDecider:
         if isinstance(command, TopicCommand | ClusterCommand):
             home = home_of(command, self._partitions)
             if home != sourced.partition:
-                what = f"topic {command.topic!r}" if isinstance(command, TopicCommand) else type(command).__name__
+                kind, topic = type(command).__name__, command.topic[:NAME_CHARS_MAX]
+                what = f"topic {topic!r}" if isinstance(command, TopicCommand) else kind
                 why = f"{what} is decided in partition {home} of {self._partitions}"
                 return Fault(sourced.partition, sourced.offset, why)
         return command
@@ -125,12 +126,32 @@ class PartitionDecider:
         partition = self._partition
         command = _stamped(command, partition.last_ms)
         decision = _decision(partition.state, command, sourced)
+        if (
+            isinstance(decision, Fault)
+            and isinstance(command, ReviewTopics | BalanceLeaders)
+            and len(command.topics) > 1
+        ):
+            decision = self._decided_singly(batch, sourced, command)
         if isinstance(decision, Decision) and decision.consult:
             assert isinstance(command, TopicCommand), "others have a say in nothing else"
             command, decision = await self._consulted_alone(command, sourced)
         fault = decision if isinstance(decision, Fault) else self._keep(batch, sourced, command, decision)
         if fault is not None:
             self._pass_over(batch, fault, command)
+
+    def _decided_singly(
+        self, batch: PartitionBatch, sourced: Sourced, command: ReviewTopics | BalanceLeaders
+    ) -> Decision:
+        """What can be decided of topics of which one raises: no topic's decision looks at another's, and one must not
+        keep the others without leaders."""
+        decided = Decision()
+        for topic in command.topics:
+            one = _decision(self._partition.state, replace(command, topics=(topic,)), sourced)
+            if isinstance(one, Fault):
+                batch.faults.append(one)
+            else:
+                decided = Decision(decided.events + one.events, decided.answers + one.answers)
+        return decided
 
     def _keep(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
         """Bring the state past a decision; why that cannot be, where it cannot."""

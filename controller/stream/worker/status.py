@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
+from controller.engine.faults import Seldom, place_of, trace_of
 from controller.engine.reports import Reports
 from controller.stream.log.transport import KafkaTrouble
 from controller.stream.worker.duties import PartitionDuties
@@ -31,6 +32,7 @@ class WorkerStatus:
         self.doing: str | None = "starting"
         self._reports = reports
         self._log = structlog.get_logger("topicwright")
+        self._seldom = Seldom()
         self._engine: Engine | None = None
         self._duties: PartitionDuties | None = None
         self._unreachable: str | None = None
@@ -92,11 +94,19 @@ class WorkerStatus:
         self._reports.decided(records)
 
     def passed_over(self, fault: Fault) -> None:
-        """A poison command is recorded as one."""
+        """A poison command is recorded as one. Of those alike one a minute has a log line."""
         self._faults += 1
-        self._log.error(
-            "command passed over", partition=fault.partition, offset=fault.offset, why=fault.why, exc_info=fault.error
-        )
+        error = fault.error
+        held_back = self._seldom.passes(fault.partition if error is None else place_of(error))
+        if held_back is not None:
+            self._log.error(
+                "command passed over",
+                partition=fault.partition,
+                offset=fault.offset,
+                why=fault.why,
+                held_back=held_back,
+                trace=None if error is None else trace_of(error),
+            )
 
     def decided_before(self, copy: Copy) -> None:
         """A command was in Kafka twice, and counted once."""

@@ -59,6 +59,13 @@ quotas user:bob/producer_byte_rate=1e30 | => INVALID_REQUEST
 quotas user:bob/producer_byte_rate=0 | => INVALID_REQUEST
 quotas user:bob/controller_mutation_rate=nan | => INVALID_REQUEST
 quotas user:bob/controller_mutation_rate=inf | => INVALID_REQUEST
+quotas user:bob/controller_mutation_rate=-1 | => INVALID_REQUEST
+quotas user:bob/controller_mutation_rate=1e-320 | quotas(quotas of user bob: controller_mutation_rate=9.99989e-321) => ok
+quotas user:bob/producer_byte_rate=9223372036854775807 | quotas(quotas of user bob: producer_byte_rate=9.22337e+18) => ok
+quotas user:bob/producer_byte_rate=1e19 | => INVALID_REQUEST
+quotas user:bob/request_percentage=nan | => INVALID_REQUEST
+quotas ip:10.0.0.7/connection_creation_rate=2147483648 | => INVALID_REQUEST
+quotas ip:10.0.0.7/connection_creation_rate=.5 | => INVALID_REQUEST
 quotas user:bob/no_such_key=1 | => INVALID_REQUEST
 quotas user:bob/connection_creation_rate=1 | => INVALID_REQUEST
 quotas ip:10.0.0.7/connection_creation_rate=1 | quotas(quotas of ip 10.0.0.7: connection_creation_rate=1) => ok

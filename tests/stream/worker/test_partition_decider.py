@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from controller.brokers.cluster.clearing import Planned
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
-from controller.machine.commands.commands import AnyCommand, Clearance, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.commands.commands import (
+    AnyCommand,
+    Clearance,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    FenceBroker,
+    ReviewTopics,
+)
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
 from controller.policy.interface import RequestMetadata
@@ -20,7 +28,7 @@ from controller.stream.log.commands_topic import encode_command
 from controller.stream.worker import partition_decider
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import CreateAnswered, Recorded, Verdict
-from events.names import RequestId, ShardKey, TopicName
+from events.names import BrokerId, RequestId, ShardKey, TopicName
 from projections.store.recorder import EventsAlone
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
@@ -94,6 +102,33 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
     monkeypatch.undo()
     await worker.decide(replace(create("bug", timeout_ms=0), request_id=RequestId("again")))
     assert topic_of(worker, "bug") is not None
+    check(kafka)
+    await worker.close()
+
+
+async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leaders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = kafka_with_brokers()
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    names = [name for n in range(99) if home(name := f"t{n}") == 0][:4]
+    await worker.decide(*(create(name, timeout_ms=0) for name in names))
+
+    def decide(state: Any, command: Any) -> Any:
+        if names[1] in getattr(command, "topics", ()):
+            raise ZeroDivisionError("no such luck")
+        return decide_really(state, command)
+
+    monkeypatch.setattr(partition_decider, "decide", decide)
+    stamps: dict[str, Any] = {"request_id": RequestId("gone"), "at_ms": BORN_MS}
+    gone = FenceBroker(**stamps, broker_id=BrokerId(1), reason="stopped")
+    review = ReviewTopics(**stamps, topics=tuple(map(TopicName, names)))
+    kafka.commands[0] += [encode_command(gone), encode_command(review)]
+    await worker.work()
+    led_by_1 = [name for name in names if 1 in [one.leader for one in topic_of(worker, name).partitions]]
+    assert led_by_1 == [names[1]]
+    assert [fault.why for fault in worker.faults] == ["ReviewTopics of request gone: ZeroDivisionError: no such luck"]
     check(kafka)
     await worker.close()
 

@@ -1,0 +1,96 @@
+"""What raises while it is carried out counts as refused, and the rest of the round is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from structlog import get_logger
+from structlog.testing import capture_logs
+
+from controller.brokers.cluster.carrier import Carrier, Configure, Create, Delete, Grow
+from controller.brokers.cluster.link import Refusal
+from controller.machine.errors import ErrorCode
+from events.catalog import Partition
+from events.names import BrokerId, RequestId, TopicId, TopicName
+from tests.simulation.virtual_time import on_virtual_time
+
+PARTITION = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0, 0)
+EXISTS = Refusal(int(ErrorCode.TOPIC_ALREADY_EXISTS), "there")
+
+
+class Link:
+    """A cluster that takes everything once, and raises on what is called `bad`."""
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+
+    async def create(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
+        came = {topic.topic: EXISTS if topic.topic in self.there else None for topic in topics}
+        self.there |= came.keys() - {"bad"}
+        _raise_on("bad" in came)
+        return came
+
+    async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
+        _raise_on("bad" in names)
+        return dict.fromkeys(names)
+
+    async def grow(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
+        _raise_on(topics[0].topic == "bad")
+        return {topics[0].topic: None}
+
+    async def configs(self, names: Sequence[str]) -> dict[str, Any]:
+        _raise_on("bad" in names)
+        return dict.fromkeys(names, ())
+
+
+def _raise_on(wanted: bool) -> None:
+    if wanted:
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+
+class Carried:
+    """What became of actions."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def created(self, action: Create) -> None:
+        self.seen[action.topic] = 0
+
+    def creation_refused(self, action: Create, refusal: Refusal) -> None:
+        self.seen[action.topic] = refusal.code
+
+    def finished(self, action: Any, refusal: Refusal | None) -> None:
+        self.seen[action.topic] = 0 if refusal is None else refusal.code
+
+    def topic(self, name: TopicName) -> None:
+        return None
+
+
+def action(kind: type[Any], name: str) -> Any:
+    topic, more = TopicName(name), {"topic_id": TopicId(bytes(16)), "request_id": RequestId("q"), "first": 1}
+    more |= {"partitions": (PARTITION,), "configs": ()}
+    return kind(topic=topic, **{key: value for key, value in more.items() if key in kind.__struct_fields__})
+
+
+@on_virtual_time
+async def test_what_raises_is_refused_alone_and_the_queue_goes_on() -> None:
+    for kind in (Create, Delete, Grow, Configure):
+        carried = Carried()
+        carrier = Carrier(Link(), carried, get_logger())  # type: ignore[arg-type]
+        with capture_logs() as lines:
+            running = asyncio.create_task(carrier.run())
+            for name in ("a", "bad", "b"):
+                carrier.put(action(kind, name))
+            await asyncio.sleep(60)
+            assert carried.seen == {"a": 0, "bad": -1, "b": 0}, kind
+            carrier.put(action(kind, "c"))
+            await asyncio.sleep(1)
+            assert carried.seen["c"] == 0
+            assert carrier.pending.total() == 0
+            assert [(line["event"], line["action"], line["topic"]) for line in lines] == [
+                ("action failed", kind.__name__, "bad")
+            ]
+        running.cancel()
