@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from controller.apis.bounds import slices
 from controller.front.front import Front
 from controller.front.port import in_portions
 from controller.kafka.handling import RequestContext
@@ -29,6 +30,7 @@ from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
 from projections.store.store import topic_slices
 
+TOPICS_PER_SLICE = 200
 NO_FACTOR_CHECK_BEFORE = 1
 """The version from which a request can say that replication factors are to stay as they are (KIP-860)."""
 
@@ -119,8 +121,11 @@ class ListReassignmentsHandler:
                 found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
                 await asyncio.sleep(0)
         else:
-            known = [(self._front.topic(one.name), one.partition_indexes) for one in request.topics]
-            found = [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+            found = []
+            for part in slices(request.topics, TOPICS_PER_SLICE):
+                known = [(self._front.topic(one.name), one.partition_indexes) for one in part]
+                found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+                await asyncio.sleep(0)
         return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
 
 

@@ -85,10 +85,12 @@ def decode_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -
     return read_request(api_key, version, buffer, offset)[0]
 
 
-def read_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> tuple[Message, int]:
-    """As `decode_request`, with how many elements its arrays have. More than `ELEMENTS_MAX` are malformed."""
-    message, left = _read(_reader(api_key, version, "request"), buffer, offset, ELEMENTS_MAX)
-    return message, ELEMENTS_MAX - left
+def read_request(
+    api_key: int, version: int, buffer: bytes, offset: int = 0, elements_max: int = ELEMENTS_MAX
+) -> tuple[Message, int]:
+    """As `decode_request`, with how many elements its arrays have. More than `elements_max` are malformed."""
+    message, left = _read(_reader(api_key, version, "request"), buffer, offset, elements_max)
+    return message, elements_max - left
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:

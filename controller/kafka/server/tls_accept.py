@@ -13,7 +13,8 @@ from typing import Protocol, cast
 import structlog
 
 from controller.kafka.server import eager
-from controller.kafka.server.connection import Connection, Service, address_of, host_of
+from controller.kafka.server.connection import Connection, address_of, host_of
+from controller.kafka.server.service import Service
 from controller.kafka.server.tls import NoRuleApplies, Tls
 
 _logger = structlog.get_logger(__name__)

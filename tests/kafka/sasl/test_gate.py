@@ -14,7 +14,7 @@ from controller.kafka.messages.api_versions import ApiVersionsRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
-from controller.kafka.server.connection import Limits
+from controller.kafka.server.service import Limits
 from tests.kafka.sasl.users import ScramClient, rules
 from tests.kafka.server.listener import Client, Run, connected, frame, metadata_request, request, run, serving
 
