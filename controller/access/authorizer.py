@@ -91,6 +91,10 @@ class Authorizer(Protocol):
         """Whether the requester may do this to the resource."""
         ...
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource of the type that the requester may do this to (KIP-679)."""
+        ...
+
 
 class AllowAll:
     """No authorizer: everybody may do everything, as in Kafka without `authorizer.class.name`."""
@@ -99,9 +103,13 @@ class AllowAll:
         """Whether it is allowed: it is."""
         return True
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether it is allowed: it is."""
+        return True
+
 
 class StandardAuthorizer:
-    """Answers by the entries that `acls` gives: those of the last durable commit."""
+    """Answers by the entries that `acls` gives: those of the last durable commit. It may be used in any thread."""
 
     def __init__(
         self, acls: Callable[[], Acls], *, super_users: Iterable[str] = (), allow_everyone_if_no_acl_found: bool = False
@@ -133,21 +141,35 @@ class StandardAuthorizer:
                     is_allowed = True
         return is_allowed or (not has_entries and self._open_without_acl)
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether an entry allows it, whatever others deny: False only where everything of the type is closed."""
+        if requester.principal in self._super_users or self._open_without_acl:
+            return True
+        allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
+        return any(
+            acl.permission == codes.ALLOW
+            and acl.principal in (requester.principal, _EVERYBODY)
+            and acl.operation in allowed_by
+            and (acl.host in ("*", host) or normal_host(acl.host) == host)
+            for pattern, entries in self._acls().by_pattern.items()
+            if pattern[0] == _RESOURCE_CODES[resource_type]
+            for acl in entries
+        )
+
     def _newest(self) -> Acls:
         """The entries that hold; what is kept of those that do not is let go."""
         held = self._acls()
         if held is not self._held:
             self._held, now = held, held.by_pattern
-            self._by_principal = {
-                pattern: known for pattern, known in self._by_principal.items() if now.get(pattern) is known[0]
-            }
+            kept = list(self._by_principal.items())  # at once: other threads add to it
+            self._by_principal = {pattern: known for pattern, known in kept if now.get(pattern) is known[0]}
         return held
 
     def _entries_for(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
         if len(entries) <= _LOOKED_THROUGH_MAX:
             return [acl for acl in entries if acl.principal in (principal, _EVERYBODY)]
         known = self._by_principal.get(pattern)
-        if known is None:
+        if known is None or known[0] is not entries:  # another thread may be at older ones
             known = self._by_principal[pattern] = entries, _by_principal(entries)
         found = known[1].get(principal, [])
         return found if principal == _EVERYBODY else found + known[1].get(_EVERYBODY, [])

@@ -103,9 +103,11 @@ class RefusalRecords:
         self._schedule()
         return is_recorded
 
-    def note_denial(self, requester: Requester, operation: str, resource: str, code: int) -> None:
-        """Somebody was denied what leads to no command."""
-        first = self._counts.is_first_look(requester, operation, resource, code)
+    def note_denial(
+        self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
+    ) -> None:
+        """Somebody was denied what leads to no command, or sent one that failed."""
+        first = self._counts.is_first_look(requester, operation, resource, code, rule)
         if first is not None:
             self._record((first,))
         self._schedule()
@@ -174,10 +176,12 @@ class RefusalCounts:
         self._bytes[group] += size if is_recorded else 0
         return is_recorded
 
-    def is_first_look(self, requester: Requester, operation: str, resource: str, code: int) -> AsksRefused | None:
+    def is_first_look(
+        self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
+    ) -> AsksRefused | None:
         """What to record at once of a look, or another request without a record of its own, that was denied; None if
         it is counted."""
-        kind = _kind(requester, operation, resource, AUTHORIZER, code)
+        kind = _kind(requester, operation, resource, rule, code)
         if not self._is_first(kind, requester.client_id, requester.host):
             return None
         return _event(kind, _Count(1, self._clock_ms(), _cut(requester.client_id), cut(requester.host)))

@@ -20,6 +20,7 @@ from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName, shard_key
 
+SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
 
 

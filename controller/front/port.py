@@ -22,11 +22,17 @@ from projections.store.store import TopicReader
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """What a request is answered: an answer to each of its commands, in their order.
 
-    Where it went beyond its sender's mutation quota (KIP-599), the sender is to be silent until `throttled_until_ms`.
+    Where it went beyond its sender's mutation quota (KIP-599), the sender is to be silent until `throttled_until_s` by
+    the clock of the event loop.
     """
 
     answers: tuple[Answer, ...] = ()
-    throttled_until_ms: int = 0
+    throttled_until_s: float = 0.0
+
+    @property
+    def silence_ms(self) -> int:
+        """For how long from now the sender is to be silent."""
+        return max(0, round((self.throttled_until_s - asyncio.get_running_loop().time()) * 1000))
 
     def __iter__(self) -> Iterator[Answer]:
         return iter(self.answers)

@@ -19,6 +19,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from controller.http.errors import answer_early
 from controller.http.health import OPEN_PATHS
+from controller.http.query_threads import client_host
 from controller.kafka.session import normal_host
 from controller.machine.errors import ErrorCode
 
@@ -76,9 +77,10 @@ class Reached:
             message = f"Host {shown!r}: this service does not go by that name; http.allowed.hosts names more"
             await answer_early(send, MISDIRECTED, ErrorCode.INVALID_REQUEST, message)
             return
-        if client is not None and reach.proxies:
+        if client is not None:
             behind = reach.client_behind(client[0], _header(scope, b"x-forwarded-for"))
             cast(dict[str, Any], scope)["client"] = (behind, client[1])
+            client_host.set(behind)
         await self._app(scope, receive, send)
 
 

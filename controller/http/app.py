@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from litestar import Litestar, get
+from litestar import Litestar, Response, get
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
@@ -22,6 +22,7 @@ from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
+from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.http.simulated import SimulatedBrokers
@@ -31,14 +32,19 @@ _T = TypeVar("_T")
 
 BODY_BYTES_MAX = 1 << 20
 """Enough for a manual assignment of tens of thousands of partitions, and read in some 20 ms."""
+OPENAPI = "application/vnd.oai.openapi+json"
+DOCUMENT = "document"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 OTHER = "other"
 
 
-@get("/openapi.json", include_in_schema=False, media_type="application/vnd.oai.openapi+json")
-async def describe(request: HttpRequest) -> dict[str, Any]:
+@get("/openapi.json", include_in_schema=False, media_type=OPENAPI)
+async def describe(request: HttpRequest) -> Response[bytes]:
     """What there is and how it is requested, as an OpenAPI document."""
-    return request.app.openapi_schema.to_schema()
+    state = request.app.state
+    if DOCUMENT not in state:  # it takes some 50 ms, so once
+        state[DOCUMENT] = msgspec.json.encode(request.app.openapi_schema.to_schema())
+    return Response(state[DOCUMENT], media_type=OPENAPI)
 
 
 @get("/")
@@ -86,6 +92,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "reading": parts.reading,
         "stopping": parts.stopping,
         "followers": parts.followers,
+        "places": Places(),
     }
     handlers = [*_ABOUT, *_WRITES, *_READS, *_HEALTH]
     if isinstance(parts.fleet, SimulatedBrokers):

@@ -54,6 +54,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.ReviewTopics: observing.review,
     commands.AlterPartition: observing.alter_partition,
     access.AlterUserScramCredentials: credentials.alter_credentials,
+    access.DrawLoginSecret: credentials.draw_secret,
     commands.AssignDirectories: reports.assign_directories,
     commands.AllocateProducerIds: reports.allocate_producer_ids,
     commands.ElectLeaders: requests.elect_leaders,

@@ -170,6 +170,8 @@ class Cluster(msgspec.Struct, frozen=True):
     next_producer_id: int = 0
     quorum: Quorum | None = None
     """The controller's own epoch and place, None where the brokers are not real ones."""
+    login_secret: bytes = b""
+    """See `LoginSecretDrawn`; empty before it is drawn."""
 
     def is_live(self, broker_id: int) -> bool:
         """Whether the broker is registered, unfenced and not about to leave."""

@@ -59,9 +59,10 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     next_producer_id: int = 0
     quorum: Quorum | None = None
     resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
+    login_secret: bytes = b""
 
 
-_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs")
+_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs", "login_secret")
 """What is stored of a cluster under its own name."""
 
 

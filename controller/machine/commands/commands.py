@@ -331,5 +331,6 @@ AnyCommand = (
     | access.DeleteAcls
     | access.AlterClientQuotas
     | access.AlterUserScramCredentials
+    | access.DrawLoginSecret
     | access.RecordRefusals
 )

@@ -46,7 +46,7 @@ class FrontGate:
         changes = mutations(state, command, expected) if quotas else 0
         wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
         if wait_ms:
-            self._replies.throttle(command.request_id, command.at_ms + wait_ms)
+            self._replies.throttle(command.request_id, wait_ms)
         if not is_refused:
             return command
         return self._beyond_quota(state, replace(command, throttle_ms=wait_ms))
