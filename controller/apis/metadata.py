@@ -32,6 +32,8 @@ from events.names import BrokerId, TopicName, shard_key
 TOPICS_PER_SLICE = 200
 """Bounds how long one slice of a listing keeps the loop: a few milliseconds with nothing cached."""
 PARTITIONS_CACHED_MAX = 200_000  # bounds memory
+LARGE = 2_000
+"""Partitions of a topic past which its part of an answer is made in another thread: 100,000 take 300 ms."""
 TOPIC_IDS_SINCE = 12
 """The version from which topics may be requested by id (KIP-516)."""
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -61,7 +63,7 @@ class MetadataHandler:
         assert request.topics is not None, "null is a request for all"
         if any(not _is_addressed(context, topic) for topic in request.topics):
             return _refused(request.topics)
-        if len(request.topics) > TOPICS_PER_SLICE:
+        if len(request.topics) > TOPICS_PER_SLICE or any(self._large(context, one) for one in request.topics):
             return asyncio.ensure_future(self._many(context, request, request.topics))
         parts: _Parts = {}
         self._auto_create(context, self._named(context, request, request.topics, parts))
@@ -74,11 +76,12 @@ class MetadataHandler:
         while not is_last:
             async with self._front.turns:
                 topics = self._front.store.durable_slice(after, TOPICS_PER_SLICE)
-                parts += [
-                    self._encoded(context, request, topic)
+                shown = [
+                    topic
                     for topic in topics
                     if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name)
                 ]
+                parts += [await self._encoded_beside(context, request, topic) for topic in shown]
             is_last = not topics
             after = None if is_last else shard_key(topics[-1].name)
             await asyncio.sleep(0)
@@ -91,6 +94,10 @@ class MetadataHandler:
         to_create = CREATED_AT_ONCE_MAX
         for slice_ in slices(wanted, TOPICS_PER_SLICE):
             async with self._front.turns:
+                for one in slice_:
+                    topic = self._large(context, one)
+                    if topic is not None:
+                        parts[_key(one)] = await self._encoded_beside(context, request, topic)
                 missing = self._named(context, request, slice_, parts)[:to_create]
                 self._auto_create(context, missing)
                 to_create -= len(missing)
@@ -107,7 +114,7 @@ class MetadataHandler:
         """Add what is shown of these topics to the parts of the answer, each topic once; those to be created."""
         missing: list[str] = []
         for one in wanted:
-            if (one.name if one.topic_id == ZERO_UUID else one.topic_id) in parts:
+            if _key(one) in parts:
                 continue
             found = self._find(context, one)
             if isinstance(found, Topic):
@@ -152,9 +159,31 @@ class MetadataHandler:
     def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
         live = self._front.cluster.live
         if request.include_topic_authorized_operations:
-            shown = _response_topic(topic, live, self._front.topic_operations(context, topic.name))
-            return encode_element(ApiKey.METADATA, context.api_version, shown)
+            return _encode(topic, context.api_version, live, self._front.topic_operations(context, topic.name))
         return self._cache.get(topic, context.api_version, live)
+
+    def _large(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | None:
+        """The topic that is meant, if it has very many partitions and may be seen."""
+        store = self._front.store
+        name = wanted.name if wanted.topic_id == ZERO_UUID else store.durable_name_of(wanted.topic_id)
+        topic = None if name is None else self._front.topic(name)
+        if topic is None or len(topic.partitions) <= LARGE:
+            return None
+        return topic if self._front.allows(context, "Describe", topic.name) else None
+
+    async def _encoded_beside(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
+        """The same, of a topic of very many partitions without keeping the loop."""
+        if len(topic.partitions) <= LARGE:
+            return self._encoded(context, request, topic)
+        wants_operations = request.include_topic_authorized_operations
+        operations = self._front.topic_operations(context, topic.name) if wants_operations else OPERATIONS_OMITTED
+        live = self._front.cluster.live
+        encoded = None if wants_operations else self._cache.find(topic, context.api_version, live)
+        if encoded is None:
+            encoded = await asyncio.to_thread(_encode, topic, context.api_version, live, operations)
+            if not wants_operations:
+                self._cache.put(topic, context.api_version, live, encoded)
+        return encoded
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
         front = self._front
@@ -250,6 +279,14 @@ def _response_topic(topic: Topic, live: Sequence[BrokerId], operations: int) -> 
     )
 
 
+def _encode(topic: Topic, version: int, live: Sequence[BrokerId], operations: int) -> bytes:
+    return encode_element(ApiKey.METADATA, version, _response_topic(topic, live, operations))
+
+
+def _key(wanted: MetadataRequestTopic) -> str | bytes | None:
+    return wanted.name if wanted.topic_id == ZERO_UUID else wanted.topic_id
+
+
 class _EncodedTopics:
     """Bytes of topics by name and version, good while the topic is the same value and the same brokers live."""
 
@@ -260,15 +297,22 @@ class _EncodedTopics:
 
     def get(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes:
         """The topic as an element of Metadata's answer."""
+        encoded = self.find(topic, version, live)
+        if encoded is None:
+            encoded = _encode(topic, version, live, OPERATIONS_OMITTED)
+            self.put(topic, version, live, encoded)
+        return encoded
+
+    def find(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes | None:
+        """The same if it is kept."""
+        entry = self._entries.get((topic.name, version)) if live == self._live else None
+        return entry[1] if entry is not None and (entry[0] is topic or entry[0] == topic) else None
+
+    def put(self, topic: Topic, version: int, live: tuple[BrokerId, ...], encoded: bytes) -> None:
+        """Keep it."""
         if live != self._live or self._partitions > PARTITIONS_CACHED_MAX:
             self._entries.clear()
             self._live, self._partitions = live, 0
         key = (topic.name, version)
-        entry = self._entries.get(key)
-        if entry is not None and (entry[0] is topic or entry[0] == topic):
-            return entry[1]
-        encoded = encode_element(ApiKey.METADATA, version, _response_topic(topic, live, OPERATIONS_OMITTED))
+        self._partitions += len(topic.partitions) if key not in self._entries else 0
         self._entries[key] = (topic, encoded)
-        if entry is None:
-            self._partitions += len(topic.partitions)
-        return encoded

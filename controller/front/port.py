@@ -50,12 +50,13 @@ def in_portions(wanted: Iterable[tuple[K, Sequence[V]]]) -> Iterator[list[tuple[
     portion: list[tuple[K, Sequence[V]]] = []
     room = PARTITIONS_PER_PORTION
     for topic, each in wanted:
-        rest = each
-        while len(rest) > room:
-            yield [*portion, (topic, rest[:room])]
-            rest, portion, room = rest[room:], [], PARTITIONS_PER_PORTION
-        portion.append((topic, rest))
-        room -= len(rest)
+        for start in range(0, max(1, len(each)), PARTITIONS_PER_PORTION):
+            piece = each[start : start + PARTITIONS_PER_PORTION]
+            if len(piece) > room or not room:
+                yield portion
+                portion, room = [], PARTITIONS_PER_PORTION
+            portion.append((topic, piece))
+            room -= max(1, len(piece))
     if portion:
         yield portion
 

@@ -50,6 +50,11 @@ def kept(state: State, command: TopicCommand, decision: Decision, decide: Callab
     return again
 
 
+def is_short(command: TopicCommand) -> bool:
+    """Whether nothing of a command is cut where it is refused."""
+    return _cut(command) is command
+
+
 def _entries(command: TopicCommand) -> int:
     match command:
         case CreateTopic():

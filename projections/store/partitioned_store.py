@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from controller.machine.state import Cluster, Topic
 from events.names import ShardKey, TopicName, shard_key
-from projections.store.store import Counts, TopicStore, slice_of
+from projections.store.store import PARTITIONS_SHOWN_AT_ONCE, Counts, TopicStore, slice_of
 
 PartitionOf = Callable[[ShardKey], int]
 
@@ -64,7 +64,9 @@ class PartitionedStore:
                 return name
         return None
 
-    def durable_slice(self, after: str | None, limit: int, partitions_max: int | None = None) -> list[Topic]:
+    def durable_slice(
+        self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
+    ) -> list[Topic]:
         """Up to `limit` topics in the order of their shard keys, after the one whose key is `after`; fewer where they
         have `partitions_max` partitions together, none only where there are no more."""
         topics = merge(*(store.durable_from(after) for store in self._stores), key=lambda topic: shard_key(topic.name))

@@ -39,6 +39,10 @@ TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 _encode = msgspec.msgpack.Encoder().encode
 
 
+PARTITIONS_SHOWN_AT_ONCE = 10_000
+"""A slice of so many is made part of an answer within some ten milliseconds."""
+
+
 class Counts(msgspec.Struct, frozen=True, array_like=True):
     """How many topics and partitions the store holds."""
 
@@ -189,7 +193,9 @@ class TopicStore:
                 return topic.name
         return None
 
-    def durable_slice(self, after: str | None, limit: int, partitions_max: int | None = None) -> list[Topic]:
+    def durable_slice(
+        self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
+    ) -> list[Topic]:
         """Up to `limit` topics in the order of their shard keys, after the one whose key is `after`.
 
         Fewer where they have `partitions_max` partitions together; none only where there are no more.
@@ -295,14 +301,14 @@ class TopicStore:
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
 
 
-def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int | None = None) -> list[Topic]:
+def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[Topic]:
     """The first `limit` of some topics; fewer where they have `partitions_max` partitions together."""
     found: list[Topic] = []
     partitions = 0
     for topic in topics:
         found.append(topic)
         partitions += len(topic.partitions)
-        if len(found) >= limit or (partitions_max is not None and partitions >= partitions_max):
+        if len(found) >= limit or partitions >= partitions_max:
             break
     return found
 
@@ -329,7 +335,9 @@ class TopicReader(Protocol):
 
     def durable_named(self, name: str) -> Topic | None: ...
     def durable_name_of(self, topic_id: bytes) -> TopicName | None: ...
-    def durable_slice(self, after: str | None, limit: int, partitions_max: int | None = None) -> list[Topic]: ...
+    def durable_slice(
+        self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
+    ) -> list[Topic]: ...
 
 
 TOPICS_PER_SLICE = 200  # the loop serves others in between

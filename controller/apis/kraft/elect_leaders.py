@@ -17,7 +17,6 @@ from projections.store.store import topic_slices
 
 UNCLEAN = 1
 PREFERRED = 0
-TOPICS_PER_SLICE = 200
 
 
 class ElectLeadersHandler:
