@@ -3,6 +3,7 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ENVIRONMENT := $(VENV)/.made-for-this-project
 RUNTIME := $(VENV)/.made-to-run
 
@@ -19,16 +20,21 @@ help:
 
 env: $(ENVIRONMENT)
 
+# The files whose hashes are in constraints.txt before its section $(1), and no others; then this folder, by a link.
+define install
+$(PYTHON) -m venv $(VENV)
+sed '/^# run$$/,$$d' constraints.txt | $(PIP) --require-hashes -r /dev/stdin
+sed '/^# $(1)$$/,$$d' constraints.txt | $(PIP) --require-hashes --no-build-isolation -r /dev/stdin
+$(PIP) --no-deps --no-build-isolation -e .
+touch $@
+endef
+
 $(ENVIRONMENT): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $@
+	$(call install,end)
 
 # Without the tools of development and Spark, so that a first look takes seconds.
 $(RUNTIME): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
-	touch $@
+	$(call install,replay)
 
 run: $(RUNTIME)
 	exec $(BIN)/topicwright serve --hints

@@ -7,7 +7,8 @@ like any other.
 Rules of the standard authorizer:
 - super users may do everything;
 - the entries that count are those of all patterns over the resource: its name, `*`, prefixes of its name;
-- of these, the ones for the principal or for `User:*`, from the client's address or from `*`;
+- of these, the ones for the principal or for `User:*`, from the client's address, in whatever form it is written, or
+  from `*`;
 - one that denies the operation, or all, wins over every one that allows it;
 - whoever may read, write, delete or alter may describe; whoever may alter configs may describe them;
 - a resource without any entry is closed, or open with `allow.everyone.if.no.acl.found`.
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol
 
+from controller.kafka.session import normal_host
 from controller.machine import acls as codes
 from controller.machine.acls import Acls, Entries, Pattern
 from events.access import Acl
@@ -89,6 +91,10 @@ class Authorizer(Protocol):
         """Whether the requester may do this to the resource."""
         ...
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource of the type that the requester may do this to (KIP-679)."""
+        ...
+
 
 class AllowAll:
     """No authorizer: everybody may do everything, as in Kafka without `authorizer.class.name`."""
@@ -97,9 +103,13 @@ class AllowAll:
         """Whether it is allowed: it is."""
         return True
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether it is allowed: it is."""
+        return True
+
 
 class StandardAuthorizer:
-    """Answers by the entries that `acls` gives: those of the last durable commit."""
+    """Answers by the entries that `acls` gives: those of the last durable commit. It may be used in any thread."""
 
     def __init__(
         self, acls: Callable[[], Acls], *, super_users: Iterable[str] = (), allow_everyone_if_no_acl_found: bool = False
@@ -108,18 +118,21 @@ class StandardAuthorizer:
         self._super_users = frozenset(super_users)
         self._open_without_acl = allow_everyone_if_no_acl_found
         self._by_principal: dict[Pattern, tuple[Entries, dict[str, list[Acl]]]] = {}
+        """Of patterns with many entries, those entries by principal."""
+        self._held = Acls()
+        """The entries that these are of."""
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the entries allow it."""
         principal = requester.principal
         if principal in self._super_users:
             return True
-        code = OPERATION_CODES[operation]
+        code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed = has_entries = False
-        for pattern, entries in self._acls().over(_RESOURCE_CODES[resource_type], name):
+        for pattern, entries in self._newest().over(_RESOURCE_CODES[resource_type], name):
             has_entries = True
             for acl in self._entries_for(principal, pattern, entries):
-                if acl.host not in ("*", requester.host):
+                if acl.host not in ("*", host) and normal_host(acl.host) != host:
                     continue
                 if acl.permission == codes.DENY:
                     if acl.operation in (codes.ALL, code):
@@ -128,11 +141,35 @@ class StandardAuthorizer:
                     is_allowed = True
         return is_allowed or (not has_entries and self._open_without_acl)
 
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether an entry allows it, whatever others deny: False only where everything of the type is closed."""
+        if requester.principal in self._super_users or self._open_without_acl:
+            return True
+        allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
+        return any(
+            acl.permission == codes.ALLOW
+            and acl.principal in (requester.principal, _EVERYBODY)
+            and acl.operation in allowed_by
+            and (acl.host in ("*", host) or normal_host(acl.host) == host)
+            for pattern, entries in self._acls().by_pattern.items()
+            if pattern[0] == _RESOURCE_CODES[resource_type]
+            for acl in entries
+        )
+
+    def _newest(self) -> Acls:
+        """The entries that hold; what is kept of those that do not is let go."""
+        held = self._acls()
+        if held is not self._held:
+            self._held, now = held, held.by_pattern
+            kept = list(self._by_principal.items())  # at once: other threads add to it
+            self._by_principal = {pattern: known for pattern, known in kept if now.get(pattern) is known[0]}
+        return held
+
     def _entries_for(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
         if len(entries) <= _LOOKED_THROUGH_MAX:
             return [acl for acl in entries if acl.principal in (principal, _EVERYBODY)]
         known = self._by_principal.get(pattern)
-        if known is None or known[0] is not entries:
+        if known is None or known[0] is not entries:  # another thread may be at older ones
             known = self._by_principal[pattern] = entries, _by_principal(entries)
         found = known[1].get(principal, [])
         return found if principal == _EVERYBODY else found + known[1].get(_EVERYBODY, [])

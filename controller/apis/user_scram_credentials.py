@@ -77,10 +77,12 @@ def _response(users: list[str], details: tuple[Detail, ...] | list[Detail]) -> A
 async def describe_user_scram_credentials(
     front: Front, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Who has credentials: the users that are named, or all; needs `Describe` on the cluster."""
+    """Who has credentials: the users that are named, or all; needs `Describe` on the cluster. Without it, as in Kafka,
+    each user that is named has a row, which holds the error and not the name."""
     if not front.grants(context, "Describe"):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=_DENIED)
+        row = DescribeUserScramCredentialsResult(error_code=code)
+        return DescribeUserScramCredentialsResponse(error_code=code, results=(row,) * len(request.users or ()))
     cluster = front.cluster
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))

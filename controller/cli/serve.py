@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
+from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.cli.starting import (
-    SIMULATED_BROKERS_MAX,
     Commands,
     address,
     bootstrap,

@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 
 from controller.access.users_file import UsersFileError
 from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.cli.usage import complain
 from controller.policy.loading import PolicyLoadError
 from controller.serving.clients_entry import Address
 from controller.serving.log_lines import configure_logs
+from controller.serving.process import warn_of_readers
 from controller.settings.load import ServeSettings, SettingsError, load_settings
 from events.logs.log import LogError
 
@@ -23,7 +25,6 @@ Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
 _WHY_REFUSED = (
     SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, OSError,
 )  # fmt: skip
-SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 
 
 def register_process(
@@ -58,6 +59,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
     try:
         settings = load_settings(options.config, options.set)
         configure_logs(settings.log_level)
+        warn_of_readers(options.data, settings)
         return uvloop.run(start(options, settings))
     except _WHY_REFUSED as error:
         return complain(str(error))

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
+from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.cli import starting
 from controller.serving.log_lines import forward_foreign_logs
 from controller.serving.reach_cluster import security_in
@@ -85,5 +86,5 @@ def _fleet(text: str) -> _Fleet:
         return _Fleet(cluster=starting.bootstrap(rest) if colon else "")
     raise argparse.ArgumentTypeError(
         f"{text!r} is neither cluster, nor cluster:HOST:PORT[,HOST:PORT…], nor simulated:N with N from 1 to "
-        f"{starting.SIMULATED_BROKERS_MAX}"
+        f"{SIMULATED_BROKERS_MAX}"
     )

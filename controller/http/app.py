@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from litestar import Litestar, get
+from litestar import Litestar, Response, get
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
@@ -17,10 +17,12 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from controller.brokers.port import Fleet
 from controller.front.front import Front
 from controller.http import health, reads, simulated, writes
+from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
+from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.http.simulated import SimulatedBrokers
@@ -28,14 +30,21 @@ from projections.queries.query import Questions
 
 _T = TypeVar("_T")
 
-BODY_BYTES_MAX = 4 << 20
-"""Enough for a manual assignment of 100,000 partitions."""
+BODY_BYTES_MAX = 1 << 20
+"""Enough for a manual assignment of tens of thousands of partitions, and read in some 20 ms."""
+OPENAPI = "application/vnd.oai.openapi+json"
+DOCUMENT = "document"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+OTHER = "other"
 
 
-@get("/openapi.json", include_in_schema=False, media_type="application/vnd.oai.openapi+json")
-async def describe(request: HttpRequest) -> dict[str, Any]:
+@get("/openapi.json", include_in_schema=False, media_type=OPENAPI)
+async def describe(request: HttpRequest) -> Response[bytes]:
     """What there is and how it is requested, as an OpenAPI document."""
-    return request.app.openapi_schema.to_schema()
+    state = request.app.state
+    if DOCUMENT not in state:  # it takes some 50 ms, so once
+        state[DOCUMENT] = msgspec.json.encode(request.app.openapi_schema.to_schema())
+    return Response(state[DOCUMENT], media_type=OPENAPI)
 
 
 @get("/")
@@ -72,8 +81,9 @@ class Parts(msgspec.Struct, frozen=True):
     followers: Followers
 
 
-def build_app(parts: Parts, release: str, logins: Logins | None = None) -> ASGIApp:
-    """The application. Brokers can be added and stopped only where the fleet is a simulated one."""
+def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = None) -> ASGIApp:
+    """The application, under the names that it goes by. Brokers can be added and stopped only where the fleet is a
+    simulated one."""
     given: dict[str, object] = {
         "front": parts.front,
         "why_not": lambda: health.why_not_ready(parts.front),
@@ -82,22 +92,24 @@ def build_app(parts: Parts, release: str, logins: Logins | None = None) -> ASGIA
         "reading": parts.reading,
         "stopping": parts.stopping,
         "followers": parts.followers,
+        "places": Places(),
     }
     handlers = [*_ABOUT, *_WRITES, *_READS, *_HEALTH]
     if isinstance(parts.fleet, SimulatedBrokers):
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
     description = "Create topics, and see why every topic is as it is, at any moment of the past."
-    app = _litestar(handlers, given, "Topicwright", release, description)
-    return _Measured(app if logins is None else Authenticated(app, logins), parts.metrics)
+    app: ASGIApp = _litestar(handlers, given, "Topicwright", release, description)
+    app = app if logins is None else Authenticated(app, logins)
+    return _Measured(Reached(app, reach), parts.metrics)
 
 
-def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str) -> ASGIApp:
+def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str, reach: Reach) -> ASGIApp:
     """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
     clients."""
     given: dict[str, object] = {"why_not": why_not, "figures": metrics}
     description = "Decides what fronts put into the commands topic."
-    return _litestar([*_ABOUT, *_HEALTH], given, "Topicwright worker", release, description)
+    return Reached(_litestar([*_ABOUT, *_HEALTH], given, "Topicwright worker", release, description), reach)
 
 
 def _litestar(
@@ -129,7 +141,8 @@ def _giving(part: _T) -> Callable[[], _T]:
 
 
 class _Measured:
-    """Measures of each request how long it took until the answer began."""
+    """Measures of each request how long it took until the answer began. A client chooses neither the number nor the
+    length of labels: a method that is not known and a path that is none of ours are `other`."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -140,9 +153,9 @@ class _Measured:
 
         async def measured_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                route = scope.get("path_template") or "(none)"
+                method, route = str(scope.get("method")), str(scope.get("path_template") or OTHER)
                 seconds = time.perf_counter() - started
-                self._metrics.http_request(str(scope.get("method", "")), str(route), message["status"], seconds)
+                self._metrics.http_request(method if method in METHODS else OTHER, route, message["status"], seconds)
             await send(message)
 
         await self._app(scope, receive, measured_send)

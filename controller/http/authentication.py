@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
@@ -17,14 +16,14 @@ import msgspec
 import structlog
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from controller.http.errors import answer_early
+from controller.http.health import OPEN_PATHS
 from controller.http.requests import API, SCOPE_KEY
 from controller.kafka.sasl.conversation import LoginRefused
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, Session
 from controller.machine.errors import ErrorCode
-from projections.shown.json_types import ErrorShape
 
-OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
 CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
 _CHALLENGE: Final = (b"www-authenticate", b'Bearer realm="topicwright", Basic realm="topicwright", charset="UTF-8"')
 
@@ -38,8 +37,8 @@ class Passwords(Protocol):
         """The user that a token belongs to."""
         ...
 
-    async def knows(self, user: str, password: str) -> bool:
-        """Whether this is a password of a user."""
+    async def knows(self, user: str, password: str, address: str) -> bool:
+        """Whether this is a password of a user; addresses take turns."""
         ...
 
 
@@ -66,17 +65,18 @@ class Authenticated:
             await self._app(scope, receive, send)
             return
         given = [value for name, value in scope["headers"] if name == b"authorization"]
+        client = scope.get("client")
+        host = client[0] if client else ""
         try:
-            principal = await self._principal(given)
+            principal = await self._principal(given, host)
         except LoginRefused as refusal:
             await self._refuse(scope, send, refusal)
             return
-        client = scope.get("client")
-        session = Session(principal=principal, host=client[0] if client else "", listener=API)
+        session = Session(principal=principal, host=host, listener=API)
         cast(dict[str, Any], scope)[SCOPE_KEY] = session
         await self._app(scope, receive, send)
 
-    async def _principal(self, given: list[bytes]) -> str:
+    async def _principal(self, given: list[bytes], host: str) -> str:
         if not given:
             if self._logins.required:
                 raise LoginRefused("", "log in with a bearer token, or with a user's name and password")
@@ -90,20 +90,20 @@ class Authenticated:
                 if user is None:
                     raise LoginRefused("unknown token")
             case "basic":
-                user = await self._basic(credentials.strip())
+                user = await self._basic(credentials.strip(), host)
             case _:
                 raise LoginRefused("an Authorization that is neither Bearer nor Basic")
         self._logins.on_login(API, scheme.lower(), "succeeded")
         return f"User:{user}"
 
-    async def _basic(self, credentials: str) -> str:
+    async def _basic(self, credentials: str, host: str) -> str:
         try:
             user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not base64, not ASCII, or not UTF-8 inside
             raise LoginRefused("a Basic Authorization that cannot be read") from None
         if not colon or not user:
             raise LoginRefused("a Basic Authorization without a name or a password")
-        if not await self._logins.passwords.knows(user, password):
+        if not await self._logins.passwords.knows(user, password, host):
             raise LoginRefused("wrong user name or password", user=user)
         return user
 
@@ -116,8 +116,4 @@ class Authenticated:
             self._logins.on_login(API, "http", "failed")
             await asyncio.sleep(self._logins.failed_delay_ms / 1000)
         message = refusal.message or "the credentials are not valid"
-        code = ErrorCode.SASL_AUTHENTICATION_FAILED
-        body = msgspec.json.encode(ErrorShape(error=code.name, code=int(code), message=message))
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), _CHALLENGE]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, [_CHALLENGE])

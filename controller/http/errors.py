@@ -6,13 +6,16 @@ out but did create its topic is not an error here: it is answered 202, and a rep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import structlog
 from litestar import Request, Response
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.params import QueryParameter
+from litestar.types import Send
 
 from controller.brokers.simulated import UnknownBroker
 from controller.http.query_threads import TooBusy
@@ -81,6 +84,16 @@ def answer_error(request: HttpRequest, error: Exception) -> Response[ErrorShape]
         _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
     headers = error.headers if isinstance(error, HTTPException) else None
     return Response(shape, status_code=status, media_type="application/json", headers=headers)
+
+
+async def answer_early(
+    send: Send, status: int, code: ErrorCode, message: str, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    """Answer an error to a request that is not routed."""
+    body = msgspec.json.encode(_shape(code, message))
+    said = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": said})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def query_error(error: Exception) -> tuple[int, ErrorShape] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -10,6 +11,9 @@ from litestar.di import NamedDependency
 from controller.front.front import Front
 from controller.http.metrics import CONTENT_TYPE, Metrics
 from projections.shown.json_types import HealthShape
+
+OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
+"""What is for everybody at any time: whoever restarts a service has no password, and comes when it is busy."""
 
 WhyNot = Callable[[], str | None]
 """Why the process is not ready; None when it is."""
@@ -33,7 +37,7 @@ async def ready(why_not: NamedDependency[WhyNot]) -> Response[HealthShape]:
 @get("/metrics", media_type=CONTENT_TYPE)
 async def metrics(figures: NamedDependency[Metrics]) -> Response[bytes]:
     """Figures for Prometheus, in its text format."""
-    return Response(figures.render(), media_type=CONTENT_TYPE)
+    return Response(await figures.rendered(), media_type=CONTENT_TYPE)
 
 
 def why_not_ready(front: Front) -> str | None:

@@ -4,11 +4,15 @@ The controller calls here for every commit, request and answered topic, so a cal
 adds to plain numbers, and Prometheus' own types are built only when somebody looks. What is a state rather than a
 count (the log's offset, topics, brokers) is read at that moment from the controller itself.
 
-Every method but `policy_judged`, which has a thread of its own, is called on the controller's event loop.
+Every method but `policy_judged`, which has a thread of its own, is called on the controller's event loop. Only the text
+is made in another thread, from numbers that go on changing: a figure there may be a moment newer than its neighbour.
+
+What a client could make up is no label: how many series there are is bounded by what is spoken here.
 """
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
@@ -69,7 +73,12 @@ class Metrics(Collector):
         self._requests: dict[tuple[str, int | str, str], Distribution] = {}
         self._http: dict[tuple[str, str, int], Distribution] = {}
         self._logins: dict[tuple[str, str, str], int] = {}
+        self._failed: dict[str, int] = {}
+        self._stood_still: dict[str, float] = {}
+        self._clock_jumps = 0
         self._gauges: list[Gauges] = []
+        self._states: list[tuple[str, str, float]] = []
+        self._rendering: asyncio.Task[bytes] | None = None
 
     # --- what the controller reports
 
@@ -96,6 +105,18 @@ class Metrics(Collector):
         """A request of Kafka's wire was answered, or not; `seconds` from reading it to handing over the answer."""
         _of(self._requests, (api, version, outcome)).add(seconds)
 
+    def command_failed(self, command: str) -> None:
+        """Deciding on a command of this kind raised."""
+        self._failed[command] = self._failed.get(command, 0) + 1
+
+    def stood_still(self, cause: str, seconds: float) -> None:
+        """The event loop stood still for so long, in a function of the project; see `controller.serving.loop_watch`."""
+        self._stood_still[cause] = max(seconds, self._stood_still.get(cause, 0.0))
+
+    def clock_jumped(self) -> None:
+        """The wall clock was set."""
+        self._clock_jumps += 1
+
     def login(self, listener: str, mechanism: str, outcome: str) -> None:
         """Somebody logged in, or could not."""
         key = (listener, mechanism, outcome)
@@ -111,8 +132,22 @@ class Metrics(Collector):
 
     # --- what Prometheus reads
 
+    async def rendered(self) -> bytes:
+        """All figures in Prometheus' text format. Whoever comes while they are written gets the same ones."""
+        if self._rendering is None:
+            self._rendering = asyncio.create_task(self._render())
+            self._rendering.add_done_callback(self._have_rendered)
+        return await asyncio.shield(self._rendering)
+
+    async def _render(self) -> bytes:
+        self._states = [state for gauges in self._gauges for state in gauges()]
+        return await asyncio.to_thread(self.render)
+
+    def _have_rendered(self, _: object) -> None:
+        self._rendering = None
+
     def render(self) -> bytes:
-        """All figures in Prometheus' text format."""
+        """All figures in Prometheus' text format, with the states as they were last read."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -124,25 +159,38 @@ class Metrics(Collector):
             "request_seconds", "Requests of Kafka's wire, by outcome.", ("api", "version", "outcome"), self._requests
         )
         logins = CounterMetricFamily("topicwright_logins", "Logins.", labels=("listener", "mechanism", "outcome"))
-        for labels, count in list(self._logins.items()):
+        for labels, count in self._logins.copy().items():
             logins.add_metric(labels, count)
         yield logins
         yield _family("http_request_seconds", "Requests over HTTP.", ("method", "route", "status"), self._http)
-        for gauges in self._gauges:
-            for name, says, value in gauges():
-                yield GaugeMetricFamily(f"topicwright_{name}", says, value)
+        yield from self._troubles()
+        for name, says, value in self._states:
+            yield GaugeMetricFamily(f"topicwright_{name}", says, value)
 
     def _commits(self) -> Iterator[Metric]:
         yield _single("commit_seconds", "From the write of a commit to the end of its fsync.", self._commit_seconds)
         yield _single("commit_commands", "Commands that shared one fsync.", self._commit_commands)
         yield _single("commit_events", "Events in one commit.", self._commit_events)
 
+    def _troubles(self) -> Iterator[Metric]:
+        failed = CounterMetricFamily("topicwright_commands_failed", "Commands that raised.", labels=("command",))
+        for command, count in self._failed.copy().items():
+            failed.add_metric((command,), count)
+        yield failed
+        longest = GaugeMetricFamily(
+            "topicwright_loop_standstill_seconds_max", "Longest stand-still of the event loop.", labels=("cause",)
+        )
+        for cause, seconds in self._stood_still.copy().items():
+            longest.add_metric((cause,), seconds)
+        yield longest
+        yield CounterMetricFamily("topicwright_clock_jumps", "Times that the wall clock was set.", self._clock_jumps)
+
     def _answered(self) -> Iterator[Metric]:
         answers = CounterMetricFamily("topicwright_answers", "Topics answered, by error.", labels=("api", "error"))
-        for (api, code), count in list(self._answers.items()):
+        for (api, code), count in self._answers.copy().items():
             answers.add_metric((api, error_word(code)), count)
         yield answers
-        waits = {(api,): waits for api, waits in list(self._waits.items())}
+        waits = {(api,): waits for api, waits in self._waits.copy().items()}
         yield _family("answer_wait_seconds", "From the request to the answer for a topic.", ("api",), waits)
 
 
@@ -161,6 +209,6 @@ def _family(
     name: str, says: str, labels: tuple[str, ...], distributions: dict[_Key, Distribution]
 ) -> HistogramMetricFamily:
     family = HistogramMetricFamily(f"topicwright_{name}", says, labels=labels)
-    for key, values in list(distributions.items()):
+    for key, values in distributions.copy().items():
         family.add_metric(tuple(map(str, key)), buckets=values.buckets(), sum_value=values.total)
     return family

@@ -20,6 +20,11 @@ def may_describe(front: Front, request: HttpRequest, topic: str) -> bool:
     return front.allows(caller_of(request), "Describe", topic)
 
 
+def may_describe_some(front: Front, request: HttpRequest) -> bool:
+    """Whether there may be a topic that may be shown."""
+    return front.authorizer.allows_some(caller_of(request), "Describe", "Topic")
+
+
 def need_topic(front: Front, request: HttpRequest, topic: str) -> None:
     """Raise Refused for who may not describe the topic."""
     if not front.grants(caller_of(request), "Describe", topic):
@@ -36,11 +41,22 @@ async def need_request(
     front: Front, request: HttpRequest, queries: Questions, reading: Reading, request_id: str
 ) -> None:
     """Raise Refused for who neither made the request, nor may describe the cluster or every topic it was about."""
+    for topic in await hidden_of_request(front, request, queries, reading, request_id):
+        need_cluster(front, request) if topic is None else need_topic(front, request, topic)
+
+
+async def hidden_of_request(
+    front: Front, request: HttpRequest, queries: Questions, reading: Reading, request_id: str
+) -> list[str | None]:
+    """What hides a request from who wants to see it: topics that it was about, None for the cluster. It is hidden by
+    nothing from who made it, or may describe the cluster."""
     caller = caller_of(request)
-    if not front.allows(caller, "Describe"):
-        topics, principal = await reading.run(_subjects_of, queries, request_id)
-        for topic in topics if principal != caller.principal else ():
-            need_cluster(front, request) if topic is None else need_topic(front, request, topic)
+    if front.allows(caller, "Describe"):
+        return []
+    topics, principal = await reading.run(_subjects_of, queries, request_id)
+    if principal == caller.principal:
+        return []
+    return [topic for topic in topics if topic is None or not may_describe(front, request, topic)]
 
 
 def _subjects_of(queries: Questions, request_id: str) -> tuple[list[str | None], str]:

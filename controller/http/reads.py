@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
-from msgspec.structs import replace
 
 from controller.front.front import Front
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers
-from controller.http.permissions import may_describe, need_cluster, need_request, need_topic
+from controller.http.permissions import (
+    hidden_of_request,
+    may_describe,
+    may_describe_some,
+    need_cluster,
+    need_request,
+    need_topic,
+)
+from controller.http.places import Places
 from controller.http.query_threads import Reading
+from controller.http.requests import caller_of
+from events.names import shard_key
 from projections.queries.moments import SYNTAX
-from projections.queries.query import Questions
+from projections.queries.query import NoTopic, Questions
 from projections.shown import from_log, json_types
+from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
 LIMIT_MAX = 1000  # of topics or events in a page
 TOPICS_PER_SLICE = 100
 """How many topics are taken from the live store before others get their turn."""
+SLICES_MAX = 40
+"""Of a page of topics: it looks at some thousands, or at some ten thousand partitions, whatever it may show."""
 OFFSET_MAX = 2**63 - 1
 
 _Front = NamedDependency[Front]
@@ -36,7 +51,7 @@ _Partition = Annotated[
 _Cursor = Annotated[
     str | None, QueryParameter(description="Of a log in partitions: go on there, `next_cursor` of the page before")
 ]
-_After = Annotated[str | None, QueryParameter(description="Go on after this name: `next_after` of the page before")]
+_After = Annotated[str | None, QueryParameter(description="Go on after a name, or `next_after` of the page before")]
 
 
 @get("/topics")
@@ -45,26 +60,39 @@ async def topics(
     front: _Front,
     queries: _Queries,
     reading: _Reading,
+    places: NamedDependency[Places],
     after: _After = None,
     limit: _Limit = 100,
     at: _At = None,
 ) -> Response[json_types.TopicsShape]:
-    """Topics in the order of their names (with `.` as `_`), a page at a time."""
+    """Topics in the order of their names (with `.` as `_`), a page at a time.
+
+    A page looks at so many topics and no more: it may have fewer than the limit, and `next_after` where to go on.
+    """
+    name = places.opened(after)
+    if not may_describe_some(front, request):
+        at_end = queries.end() if at is None else await reading.run(queries.end, at)
+        return await reading.answer(from_log.topics, queries, [], None, at_end)
     if at is not None:
-        page = await reading.run(from_log.topics_at, queries, at, after, limit)
-        shown = tuple(one for one in page.topics if may_describe(front, request, one.name))
-        return await reading.answer(replace, page, topics=shown)
-    summaries: list[json_types.TopicSummary] = []
-    name, end, live = after, queries.end(), front.cluster.live
-    while len(summaries) <= limit:
-        newest = queries.newest(name, min(TOPICS_PER_SLICE, limit + 1 - len(summaries)))
+        caller = caller_of(request)
+        may_show = partial(front.allows, caller, "Describe")
+        return await reading.answer(from_log.topics_at, queries, at, name, limit, may_show, places.sealed)
+    shown: list[json_types.TopicSummary] = []
+    end, live = queries.end(), front.cluster.live
+    for _ in range(SLICES_MAX):
+        newest = queries.newest(name, TOPICS_PER_SLICE)
         if not newest:
-            break
+            return await reading.answer(from_log.topics, queries, shown, None, end)
         name = newest[-1].name
-        newest = [one for one in newest if may_describe(front, request, one.name)]
-        summaries += await reading.run(from_log.summaries, queries, newest, live)
-    next_after = summaries[limit - 1].name if len(summaries) > limit else None
-    return await reading.answer(from_log.topics, queries, summaries[:limit], next_after, end)
+        seen = [one for one in newest if may_describe(front, request, one.name)]
+        if seen:
+            shown += await reading.run(from_log.summaries, queries, seen[: limit + 1 - len(shown)], live)
+        if len(shown) > limit:
+            return await reading.answer(from_log.topics, queries, shown[:limit], shown[limit - 1].name, end)
+        await asyncio.sleep(0)
+    assert name is not None, "it has looked at some"
+    reached = name if may_describe(front, request, name) else places.sealed(shard_key(name))
+    return await reading.answer(from_log.topics, queries, shown, reached, end)
 
 
 @get("/topics/{name:str}")
@@ -162,7 +190,11 @@ async def follow(
 async def explanation(
     subject: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading
 ) -> Response[json_types.ExplanationShape]:
-    """The chain of events behind a topic or a request, in words."""
-    if not may_describe(front, request, subject):
-        await need_request(front, request, queries, reading, subject)
-    return await reading.answer(from_log.explanation, queries, subject)
+    """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
+    if may_describe(front, request, subject):
+        with suppress(NoTopic):
+            return await reading.answer(from_log.explanation, queries, subject, explain_topic)
+        if await hidden_of_request(front, request, queries, reading, subject):
+            raise nothing_to_explain(subject)
+    await need_request(front, request, queries, reading, subject)
+    return await reading.answer(from_log.explanation, queries, subject, explain_request)

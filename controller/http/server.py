@@ -12,28 +12,33 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import structlog
 import uvicorn
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
 from controller.front.front import Front
+from controller.http.addresses import Reach
 from controller.http.app import Parts, build_app
 from controller.http.authentication import Logins
+from controller.http.connections import CONNECTIONS_MAX, REQUEST_S, Connection, Counts, Door
+from controller.http.errors import answer_early
 from controller.http.following import Followers
-from controller.http.health import states
+from controller.http.health import OPEN_PATHS, states
 from controller.http.metrics import Metrics
 from controller.http.query_threads import Reading, Stopping
 from controller.http.simulated import SimulatedBrokers
 from controller.kafka.server.tls import Tls
+from controller.machine.errors import ErrorCode
 from projections.queries.query import Questions
 
 BACKLOG = 1024  # connections that the kernel accepts before we do
-CONNECTIONS_MAX = 1000  # beyond them uvicorn answers 503
 KEEP_ALIVE_S = 75  # longer than clients' and proxies' 60 s, so that they close first
 STOP_WITHIN_S = 2  # what is answered by then is; the rest is cut off
+NOWHERE_ELSE = Reach()
 
 
 class HttpServer:
@@ -48,21 +53,26 @@ class HttpServer:
         *,
         tls: Tls | None = None,
         logins: Logins | None = None,
+        reach: Reach = NOWHERE_ELSE,
+        counts: Counts | None = None,
     ) -> None:
-        """With `tls` it is HTTPS; `logins` says how clients log in, None that nobody does."""
+        """With `tls` it is HTTPS; `logins` says how clients log in, None that nobody does; `counts` who may come in at
+        all, None that everybody may."""
         self._logins = logins
+        self._reach = reach
         self._query = query
         self._reading = Reading()
         self._stopping = Stopping()
         followers = Followers(query, self._reading, self._stopping)
         self._parts = Parts(front, fleet, query, metrics, self._reading, self._stopping, followers)
-        self._listener = HttpListener(tls)
+        self._listener = HttpListener(tls, counts)
         metrics.watch(lambda: states(front))
         metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is a free one for 0. Raises OSError naming the address."""
-        return await self._listener.start(build_app(self._parts, _release(), self._logins), host, port)
+        app = build_app(self._parts, _release(), self._reach.named(host), self._logins)
+        return await self._listener.start(app, host, port)
 
     async def stop(self) -> None:
         """Stop accepting, let what is under way end, close the rest within a bounded time."""
@@ -77,9 +87,10 @@ class HttpServer:
 class HttpListener:
     """Serves one application on one address."""
 
-    def __init__(self, tls: Tls | None = None) -> None:
+    def __init__(self, tls: Tls | None = None, counts: Counts | None = None) -> None:
         """Listens for HTTPS where `tls` is given, else for HTTP."""
         self._tls = tls
+        self._counts = counts
         self._server: _Server | None = None
 
     @property
@@ -96,17 +107,16 @@ class HttpListener:
             http="h11",
             ws="none",
             lifespan="off",
+            proxy_headers=False,
             log_config=None,
             access_log=False,
             server_header=False,
             date_header=False,
-            backlog=BACKLOG,
-            limit_concurrency=CONNECTIONS_MAX,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_WITHIN_S,
             ssl_context_factory=None if self._tls is None else _giving(self._tls),
         )
-        self._server = _Server(config)
+        self._server = _Server(config, Door(app, _busy(app), self._counts))
         self._task = asyncio.create_task(self._server.serve([listener]), name="http")
         await self._server.listening.wait()
         bound_port: int = listener.getsockname()[1]
@@ -131,13 +141,38 @@ def _giving(tls: Tls) -> Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]]
     return lambda config, make: first
 
 
+def _busy(app: ASGIApp) -> ASGIApp:
+    """The application where too many requests are under way: health alone."""
+
+    async def busy(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") in OPEN_PATHS:
+            await app(scope, receive, send)
+        else:
+            message = f"{CONNECTIONS_MAX} connections are at work already; try again later"
+            await answer_early(send, 503, ErrorCode.REQUEST_TIMED_OUT, message, [(b"connection", b"close")])
+
+    return busy
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, door: Door) -> None:
         super().__init__(config)
+        self._door = door
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Listen, with connections of our own kind."""
+        assert sockets is not None, "it is given what is bound"
+        make = partial(Connection, self._door, self.config, self.server_state)
+        within_s = REQUEST_S if self.config.ssl is not None else None
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                make, sock=one, ssl=self.config.ssl, backlog=BACKLOG, ssl_handshake_timeout=within_s
+            )
+            for one in sockets
+        ]
+        self.started = True
         self.listening.set()
 
     @contextmanager

@@ -14,6 +14,7 @@ from litestar import post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
+from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.front.front import Front
 from controller.http.errors import HttpRequest, refused
 from controller.http.permissions import need_cluster
@@ -75,6 +76,8 @@ async def add(fleet: _Fleet, front: _Front, request: HttpRequest) -> SimulatedBr
     """A further broker joins, with the next free id."""
     need_cluster(front, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
+    if len(fleet.brokers) >= SIMULATED_BROKERS_MAX:
+        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} brokers are the most that can be")
     return _shape(fleet.add(body.rack))
 
 

@@ -33,6 +33,11 @@ _Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 _Front = NamedDependency[Front]
 _Stopping = NamedDependency[Stopping]
 _Replicas = tuple[_Id, ...]
+PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
+"""What one topic may be created with: Kafka's bound on one request, and many more configs than there are."""
+_InOrder = Annotated[tuple[_Replicas, ...], msgspec.Meta(max_length=PARTITIONS_MAX)]
+_ById = Annotated[dict[_Id, _Replicas], msgspec.Meta(max_length=PARTITIONS_MAX)]
+_Configs = Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=CONFIGS_MAX)]
 
 
 class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,9 +46,9 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     num_partitions: _Count = -1
     replication_factor: _Factor = -1
-    assignments: dict[_Id, _Replicas] | tuple[_Replicas, ...] = ()
+    assignments: _ById | _InOrder = ()
     """The replicas of each partition, by its id or in order; the first one is the preferred leader."""
-    configs: dict[str, str | int | float | bool | None] = {}
+    configs: _Configs = {}
     timeout_ms: _Timeout = 30_000
     """How long to wait for the topic to be complete; 0 or less: not at all."""
 

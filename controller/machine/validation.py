@@ -30,8 +30,9 @@ QUOTA = "quota"
 """The rule of what a mutation quota refuses."""
 BY_CLUSTER = "cluster"
 """The rule of what the cluster refuses that carries decisions out."""
-DEFAULT_COUNTS_SINCE = 4
-"""The CreateTopics version from which -1 stands for the cluster's defaults (KIP-464)."""
+DEFAULT_COUNTS_SINCE = 1
+"""The CreateTopics version from which -1 stands for the cluster's defaults. KIP-464 says version 4, but Kafka reads
+every version so, and clients (kafkajs) rely on it; version 0 is KIP-4's, which has no defaults."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -14,6 +14,7 @@ import msgspec
 
 from controller.machine.configs.table import BY_NAME
 from controller.machine.configs.values import Bad, Value, read_value, value_text
+from controller.patterns import Pattern
 from controller.policy.interface import RequestMetadata
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
@@ -92,7 +93,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     principals: Scope = Scope()
     topics: Scope = Scope()
     refuse: str = ""
-    name_pattern: re.Pattern[str] | None = None
+    name_pattern: Pattern | None = None
     partitions: Range | None = None
     replication_factor: Range | None = None
     configs: tuple[ConfigDemand, ...] = ()
@@ -112,8 +113,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def _complaints(self, request: RequestMetadata) -> Iterator[str]:
         if self.refuse:
             yield self.refuse
-        if self.name_pattern is not None and self.name_pattern.search(request.topic) is None:
-            yield f"topic name '{request.topic}' does not match '{self.name_pattern.pattern}'"
+        if self.name_pattern is not None and not self.name_pattern.is_found_in(request.topic):
+            yield f"topic name '{request.topic}' does not match '{self.name_pattern.text}'"
         yield from _outside("partitions", self.partitions, _partitions(request))
         yield from _outside("replication_factor", self.replication_factor, *_factors(request))
         yield from self._config_complaints(request)

@@ -19,6 +19,7 @@ import msgspec
 
 from controller.machine.configs.table import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
+from controller.patterns import ALLOWED, Pattern, PatternError
 from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigDemand, Range, Rule, Scope
 
 MODES = ("enforce", "observe")
@@ -136,16 +137,17 @@ def _globs(place: _Place, value: object) -> re.Pattern[str]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list) or not patterns or not all(isinstance(one, str) and one for one in patterns):
         place.fail(value, "is not a pattern", "a pattern or a list of them, with * for any text, ? for one character")
+    # Python's own engine is quick with these: a part that was found is never looked for again.
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
 
-def _regex(place: _Place, value: object) -> re.Pattern[str]:
-    allowed = "a Python regular expression, found anywhere in the name unless ^ and $ anchor it"
+def _regex(place: _Place, value: object) -> Pattern:
+    allowed = f"a regular expression in {ALLOWED}; it is found anywhere in the name unless ^ and $ anchor it"
     if not isinstance(value, str) or not value:
         place.fail(value, "is not a regular expression", allowed)
     try:
-        return re.compile(value)
-    except re.error as error:
+        return Pattern(value)
+    except PatternError as error:
         place.fail(value, f"is not a regular expression: {error}", allowed)
 
 

@@ -5,24 +5,40 @@ Made before anything else, so that all that settings can get wrong is found befo
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
 
 from controller.access.authorizer import Authorizer, StandardAuthorizer
-from controller.access.users import Users
+from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
 from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
+from controller.machine.commands.access import DrawLoginSecret
+from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
+from controller.serving.exposure import reach_of, refuse_open_http, warnings
 from controller.serving.file_limits import connection_counts
 from controller.serving.listeners import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint
+from events.names import RequestId
+
+
+class _Observing(Protocol):
+    """Who takes commands that nobody waits for."""
+
+    def now_ms(self) -> int: ...
+
+    def new_request_id(self, origin: str = "") -> RequestId: ...
+
+    def observe(self, command: AnyCommand) -> None: ...
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -39,14 +55,17 @@ class Entrance:
     """The ways in, with who may use them. Raises SettingsError and UsersFileError when made."""
 
     def __init__(
-        self, settings: ServeSettings, default: Address, metrics: Metrics, cluster: Callable[[], Cluster]
+        self, settings: ServeSettings, default: Address, http: Address, metrics: Metrics, cluster: Callable[[], Cluster]
     ) -> None:
         """`default` is the listener of settings that name none; `cluster` gives what is durable of the cluster."""
         self._settings = settings
+        self._http_host = http.host
         self._metrics = metrics
         self._cluster = cluster
         self.listeners = plan(settings, Endpoint("PLAINTEXT", default.host, default.port))
+        refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
+        self.reach = reach_of(settings)
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
         # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
@@ -81,6 +100,13 @@ class Entrance:
             allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         )
 
+    def draw_login_secret(self, controller: _Observing) -> None:
+        """See to it that salts of unknown users are made up from a secret of the log, where logins show any. Nobody
+        waits for that: until it is in the log they are made up from a secret of the process."""
+        if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
+            request_id, secret = controller.new_request_id("login-secret"), os.urandom(SECRET_BYTES)
+            controller.observe(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
+
     def http_logins(self) -> Logins:
         """How clients log in to HTTP."""
         settings = self._settings
@@ -88,8 +114,11 @@ class Entrance:
         return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
 
     def ready_line(self, http: Address) -> str:
-        """What is printed once requests are taken; with each listener, if the settings name them."""
-        return f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        """What is printed once requests are taken; with each listener, if the settings name them, and with what is open
+        to others."""
+        ready = f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        addresses = [f"{server.host or '*'}:{server.port}" for server in self.listening.servers]
+        return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self._http_host, str(http))])
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""

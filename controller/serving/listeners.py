@@ -30,8 +30,8 @@ from events.catalog import Endpoint
 
 _MECHANISMS: Mapping[str, StartConversation] = {
     "PLAIN": PlainConversation,
-    "SCRAM-SHA-256": partial(ScramConversation, mechanism="SCRAM-SHA-256"),
-    "SCRAM-SHA-512": partial(ScramConversation, mechanism="SCRAM-SHA-512"),
+    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512"),
 }
 _logger = structlog.get_logger("topicwright")
 

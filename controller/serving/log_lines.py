@@ -10,22 +10,14 @@ import json
 import logging
 import os
 import sys
-from collections import Counter
-from collections.abc import MutableMapping
-from typing import Any
+import time
 
 import msgspec
 import structlog
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+from controller.serving.log_limits import LogLimits
 
-OF_STRANGERS = frozenset(
-    {"connection_closed", "connection_refused", "tls_handshake_failed", "authentication_failed", "http server"}
-)
-"""The lines that clients can cause before they log in."""
-LINES_A_MINUTE = 300
-TEXT_CHARACTERS_MAX = 500
-_TO_THE_MINUTE = len("2026-01-01T00:00")
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -34,10 +26,10 @@ def configure_logs(level: str) -> None:
     """Write log lines of at least this level as JSON, one a line, to standard error."""
     structlog.configure(
         processors=[
+            LogLimits(time.monotonic),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            SparingLines(),
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(serializer=_to_json),
         ],
@@ -45,40 +37,6 @@ def configure_logs(level: str) -> None:
         logger_factory=_LineLogger,
         cache_logger_on_first_use=True,
     )
-
-
-class SparingLines:
-    """Bounds what clients can have logged before they log in: of each kind of line so many a minute, and so long.
-
-    The first line of its kind in a later minute says how many were left out before it.
-    """
-
-    def __init__(self) -> None:
-        self._written: Counter[str] = Counter()
-        self._left_out: Counter[str] = Counter()
-        self._minutes: dict[str, str] = {}
-
-    def __call__(self, _: object, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """A line as it is to be written. Raises DropEvent for one that is not."""
-        event = line["event"]
-        if event not in OF_STRANGERS:
-            return line
-        minute = line["timestamp"][:_TO_THE_MINUTE]
-        if self._minutes.get(event) != minute:
-            self._minutes[event], self._written[event] = minute, 0
-        self._written[event] += 1
-        if self._written[event] > LINES_A_MINUTE:
-            self._left_out[event] += 1
-            raise structlog.DropEvent
-        if left_out := self._left_out.pop(event, 0):
-            line["left_out_before"] = left_out
-        return {key: _cut(value) for key, value in line.items()}
-
-
-def _cut(value: object) -> object:
-    if not isinstance(value, str) or len(value) <= TEXT_CHARACTERS_MAX:
-        return value
-    return f"{value[:TEXT_CHARACTERS_MAX]}… ({len(value)} characters)"
 
 
 def _to_json(line: dict[str, object], **_: object) -> str:

@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -75,7 +74,7 @@ class Service:
         self.metrics = Metrics()
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
-            options.settings, options.kafka, self.metrics, lambda: self.controller.store.durable_cluster
+            options.settings, options.kafka, options.http, self.metrics, lambda: self.controller.store.durable_cluster
         )
         self.log = self._open_log()
         self._started = False
@@ -101,7 +100,7 @@ class Service:
             self.log,
             self.fleet,
             boot_id=os.urandom(5).hex(),
-            clock_ms=lambda: time.time_ns() // 1_000_000,
+            clock_ms=process.wall_ms,
             flush=self._flush,
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=self._policies,
@@ -113,6 +112,7 @@ class Service:
         await self._listen()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
+        self._entrance.draw_login_secret(self.controller)
         if isinstance(self.fleet, ClusterFleet):
             await self.fleet.looked()
         await self.controller.decided()
@@ -124,6 +124,8 @@ class Service:
             self.metrics,
             tls=self._entrance.http_tls,
             logins=self._entrance.http_logins(),
+            reach=self._entrance.reach,
+            counts=self._entrance.counts,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.

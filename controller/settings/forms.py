@@ -9,6 +9,7 @@ from typing import Final
 
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
+from controller.kafka.session import normal_host
 from controller.settings.security_table import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
 
@@ -72,10 +73,23 @@ def _per_address(text: str) -> dict[str, int] | None:
         if not re.fullmatch(r"\d{1,9}", count):
             return None
         try:
-            found[str(ipaddress.ip_address(address.strip("[]")))] = int(count)
+            found[normal_host(str(ipaddress.ip_address(address.strip("[]"))))] = int(count)
         except ValueError:
             return None
     return found
+
+
+def _names(text: str) -> tuple[str, ...] | None:
+    names = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    return names if all(each == "*" or re.fullmatch(r"[a-z0-9._-]{1,253}", each) for each in names) else None
+
+
+def _networks(text: str) -> tuple[str, ...] | None:
+    found = tuple(normal_host(part.strip()) for part in text.split(",") if part.strip())
+    try:
+        return tuple(str(ipaddress.ip_network(each)) for each in found)
+    except ValueError:
+        return None
 
 
 def _rules(text: str) -> str | None:
@@ -111,6 +125,8 @@ FORMS: Final[Mapping[str, Callable[[str], object]]] = {
     "ssl.enabled.protocols": _choices(TLS_VERSIONS),
     "ssl.principal.mapping.rules": _rules,
     "sasl.enabled.mechanisms": _choices(MECHANISMS),
+    "http.allowed.hosts": _names,
+    "http.trusted.proxies": _networks,
     "api.versions.max": _versions,
     "max.connections.per.ip.overrides": _per_address,
 }

@@ -67,6 +67,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     authentication_timeout_ms: int
     http_security_protocol: str
     http_authentication: str
+    http_allowed_hosts: tuple[str, ...]
+    http_trusted_proxies: tuple[str, ...]
     broker_session_timeout_ms: int
     kraft_version: int
     metadata_log_max_record_bytes_between_snapshots: int

@@ -82,7 +82,8 @@ SECURITY_SETTINGS: Final = (
         "DEFAULT",
         "What the name in a client's certificate becomes: the first rule that applies makes the principal, DEFAULT "
         "takes the whole name (KIP-371).",
-        form="DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], several separated by commas",
+        form="DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], several separated by commas; PATTERN is a regular expression "
+        "without lookaround and backreference",
     ),
     Setting(
         "sasl.enabled.mechanisms",
@@ -133,8 +134,26 @@ SECURITY_SETTINGS: Final = (
         _STRING,
         "auto",
         "Whether HTTP clients have to log in with a user's password or a token; health is open to all. With auto they "
-        "have to where a listener speaks SASL or wants certificates, or users.file is set.",
+        "have to where a listener speaks SASL or wants certificates, or users.file is set; where they would not, HTTP "
+        "listens on loopback only. none opens it to everybody, wherever it listens.",
         OneOf(("auto", "none", "required")),
+    ),
+    Setting(
+        "http.allowed.hosts",
+        _STRING,
+        "",
+        "More names that HTTP goes by. A request's Host header may be an address, localhost, a host that is listened "
+        "on or advertised, or one of these, so that a page of another site, whose name is made to resolve here, gets "
+        "nowhere. * is any name.",
+        form="names without ports, several separated by commas, or *",
+    ),
+    Setting(
+        "http.trusted.proxies",
+        _STRING,
+        "",
+        "The proxies in front of HTTP: X-Forwarded-For is believed of these alone, and says which address permissions "
+        "and events have.",
+        form="addresses and networks, several separated by commas, such as 10.0.0.1,10.1.0.0/16",
     ),
 )
 

@@ -177,6 +177,10 @@ class EventLog(Protocol):
         """
         ...
 
+    def shard_keys(self, after: str = "") -> Iterator[str]:
+        """The shard keys that events were written under, in order, from the first one after a key; never ""."""
+        ...
+
     def request_offsets(self, request_id: str) -> Iterator[int]:
         """The offsets, in order, of the events written under a request id. Those under "" are not indexed."""
         ...
@@ -297,6 +301,10 @@ class InMemoryLog:
         check_range(start, end)
         stop = self._next_offset if end is None else min(end, self._next_offset)
         return self._each_offset(self._by_shard.get(shard_key, []), start, stop)
+
+    def shard_keys(self, after: str = "") -> Iterator[str]:
+        self._check_open()
+        return iter(sorted(key for key in list(self._by_shard) if key > after and self._by_shard[key]))
 
     def request_offsets(self, request_id: str) -> Iterator[int]:
         self._check_open()

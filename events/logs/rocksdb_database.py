@@ -122,6 +122,14 @@ class Database:
             key: bytes | None = at.key() if _is_valid(at) else None
             return key if key is not None and key >= lower else None
 
+    def first_view_key(self, lower: bytes, below: bytes) -> bytes | None:
+        """The lowest view key in [lower, below), or None."""
+        with self._reading:
+            at = self._views.iter()
+            at.seek(lower)
+            key: bytes | None = at.key() if _is_valid(at) else None
+            return key if key is not None and key < below else None
+
     def checkpoint(self, path: Path) -> None:
         """Write a frozen copy of the database to a folder that does not exist yet."""
         copying = Checkpoint(self._events)

@@ -42,6 +42,8 @@ _pack = struct.Struct(">Q").pack
 _STATE = b"s"
 _SHARD = b"t"
 _REQUEST = b"r"
+_PAST_RUNS = b"\1"
+"""After all runs of a name, whose offsets begin with 00, and before a name that goes on with a NUL, which is 00 FF."""
 _ROOM_BYTES = 8 << 20
 """Room beside the write-ahead log's own size that RocksDB needs to open again."""
 
@@ -181,6 +183,10 @@ class RocksDbLog:
         stop = self._next_offset if end is None else min(end, self._next_offset)
         return self._each_in_runs(_run_prefix(_SHARD, shard_key), start, stop)
 
+    def shard_keys(self, after: str = "") -> Iterator[str]:
+        self._readable()
+        return self._each_shard(_run_prefix(_SHARD, after))
+
     def request_offsets(self, request_id: str) -> Iterator[int]:
         self._readable()
         return self._each_in_runs(_run_prefix(_REQUEST, request_id), 0, self._next_offset)
@@ -303,6 +309,13 @@ class RocksDbLog:
         for key, value in self._each_view(lower if before is None else before, upper):
             first, last = key[-8:], value
             yield from range(max(start, int.from_bytes(first, "big")), min(stop, int.from_bytes(last, "big") + 1))
+
+    def _each_shard(self, run: bytes) -> Iterator[str]:
+        below = _SHARD[:-1] + bytes((_SHARD[-1] + 1,))
+        key = self._read(Database.first_view_key, run + _PAST_RUNS, below)
+        while key is not None:
+            yield key[len(_SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
+            key = self._read(Database.first_view_key, key[:-8] + _PAST_RUNS, below)
 
     def _each_pair(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, bytes]]:
         for key, value in self._each_view(lower, upper):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from itertools import islice
 
 import msgspec
 
 from events.catalog import Recorded
-from projections.queries.query import Query, Questions
+from projections.queries.moments import OFFSET_END, TEXT_SHOWN_MAX
+from projections.queries.query import BYTES_PER_PAGE, Query, Questions
 
+DIGITS = len(str(OFFSET_END))
 EVENTS_PER_READ = 100  # what is filtered out costs no more than this at a time
 
 Place = tuple[int, ...]
@@ -56,20 +57,24 @@ class Listing:
                 raise BadPlace("from: each partition has offsets of its own: give partition or topic too, or cursor")
             return (start,) * count
         words = cursor.split("-")
-        if len(words) != count or not all(word.isascii() and word.isdigit() for word in words):
-            raise BadPlace(f"cursor: {cursor!r} is not the next_cursor of a page of this listing")
+        if len(words) != count or not all(word.isascii() and word.isdigit() and len(word) <= DIGITS for word in words):
+            raise BadPlace(f"cursor: {cursor[:TEXT_SHOWN_MAX]!r} is not the next_cursor of a page of this listing")
         return tuple(map(int, words))
 
     def page(self, place: Place, limit: int, end: Place) -> Listed:
-        """Up to `limit` events from a place on and before `end`."""
+        """Up to `limit` events from a place on and before `end`; fewer where they are large."""
         if len(self.parts) == 1:
             return self._page_of_one(place[0], limit, end[0])
         streams = [self._each(number, place[number], end[number]) for number in range(len(self.parts))]
-        found = tuple(islice(merge(*streams, key=lambda one: (one[1].at_ms, one[0])), limit))
-        reached = list(place)
-        for number, record in found:
+        found: list[tuple[int, Recorded]] = []
+        reached, room = list(place), BYTES_PER_PAGE
+        for number, record in merge(*streams, key=lambda one: (one[1].at_ms, one[0])):
+            found.append((number, record))
             reached[number] = record.offset + 1
-        return Listed(found, tuple(reached) if len(found) == limit else None)
+            room -= self.parts[number].size_of(record)
+            if len(found) == limit or room <= 0:
+                return Listed(tuple(found), tuple(reached))
+        return Listed(tuple(found), None)
 
     def _page_of_one(self, start: int, limit: int, end: int) -> Listed:
         (part,) = self.parts

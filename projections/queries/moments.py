@@ -22,7 +22,10 @@ SYNTAX = (
     "or milliseconds since the epoch (1784282400000ms)"
 )
 
-_LOST_PLUS = re.compile(r"(T\d\d.*) (\d\d:?\d\d)$")
+TEXT_SHOWN_MAX = 100
+OFFSET_END = 2**63
+"""Offsets are below it."""
+_LOST_PLUS = re.compile(r"(?<=\d) (\d\d:?\d\d)$")
 """In a URL a `+` that is not escaped arrives as a space: `10:00:00+02:00` as `10:00:00 02:00`."""
 
 
@@ -37,14 +40,14 @@ Moment = Offset | datetime
 def parse_moment(text: str) -> Moment:
     """The moment that a text names. Raises BadMoment."""
     word = text.strip()
-    if word.isascii() and word.isdigit():
-        return Offset(int(word))
     try:
+        if word.isascii() and word.isdigit():
+            return Offset(int(word))
         if word.endswith("ms") and word[:-2].isascii() and word[:-2].isdigit():
             return datetime.fromtimestamp(int(word[:-2]) / 1000, UTC)
-        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"\1+\2", word))
+        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
     except (ValueError, OverflowError, OSError):
-        raise BadMoment(f"{text!r} is not a valid point in time: say {SYNTAX}") from None
+        raise BadMoment(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: say {SYNTAX}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
@@ -57,8 +60,9 @@ def end_at(log: EventLog, moment: Moment) -> int:
     if isinstance(moment, datetime):
         return _first_after(log, end, round(moment.timestamp() * 1000))
     if moment >= end:
+        shown = str(moment) if moment < OFFSET_END else f"{OFFSET_END} and more"
         newest = f"the newest event is at offset {end - 1}" if end else "the log is empty"
-        raise BadMoment(f"offset {moment} is not reached yet: {newest}")
+        raise BadMoment(f"offset {shown} is not reached yet: {newest}")
     return moment + 1
 
 

@@ -3,9 +3,9 @@
 Everything here rests on durable events alone: an answer is never taken back by a power cut. A moment is given as `end`,
 the offset after the last event that counts (`Query.end` turns an offset or a time into one).
 
-Method. What is now comes from the state that commits with the events. What was is folded from events: for one topic
-over its index, so the cost is its own history whatever the size of the log; for the list of all topics over the whole
-log, once, and kept for the pages that follow.
+Method. What is now comes from the state that commits with the events. What was is folded from events, topic by topic
+over their index, so the cost is the history of those topics whatever the size of the log. A page of a list looks at so
+much and no more; where it has looked at that, it ends, and the next one goes on there.
 
 Threads. `newest`, `newest_from` and `newest_named` read the live store and belong to the thread that writes it; all
 else reads only the log, may run in other threads, and takes short rests so that it does not hold up the writing thread.
@@ -16,18 +16,18 @@ What it does not do: it writes nothing, keeps no index of its own, and reads no 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 
 import msgspec
 
 from controller.machine.state import Topic
-from events.catalog import CreationRefused, Recorded, TopicCreated, TopicDeleted, TopicDiscovered, TopicVanished
+from events.catalog import Recorded, TopicCreated, TopicDiscovered
 from events.codec import decode_event
 from events.logs.log import EventLog
-from events.names import CLUSTER_SHARD, BrokerId, ShardKey, TopicName, shard_key
+from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.rows.requests import RequestRow, request_row
@@ -41,7 +41,22 @@ REST_S = 0.0002
 """Long enough for the writing thread to take the interpreter."""
 PARTITIONS_PER_SLICE = 2000
 """About how many partitions are taken from the live store at once."""
+BYTES_PER_PAGE = 4 << 20
+"""A page of events ends with the one that makes it so large."""
+LOOKED_AT_MAX = 20_000
+"""Of names and events: how much a page of a list of the past looks at before it ends, some tenths of a second."""
 
+MayShow = Callable[[str], bool]
+"""Whether a topic of a name is shown."""
+
+
+def everything(name: str) -> bool:
+    """Shows every topic."""
+    return True
+
+
+given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+"""Set once nobody waits any more for the query that is at work in this context."""
 
 Ends = tuple[int, ...]
 """For each log the offset after the last event that counts."""
@@ -56,7 +71,7 @@ class NoTopic(NotThere):
 
 
 class QueryClosed(RuntimeError):
-    """The query was closed while it was at work."""
+    """The query was closed, or given up, while it was at work."""
 
 
 class AsOf(msgspec.Struct, frozen=True):
@@ -71,10 +86,10 @@ class AsOf(msgspec.Struct, frozen=True):
 
 
 class TopicPage(msgspec.Struct, frozen=True):
-    """Topics in the order of their shard keys; `next_after` is the name to go on after, None at the end."""
+    """Topics in the order of their shard keys; `reached` is the key to go on after, None at the end."""
 
     rows: tuple[TopicRow, ...]
-    next_after: TopicName | None
+    reached: ShardKey | None
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -82,12 +97,6 @@ class EventPage(msgspec.Struct, frozen=True):
 
     records: tuple[Recorded, ...]
     next_offset: int | None
-
-
-class _Existing(msgspec.Struct, frozen=True):
-    end: int
-    names: dict[ShardKey, TopicName]
-    keys: list[ShardKey]
 
 
 class Query:
@@ -99,8 +108,6 @@ class Query:
         self.partition = partition
         self._store = store
         self._closed = threading.Event()
-        self._existing = _Existing(0, {}, [])
-        self._existing_lock = threading.Lock()
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
 
     def close(self) -> None:
@@ -143,17 +150,46 @@ class Query:
             raise NoTopic(self._why_no_topic(name, past, end))
         return past.row
 
-    def topics_at(self, end: int, after: str | None, limit: int) -> TopicPage:
-        """Up to `limit` topics as they were, in the order of their shard keys, after that of a name.
+    def topics_at(
+        self, end: int, after: str, limit: int, may_show: MayShow = everything, looked_at_max: int = LOOKED_AT_MAX
+    ) -> TopicPage:
+        """Up to `limit` topics as they were, in the order of their shard keys, after one of these ("": from the first).
 
-        The first page of a moment folds the whole log up to there; the pages after it do not.
+        `may_show` is given each name before it is folded. A page ends early once it has looked at `looked_at_max` names
+        and events.
         """
-        existing = self._existing_at(end)
-        first = 0 if after is None else bisect_right(existing.keys, shard_key(after))
-        keys = existing.keys[first : first + limit]
-        rows = tuple(self.topic_at(existing.names[key], end) for key in keys)
-        more = first + limit < len(existing.keys)
-        return TopicPage(rows, rows[-1].name if more and rows else None)
+        rows: list[TopicRow] = []
+        looked_at, rest_at = 0, EVENTS_PER_STRETCH
+        for key in map(ShardKey, self.log.shard_keys(after)):
+            row, events = self._topic_under(key, end, may_show)
+            looked_at += 1 + events
+            if row is not None and len(rows) == limit:
+                return TopicPage(tuple(rows), shard_key(rows[-1].name))
+            rows += () if row is None else (row,)
+            if looked_at >= looked_at_max:
+                return TopicPage(tuple(rows), key)
+            if looked_at >= rest_at:
+                rest_at = looked_at + EVENTS_PER_STRETCH
+                self._rest()
+        return TopicPage(tuple(rows), None)
+
+    def _topic_under(self, key: ShardKey, end: int, may_show: MayShow) -> tuple[TopicRow | None, int]:
+        """The topic that there was under a shard key, if it is shown, and how many events were read for it."""
+        if "_" not in key and not may_show(key):  # the only name with this key
+            return None, 0
+        pasts: dict[str, TopicPast] = {}
+        hidden: set[str] = set()
+        count = 0
+        for record in self._decoded(self.log.shard_offsets(key, 0, end)):
+            count += 1
+            name = _topic_of(record)
+            if name is None or name in hidden:
+                continue
+            if name not in pasts and not may_show(name):
+                hidden.add(name)
+                continue
+            pasts[name] = fold_topic(pasts.get(name, NO_PAST), record)
+        return next((past.row for past in pasts.values() if past.row is not None), None), count
 
     def cluster_at(self, end: int) -> ClusterRow:
         """Brokers and settings as they were."""
@@ -175,7 +211,8 @@ class Query:
     def events(
         self, start: int, limit: int, end: int, *, topic: str | None = None, request_id: str | None = None
     ) -> EventPage:
-        """Up to `limit` events from an offset on and before `end`: all, or those of a topic, of a request, or of both.
+        """Up to `limit` events from an offset on and before `end`: all, or those of a topic, of a request, or of both;
+        fewer where they are large.
 
         A cluster that was taken over counts as a request here: nobody requested what was there, so it is in no
         request's index, but it is the beginning of the log.
@@ -186,9 +223,19 @@ class Query:
         elif topic is not None:
             records = self.topic_events(topic, start, end)
         else:
-            return self._all_events(start, limit, end)
-        page = tuple(islice(records, limit + 1))
-        return EventPage(page[:limit], page[limit].offset if len(page) > limit else None)
+            records = (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
+        page: list[Recorded] = []
+        room = BYTES_PER_PAGE
+        for record in records:
+            if len(page) == limit or room <= 0:
+                return EventPage(tuple(page), record.offset)
+            page.append(record)
+            room -= self.size_of(record)
+        return EventPage(tuple(page), None)
+
+    def size_of(self, record: Recorded) -> int:
+        """How many bytes an event takes in the log."""
+        return len(self.log.read_one(record.offset))
 
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
         """The events of a name in order, of all topics that ever had it, and of requests that were refused."""
@@ -230,11 +277,6 @@ class Query:
                 return
             yield record
 
-    def _all_events(self, start: int, limit: int, end: int) -> EventPage:
-        stop = max(start, min(start + limit, end))
-        records = tuple(decode_event(offset, value) for offset, value in self.log.read(start, stop))
-        return EventPage(records, stop if stop < end else None)
-
     def _decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
         for count, offset in enumerate(offsets, 1):
             if count % EVENTS_PER_STRETCH == 0:
@@ -244,6 +286,9 @@ class Query:
     def _rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
+        gone = given_up.get()
+        if gone is not None and gone.is_set():
+            raise QueryClosed("nobody waits for the answer any more")
 
     def _past(self, name: str, end: int) -> TopicPast:
         past = NO_PAST
@@ -265,25 +310,6 @@ class Query:
         if not whys:
             return f"no topic {name!r} was ever created"
         return f"there is no topic {name!r} at offset {end - 1}: " + "; ".join(whys)
-
-    def _existing_at(self, end: int) -> _Existing:
-        with self._existing_lock:
-            known = self._existing
-            if known.end != end:
-                known = self._existing = self._find_existing(known if known.end < end else _Existing(0, {}, []), end)
-            return known
-
-    def _find_existing(self, known: _Existing, end: int) -> _Existing:
-        names = dict(known.names)
-        for offset, value in self.log.read(known.end, end):
-            if offset % EVENTS_PER_STRETCH == 0:
-                self._rest()
-            event = decode_event(offset, value).event
-            if isinstance(event, TopicCreated | TopicDiscovered):
-                names[shard_key(event.topic)] = event.topic
-            elif isinstance(event, TopicDeleted | TopicVanished | CreationRefused):
-                del names[shard_key(event.topic)]
-        return _Existing(end, names, sorted(names))
 
 
 def _topic_of(record: Recorded) -> str | None:
@@ -345,12 +371,17 @@ class Questions:
         """The rows of topics of `newest`."""
         return tuple(self.of_topic(topic.name).row(topic) for topic in topics)
 
-    def topics_at(self, end: Ends, after: str | None, limit: int) -> TopicPage:
-        """Up to `limit` topics as they were, in the order of their shard keys, after that of a name."""
-        pages = [part.topics_at(own, after, limit) for part, own in zip(self.parts, end, strict=True)]
-        found = tuple(islice(merge(*(page.rows for page in pages), key=lambda row: shard_key(row.name)), limit))
-        more = any(page.next_after is not None for page in pages) or sum(len(page.rows) for page in pages) > limit
-        return TopicPage(found, found[-1].name if more and found else None)
+    def topics_at(self, end: Ends, after: str | None, limit: int, may_show: MayShow = everything) -> TopicPage:
+        """Up to `limit` topics as they were, in the order of their shard keys, after that of a name; those alone that
+        `may_show` says yes to. A page may end early, and then says how far it is."""
+        key, share = "" if after is None else shard_key(after), LOOKED_AT_MAX // len(self.parts)
+        pages = [part.topics_at(own, key, limit, may_show, share) for part, own in zip(self.parts, end, strict=True)]
+        reached = min((page.reached for page in pages if page.reached is not None), default=None)
+        found = merge(*(page.rows for page in pages), key=lambda row: shard_key(row.name))
+        rows = tuple(row for row in found if reached is None or shard_key(row.name) <= reached)
+        if len(rows) > limit:
+            return TopicPage(rows[:limit], shard_key(rows[limit - 1].name))
+        return TopicPage(rows, reached)
 
     def cluster_at(self, end: Ends) -> ClusterRow:
         """Brokers and settings as they were, in the words of the first partition."""

@@ -5,14 +5,15 @@ They only read the log, so they may run in any thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.machine.state import Topic
+from events.names import shard_key
 from projections.queries.listing import listing
-from projections.queries.query import Ends, NoTopic, Query, Questions
+from projections.queries.query import Ends, MayShow, NoTopic, Query, Questions, TopicPage, everything
 from projections.shown import json_types, to_json
 from projections.shown.to_json import Live
-from projections.words.explain import explain
+from projections.words.explain import Explanation, explain
 
 
 def summaries(query: Questions, newest: Iterable[Topic], live: Live) -> list[json_types.TopicSummary]:
@@ -32,11 +33,25 @@ def topic(query: Query, newest: Topic, live: Live, end: int) -> json_types.Topic
     return to_json.topic(query.row(newest), live, query.as_of(end))
 
 
-def topics_at(query: Questions, at: str, after: str | None, limit: int) -> json_types.TopicsShape:
-    """A page of the topics that there were at a moment. Raises BadMoment."""
+def topics_at(
+    query: Questions,
+    at: str,
+    after: str | None,
+    limit: int,
+    may_show: MayShow = everything,
+    place: Callable[[str], str] = str,
+) -> json_types.TopicsShape:
+    """A page of the topics that there were at a moment, of those that may be shown; `place` writes a shard key that
+    the next page goes on after, where that is no shown topic's. Raises BadMoment."""
     end = query.end(at)
-    page, live = query.topics_at(end, after, limit), query.cluster_at(end).live
-    return topics(query, [to_json.topic_summary(row, live) for row in page.rows], page.next_after, end)
+    page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
+    return topics(query, [to_json.topic_summary(row, live) for row in page.rows], _next_after(page, place), end)
+
+
+def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
+    if page.rows and page.reached == shard_key(page.rows[-1].name):
+        return page.rows[-1].name
+    return None if page.reached is None else place(page.reached)
 
 
 def topic_at(query: Query, name: str, at: str | None) -> json_types.TopicShape:
@@ -79,6 +94,8 @@ def request(query: Questions, request_id: str) -> json_types.RequestShape:
     return to_json.request(query.request(request_id))
 
 
-def explanation(query: Questions, subject: str) -> json_types.ExplanationShape:
-    """The chain of events behind a topic or a request. Raises NotThere."""
-    return to_json.explanation(explain(query, subject))
+def explanation(
+    query: Questions, subject: str, of: Callable[[Questions, str], Explanation] = explain
+) -> json_types.ExplanationShape:
+    """The chain of events behind a topic or a request; `of` says which of the two it is to be. Raises NotThere."""
+    return to_json.explanation(of(query, subject))

@@ -18,7 +18,7 @@ import msgspec
 
 from events.catalog import CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
 from projections.queries.moments import iso
-from projections.queries.query import NotThere, Query, Questions
+from projections.queries.query import NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
 from projections.rows.topics import TopicPast, fold_topic, status
 from projections.words.because import Because
@@ -60,15 +60,33 @@ def explain(query: Questions, subject: str) -> Explanation:
 
     Raises NotThere.
     """
-    part = query.of_topic(subject)
-    end = part.end()
-    if next(part.topic_events(subject, 0, end), None) is not None:
-        return _explain_topic(part, subject, end)
     try:
-        request = query.request(subject)
+        return explain_topic(query, subject)
+    except NoTopic:
+        pass
+    try:
+        return explain_request(query, subject)
     except NotThere:
-        raise NotThere(f"no topic and no request {subject!r} is in the log") from None
-    return _explain_request(query, request)
+        raise nothing_to_explain(subject) from None
+
+
+def nothing_to_explain(subject: str) -> NotThere:
+    """The error for what is neither a topic nor a request."""
+    return NotThere(f"no topic and no request {subject!r} is in the log")
+
+
+def explain_topic(query: Questions, name: str) -> Explanation:
+    """The chain behind the topic of this name. Raises NoTopic."""
+    part = query.of_topic(name)
+    end = part.end()
+    if next(part.topic_events(name, 0, end), None) is None:
+        raise NoTopic(f"no event speaks of a topic {name!r}")
+    return _explain_topic(part, name, end)
+
+
+def explain_request(query: Questions, request_id: str) -> Explanation:
+    """The chain behind the request of this id. Raises NotThere."""
+    return _explain_request(query, query.request(request_id))
 
 
 def _explain_topic(query: Query, name: str, end: int) -> Explanation:

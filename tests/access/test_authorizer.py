@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from controller.access.authorizer import OPERATION_CODES, Operation, StandardAuthorizer
 from controller.machine import acls as codes
@@ -68,6 +69,21 @@ def test_who_may_do_what(row: str) -> None:
     held = Acls().with_all(map(acl, entries.split()))
     is_allowed = authorizer(held).allows(Somebody(user), operation, "Topic", topic)  # type: ignore[arg-type]
     assert ("yes" if is_allowed else "no") == expected
+
+
+FORMS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")
+
+
+@pytest.mark.parametrize("written", FORMS)
+@pytest.mark.parametrize("host", FORMS)
+def test_a_denial_holds_for_an_address_in_every_form(written: str, host: str) -> None:
+    allowed = acl("bob/allow/read/topic/t")
+    denied = replace(acl("bob/deny/read/topic/t/10.0.0.1"), host=written)
+    one = authorizer(Acls().with_all([allowed, denied]))
+    assert not one.allows(Somebody("bob", host), "Read", "Topic", "t")
+    assert one.allows(Somebody("bob", "::ffff:10.0.0.2"), "Read", "Topic", "t")
+    six = authorizer(Acls().with_all([allowed, replace(denied, host="2001:DB8:0:0:0:0:0:1")]))
+    assert not six.allows(Somebody("bob", "2001:db8::1"), "Read", "Topic", "t"), "as Java writes it"
 
 
 def test_a_resource_without_entries_may_be_open() -> None:
@@ -146,3 +162,20 @@ def test_it_agrees_with_the_rules_read_one_by_one(
         requester = Somebody(user)
         said = authorizer(left, is_open=is_open).allows(requester, operation, "Topic", name)
         assert said == _slowly(sorted(expected), requester, OPERATION_CODES[operation], name, is_open), (user, expected)
+
+
+def test_nothing_stays_of_entries_that_were_deleted() -> None:
+    held = [Acls().with_all(acl(f"u{number}/allow/read/topic/gone") for number in range(40))]
+    kept = [acl(f"u{number}/allow/read/topic/kept") for number in range(40)]
+    held.append(held[0].with_all(kept))
+    held.append(held[1].without(list(held[0])))
+    standard = StandardAuthorizer(lambda: held[0])
+    for _ in range(2):
+        for topic, entries in (("gone", held[0]), ("kept", kept)):
+            may = standard.allows(Somebody("u7"), "Read", "Topic", topic)
+            assert may == any(one in held[0] for one in entries if one.principal == "User:u7")
+        held.pop(0)
+    assert not standard.allows(Somebody("u7"), "Read", "Topic", "gone")
+    assert standard.allows(Somebody("u7"), "Read", "Topic", "kept")
+    assert "gone" not in repr(vars(standard)), "neither the entries nor their pattern"
+    assert "kept" in repr(vars(standard))

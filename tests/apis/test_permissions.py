@@ -11,6 +11,11 @@ from controller.kafka.messages.create_topics import CreatableTopic, CreateTopics
 from controller.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from controller.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from controller.kafka.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResult,
+    UserName,
+)
 from controller.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from controller.machine.errors import ErrorCode
@@ -30,6 +35,9 @@ class Granted:
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return requester.principal != BOB or (operation, resource_type, name) in self._grants
+
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
 
 
 def create(*names: str, validate_only: bool = False) -> CreateTopicsRequest:
@@ -111,7 +119,17 @@ async def test_configs_of_a_created_topic_are_shown_only_to_who_may_describe_the
     async with rig(authorizer=Granted(("Create", "Topic", "mine"))) as a:
         (made,) = (await a.call(ApiKey.CREATE_TOPICS, 7, create("mine"), BOB)).topics
         assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, DENIED, -1)
-        assert made.configs is None or made.configs == ()
+        assert made.configs == (), "none, as from Kafka, and not null"
+
+
+async def test_users_with_credentials_are_shown_to_nobody_without_describe_on_the_cluster() -> None:
+    async with rig(authorizer=Granted()) as a:
+        for names in ((), ("ann",), ("ann", "ben", "ann")):
+            request = DescribeUserScramCredentialsRequest(users=tuple(UserName(name=name) for name in names))
+            answer = await a.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, request, BOB)
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert (answer.error_code, answer.error_message) == (code, None)
+            assert answer.results == (DescribeUserScramCredentialsResult(error_code=code),) * len(names)
 
 
 async def test_auto_creation_needs_create() -> None:

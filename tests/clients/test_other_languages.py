@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,14 @@ def test_kafkajs(bootstrap: str, topic: str) -> None:
     done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
     assert done.returncode == 0, done.stderr
     check(parse_output(done.stdout), message=False)
+
+
+def test_kafkajs_leaves_the_counts_to_the_cluster(bootstrap: str, topic: str) -> None:
+    node, modules = tools.program("node"), tools.cached("kafkajs/node_modules")
+    script = tools.ROOT / "tests/clients/kafkajs/defaults.js"
+    done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"partitions": 2, "factor": 1}, "num.partitions, default.replication.factor"
 
 
 def test_franz_go(bootstrap: str, topic: str) -> None:

@@ -122,6 +122,12 @@ class Service:
         await self.until(lambda: tuple(self.front.cluster.live) == broker_ids)
 
 
+def followers(one: Service) -> int:
+    """How many clients follow the events."""
+    gauges = {name: value for gauges in one.metrics._gauges for name, _, value in gauges()}
+    return int(gauges["followers"])
+
+
 @asynccontextmanager
 async def service(
     log: EventLog | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.http import following
-from tests.http.service import Service, service
+from tests.http.service import Service, followers, service
 
 
 async def _lines(one: Service, count: int, **parameters: Any) -> list[Any]:
@@ -30,19 +30,14 @@ async def test_events_are_followed_as_they_become_durable() -> None:
         end = one.log.durable_offset
         from_the_start = asyncio.create_task(_lines(one, end + 5, **{"from": 0}))
         of_topic = asyncio.create_task(_lines(one, 2, topic="t"))
-        await one.until(lambda: _followers(one) == 2)
+        await one.until(lambda: followers(one) == 2)
         made = await one.create("u", num_partitions=1)
         of_request = asyncio.create_task(_lines(one, 3, request=made["request_id"], **{"from": 0}))
         await one.create("t", num_partitions=1)
         assert [event["offset"] for event in await from_the_start] == list(range(end + 5))
         assert [event["type"] for event in await of_topic] == ["CreateRequested", "TopicCreated"]
         assert {event["fields"]["topic"] for event in await of_request} == {"u"}
-        await one.until(lambda: _followers(one) == 0)
-
-
-def _followers(one: Service) -> int:
-    gauges = {name: value for gauges in one.metrics._gauges for name, _, value in gauges()}
-    return int(gauges["followers"])
+        await one.until(lambda: followers(one) == 0)
 
 
 async def test_a_follower_gets_a_sign_of_life_and_ends_when_the_service_stops(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +52,6 @@ async def test_a_follower_gets_a_sign_of_life_and_ends_when_the_service_stops(mo
 async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 1)
     async with service() as one, one.client.stream("GET", "/events/follow"):
-        await one.until(lambda: _followers(one) == 1)
+        await one.until(lambda: followers(one) == 1)
         reply = await one.get("/events/follow", 503)
         assert reply["message"] == "1 clients follow the events already"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,9 +37,22 @@ def test_what_the_controller_reports_is_counted_once_each() -> None:
     figures.answered("CreateTopics", 36, 0)
     figures.policy_judged("my.Policy", "refused", 0.1)
     figures.request("CreateTopics", 7, "ok", 0.01)
+    figures.command_failed("DeleteTopic")
+    metrics.clock_jumped()
     counts = {name: value for (name, _), value in _of(metrics).items() if name.endswith(("_count", "_total"))}
     names = ("commit_seconds", "commit_commands", "commit_events", "answer_wait_seconds", "policy_seconds")
-    assert counts == {f"{name}_count": 1 for name in (*names, "request_seconds")} | {"answers_total": 1}
+    assert counts == {f"{name}_count": 1 for name in (*names, "request_seconds")} | dict.fromkeys(
+        ("answers_total", "commands_failed_total", "clock_jumps_total"), 1
+    )
+
+
+def test_the_longest_stand_still_of_each_cause_is_shown() -> None:
+    metrics = Metrics()
+    for cause, seconds in (("a.b", 0.1), ("a.b", 0.3), ("a.b", 0.2), ("c", 0.15)):
+        metrics.stood_still(cause, seconds)
+    samples = _of(metrics)
+    longest = {cause: samples["loop_standstill_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
+    assert longest == {"a.b": 0.3, "c": 0.15}
 
 
 def test_commits_are_counted_and_their_sizes_and_times_spread() -> None:
@@ -116,3 +133,40 @@ async def test_a_service_shows_its_states_and_its_work() -> None:
         assert routes["POST", "/topics", "201"] == 1
         assert routes["POST", "/topics", "403"] == 1
         assert routes["GET", "/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
+
+
+async def test_clients_make_up_no_labels() -> None:
+    async with service() as one:
+        await one.get("/topics")
+        before = len((await one.client.get("/metrics")).content)
+        for number in range(50):
+            await one.client.request(f"MADEUP{number}", "/topics")
+            await one.client.request("GET", f"/made/up/{number}")
+            await one.client.request(f"MADEUP{number}", f"/made/up/{number}", headers={"Host": f"made.up{number}"})
+        text = (await one.client.get("/metrics")).text
+        assert not re.search("made.?up", text, re.IGNORECASE)
+        labels = {sample[1] for sample in _samples(text) if sample[0] == "http_request_seconds_count"}
+        assert {pair for each in labels for pair in each} >= {("method", "other"), ("route", "other")}
+        assert len(labels) < 10
+        assert len(text) < 10 * before
+
+
+async def test_figures_are_written_beside_the_loop_and_once_for_all_who_want_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[threading.Thread] = []
+    render = Metrics.render
+
+    def watched(self: Metrics) -> bytes:
+        threads.append(threading.current_thread())
+        return render(self)
+
+    monkeypatch.setattr(Metrics, "render", watched)
+    metrics = Metrics()
+    metrics.watch(lambda: [("here", "Whether it is read on the loop.", threading.current_thread() is loop_thread)])
+    loop_thread = threading.current_thread()
+    texts = await asyncio.gather(*(metrics.rendered() for _ in range(20)))
+    assert _samples(texts[0].decode())["here", ()] == 1
+    assert [each is loop_thread for each in threads] == [False]
+    metrics.committed(1, 1, 0.1)
+    assert _samples((await metrics.rendered()).decode())["commit_seconds_count", ()] == 1, "the next one is new"

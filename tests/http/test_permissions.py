@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.access.authorizer import Operation, Requester, ResourceType
+from controller.http import permissions
+from controller.http.requests import Caller
 from tests.http.service import service
 
 
@@ -16,6 +20,9 @@ class Half:
         if (operation, resource_type) == ("Describe", "Topic"):
             return name.startswith("open")
         return (operation, resource_type) in self._more
+
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
 
 
 async def test_a_list_has_what_may_be_described() -> None:
@@ -60,3 +67,35 @@ async def test_the_requester_sees_its_request() -> None:
         assert (await one.get(f"/requests/{made['request_id']}"))["request_id"] == made["request_id"]
         settings_request = "settings-boot-1"
         assert (await one.get(f"/requests/{settings_request}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+
+
+class ByName(Half):
+    """As `Half`, and everybody may describe whatever name a request has (say, by an entry for a prefix)."""
+
+    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        is_named = (operation, resource_type) == ("Describe", "Topic") and name.startswith(("boot-", "settings-"))
+        return is_named or super().allows(requester, operation, resource_type, name)
+
+
+async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service(authorizer=ByName()) as one:
+        made = await one.create("secret")
+        request_id = made["request_id"]
+        assert (await one.get(f"/explain/{request_id}"))["kind"] == "request", "its requester's own"
+        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
+        assert (await one.get(f"/requests/{request_id}", 403))["error"] == "TOPIC_AUTHORIZATION_FAILED"
+        for subject in (request_id, "settings-boot-1", "boot-none"):
+            reply = await one.get(f"/explain/{subject}", 404)
+            assert reply["message"] == f"no topic and no request {subject!r} is in the log", "there or not"
+
+
+async def test_a_topic_by_the_name_of_a_request_is_for_who_may_see_the_topic() -> None:
+    async with service(authorizer=Half()) as one:
+        made = await one.create("open-1")
+        await one.create(made["request_id"])
+        shown = await one.get(f"/explain/{made['request_id']}")
+        assert (shown["kind"], {step["event"] for step in shown["steps"]} & {"TopicCreated"}) == (
+            "request",
+            {"TopicCreated"},
+        )
+        assert made["request_id"] not in {step["text"].split()[0] for step in shown["steps"]}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.http.query_threads import Reading, TooBusy
+from controller.http.query_threads import OF_ONE_MAX, Reading, TooBusy, client_host
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
+from projections.queries import query
+from projections.queries.query import given_up
 from projections.words.names import topic_id_text
 from tests.http.service import Service, service
 
@@ -270,6 +274,20 @@ WRONG = """
 /topics?limit=                  | 400 limit: Expected `int`, got `str`
 /topics?limit=1&limit=2         | 400 limit: given more than once
 /topics?at=yesterday            | 400 at: 'yesterday' is not a valid point in time: say an offset (1234), an
+/topics?at=NINES                | 400 at: offset 9223372036854775808 and more is not reached yet: the newest event
+/topics?at=MANY                 | 400 at: '9999999999999999999999
+/topics?at=MANYms               | 400 at: '9999999999999999999999
+/topics?at=-MANY                | 400 at: '-999999999999999999999
+/topics/t?at=MANY               | 400 at: '9999999999999999999999
+/brokers?at=MANY                | 400 at: '9999999999999999999999
+/events?cursor=MANY             | 400 cursor: '9999999999999999999999
+/events?from=MANY               | 400 from: Integer value out of range
+/events?from=9223372036854775808 | 400 from: Expected `int` <= 9223372036854775807
+/events/follow?cursor=MANY      | 400 cursor: '9999999999999999999999
+/events?partition=MANY          | 400 partition:
+/topics?limit=MANY              | 400 limit:
+/topics?after=~x                | 400 after: it is not the next_after of a page of this process
+/topics?after=~%F0%9F%98%80     | 400 after: it is not the next_after of a page of this process
 /topics?at=99999                | 400 at: offset 99999 is not reached yet: the newest event is at offset 6
 /topics?att=5                   | 400 att: unknown query parameter; allowed are after, at, limit
 /topics/t?at=3                  | 404 no topic 't' was ever created
@@ -294,6 +312,7 @@ async def test_a_wrong_question_is_refused_with_what_is_wrong_and_what_is_allowe
     async with service() as one:
         for line in WRONG.strip().splitlines():
             path, expected = (column.strip() for column in line.split("|", 1))
+            path = path.replace("MANY", "9" * 5000).replace("NINES", "9" * 400)
             answer = await one.client.get(path)
             reply = answer.json()
             assert f"{answer.status_code} {reply['message']}".startswith(expected), f"{path}: {reply}"
@@ -345,4 +364,60 @@ async def test_past_a_bound_queries_are_refused_at_once() -> None:
     gate.set()
     assert await first
     assert await reading.run(lambda number: number + 1, 1) == 2
+    reading.close()
+
+
+async def test_what_nobody_waits_for_any_more_ends() -> None:
+    reading = Reading(waiting_max=1)
+    begun, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        gone = given_up.get()
+        assert gone is not None
+        assert gone.wait(60), "it is given up"
+        ended.set()
+
+    waiting = asyncio.create_task(reading.run(work))
+    assert await asyncio.to_thread(begun.wait, 60)
+    waiting.cancel()
+    assert await asyncio.to_thread(ended.wait, 60)
+    assert await reading.run(lambda: given_up.get() is not None), "it makes room for others"
+    reading.close()
+
+
+async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "BYTES_PER_PAGE", 200)
+    async with service() as one:
+        made = await one.create("t", num_partitions=20)
+        for number in range(4):
+            await one.create(f"t{number}", num_partitions=20)
+        for which in ({}, {"topic": "t"}, {"request": made["request_id"]}):
+            whole, start, pages = [], 0, 0
+            while start is not None:
+                page = await one.get("/events", **which, **{"from": start})
+                whole += [event["offset"] for event in page["events"]]
+                start, pages = page["next"], pages + 1
+                assert sum(len(one.log.read_one(event["offset"])) for event in page["events"][:-1]) < 200
+            assert pages > 1
+            assert whole == sorted(set(whole))
+        assert whole == [record.offset for record in one.query.parts[0].request_events(made["request_id"])]
+
+
+async def test_long_queries_of_one_address_leave_a_thread_to_others() -> None:
+    reading = Reading()
+    may_end = threading.Event()
+
+    async def run(host: str, work: Callable[[], object]) -> object:
+        client_host.set(host)
+        return await reading.run(work)
+
+    long = [asyncio.create_task(run("10.0.0.1", lambda: may_end.wait(60))) for _ in range(OF_ONE_MAX)]
+    await asyncio.sleep(0)
+    assert await asyncio.wait_for(run("10.0.0.2", lambda: "at once"), 60) == "at once"
+    with pytest.raises(TooBusy):
+        await asyncio.create_task(run("10.0.0.1", lambda: None))
+    may_end.set()
+    assert all(await asyncio.gather(*long))
+    assert not reading._shares, "nothing is kept of who has gone"
     reading.close()

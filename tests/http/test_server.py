@@ -11,6 +11,7 @@ import httpx
 import pytest
 import structlog
 
+from controller.http.addresses import Reach
 from controller.http.app import Parts, build_app
 from controller.http.following import Followers
 from controller.http.query_threads import Reading, Stopping
@@ -83,8 +84,8 @@ async def test_real_brokers_cannot_be_stopped_over_http() -> None:
         followers = Followers(one.query, reading, stopping)
         fleet: object = object()
         parts = Parts(one.front, fleet, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
-        transport = httpx.ASGITransport(app=build_app(parts, "1"))  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        transport = httpx.ASGITransport(app=build_app(parts, "1", Reach()))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             assert (await client.post("/simulated/brokers/1/stop")).status_code == 404
             assert (await client.get("/health/live")).status_code == 200
         reading.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from controller.http import simulated
 from tests.http.service import service
 
 
@@ -61,3 +64,10 @@ async def test_a_broker_that_is_not_there_and_a_bad_wish_are_refused() -> None:
             in (await one.request("POST", "/simulated/brokers", 400, json={"rack": ""}))["message"]
         )
         assert tuple(one.front.cluster.live) == (1, 2, 3)
+
+
+async def test_no_more_brokers_are_added_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated, "SIMULATED_BROKERS_MAX", 5)
+    async with service() as one:
+        statuses = [(await one.client.post("/simulated/brokers")).status_code for _ in range(4)]
+        assert statuses == [201, 201, 400, 400]

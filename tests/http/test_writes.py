@@ -142,8 +142,23 @@ async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be() -> None
         assert one.log.durable_offset == end, "nothing of it reached the log"
 
 
+async def test_a_body_of_more_than_one_topic_can_have_is_refused_before_anything_is_made_of_it() -> None:
+    bodies = {
+        "assignments": b"[" + b"[1]," * 10_000 + b"[1]]",
+        "configs": b"{" + b",".join(b'"%d":1' % number for number in range(1001)) + b"}",
+        "name": b"[" * 900_000,
+    }
+    async with service() as one:
+        end = one.log.durable_offset
+        for field, value in bodies.items():
+            reply = await one.request("POST", "/topics", 400, content=b'{"name":"t","%s":%s}' % (field.encode(), value))
+            assert reply["message"].startswith(f"{field}: Expected"), reply
+        assert one.log.durable_offset == end
+
+
 async def test_a_body_that_is_too_large_is_refused() -> None:
     async with service() as one:
+        await one.request("POST", "/topics", 413, content=b'{"name":"' + b"x" * (1 << 20) + b'"}')
         reply = await one.request("POST", "/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
         assert reply["error"] == "INVALID_REQUEST"
 
@@ -178,6 +193,9 @@ class Nobody:
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         assert requester.principal == "User:ANONYMOUS"
         return False
+
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
 
 
 async def test_who_may_not_is_refused_and_recorded() -> None:

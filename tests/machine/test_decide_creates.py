@@ -33,12 +33,13 @@ CREATES = """
 1 has:a_b | create a.b 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:collision
 1 has:a.b.c | create a_b.c 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:collision
 1 has:a.b | create a-b 1x1 | requested created(1)
-# counts: defaults from version 4 on (KIP-464), and for requests that do not come through CreateTopics
+# counts: defaults from version 1 on, as in Kafka, and for requests that do not come through CreateTopics
 1 2 3 count=2 factor=3 | create t v=7 | requested created(3.1.2 1.2.3)
 1 2 3 count=2 factor=3 | create t v=4 | requested created(3.1.2 1.2.3)
-1 2 3 count=2 factor=3 | create t v=3 | refused => INVALID_REPLICATION_FACTOR validation:factor
-1 2 3 count=2 factor=3 | create t -1x2 v=3 | refused => INVALID_PARTITIONS validation:partitions
-1 2 3 count=2 factor=3 | create t 2x-1 v=3 | refused => INVALID_REPLICATION_FACTOR validation:factor
+1 2 3 count=2 factor=3 | create t v=1 | requested created(3.1.2 1.2.3)
+1 2 3 count=2 factor=3 | create t -1x2 v=1 | requested created(3.1 1.2)
+1 2 3 count=2 factor=3 | create t 2x-1 v=3 | requested created(3.1.2 1.2.3)
+1 2 3 count=2 factor=3 | create t -1x2 v=0 | refused => INVALID_PARTITIONS validation:partitions
 1 2 3 count=2 factor=3 | create t v=0 | refused => INVALID_REPLICATION_FACTOR validation:factor
 1 2 3 count=2 factor=3 | create t 1x1 v=0 | requested created(3)
 1 2 3 count=2 factor=3 | create t 3x-1 | requested created(3.1.2 1.2.3 2.3.1)
@@ -123,7 +124,7 @@ CREATES = """
 # dry runs: every check, no event, and the very replicas that a create commits
 1 2 3 | create t 3x2 dry | => NONE
 1 2 3 | create t 0x2 dry | => INVALID_PARTITIONS validation:partitions
-1 2 3 | create t -1x2 v=1 dry | => INVALID_PARTITIONS validation:partitions
+1 2 3 | create t -1x2 v=1 dry | => NONE
 1 has:t | create t 1x1 dry | => TOPIC_ALREADY_EXISTS validation:exists
 1 | create t 1x1 twice dry | => INVALID_REQUEST validation:duplicate
 1 | create t 1x1 denied=29 dry | => TOPIC_AUTHORIZATION_FAILED authorizer
@@ -139,16 +140,18 @@ CREATES = """
 1 policy | create t 1x1 verdict=failed dry | => UNKNOWN_SERVER_ERROR policy:my.Policy
 1 policy | create t 1x1 verdict=refused timeout=0 | refused => POLICY_VIOLATION policy:names
 1 policy has:t | create t 1x1 | refused => TOPIC_ALREADY_EXISTS validation:exists
-# order of checks: authorization, name, exists, collision, counts, assignment, configs, brokers, then policy
+# order of checks: authorization, name, exists, collision, configs, counts, assignment, brokers, then policy
 1 policy has:a.b | create a_b 0x9 denied=29 twice conf=x=1 | refused => INVALID_REQUEST validation:duplicate
 1 policy has:a.b | create a_b 0x9 denied=29 conf=x=1 | refused => TOPIC_AUTHORIZATION_FAILED authorizer
 1 policy has:a.b | create a_b 0x9 twice conf=x=1 verdict=refused | refused => INVALID_REQUEST validation:duplicate
 1 policy | create a~b 0x9 conf=x=1 verdict=refused | refused => INVALID_TOPIC_EXCEPTION validation:name
 1 policy has:a.b | create a_b 0x9 conf=x=1 verdict=refused | refused => INVALID_TOPIC_EXCEPTION validation:collision
 1 policy has:t | create t 0x9 conf=x=1 verdict=refused | refused => TOPIC_ALREADY_EXISTS validation:exists
-1 policy | create t 0x9 conf=x=1 verdict=refused | refused => INVALID_PARTITIONS validation:partitions
-1 policy | create t 1x-1 on=0:9 conf=x=1 verdict=refused | refused => INVALID_REQUEST validation:counts-and-assignment
-1 policy | create t on=0:9 conf=x=1 verdict=refused | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
+1 policy | create t 0x9 conf=x=1 verdict=refused | refused => INVALID_CONFIG validation:configs
+1 policy | create t 0x9 verdict=refused | refused => INVALID_PARTITIONS validation:partitions
+1 policy | create t 1x-1 on=0:9 verdict=refused | refused => INVALID_REQUEST validation:counts-and-assignment
+1 policy | create t on=0:9 conf=x=1 verdict=refused | refused => INVALID_CONFIG validation:configs
+1 policy | create t on=0:9 verdict=refused | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
 1 policy | create t 1x9 conf=x=1 verdict=refused | refused => INVALID_CONFIG validation:configs
 1 policy | create t 1x9 verdict=refused | refused => INVALID_REPLICATION_FACTOR validation:live-brokers
 1 policy | create t 1x1 verdict=refused | refused => POLICY_VIOLATION policy:names

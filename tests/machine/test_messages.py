@@ -16,9 +16,9 @@ MESSAGES = """
 1 | create t 1x1 twice | Duplicate topic name.
 1 | create t 1x1 denied=29 | Authorization failed.
 1 | create t 0x1 | Number of partitions was set to an invalid non-positive value.
-1 | create t -1x1 v=3 | Number of partitions was set to an invalid non-positive value. The default needs CreateTopics version 4.
+1 | create t -1x1 v=0 | Number of partitions was set to an invalid non-positive value. The default needs CreateTopics version 1.
 1 | create t 1x0 | Replication factor must be larger than 0, or -1 to use the default value.
-1 | create t 1x-1 v=3 | Replication factor must be larger than 0, or -1 to use the default value. The default needs CreateTopics version 4.
+1 | create t 1x-1 v=0 | Replication factor must be larger than 0, or -1 to use the default value. The default needs CreateTopics version 1.
 1 | create t 1x-1 on=0:1 | A manual partition assignment was specified, but numPartitions was not set to -1.
 1 | create t -1x1 on=0:1 | A manual partition assignment was specified, but replication factor was not set to -1.
 1 | create t 10001x1 | Excessively large number of partitions per request. 10001 partitions with what comes beside them are over 10000.

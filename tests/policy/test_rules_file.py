@@ -24,9 +24,11 @@ partitions = 1; hint = ''                 | rule 'r': hint = '': is not a text; 
 refuse = 'no'; topics = []                | rule 'r': topics = []: is not a pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
 refuse = 'no'; topics = ''                | rule 'r': topics = '': is not a pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
 refuse = 'no'; principals = ['a', 5]      | rule 'r': principals = ['a', 5]: is not a pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
-name_pattern = '^(pay'                    | rule 'r': name_pattern = '^(pay': is not a regular expression: missing ), unterminated subpattern at position 1; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
-name_pattern = ''                         | rule 'r': name_pattern = '': is not a regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
-name_pattern = ['a']                      | rule 'r': name_pattern = ['a']: is not a regular expression; allowed: a Python regular expression, found anywhere in the name unless ^ and $ anchor it
+name_pattern = '^(pay'                    | rule 'r': name_pattern = '^(pay': is not a regular expression: missing ): ^(pay; allowed: a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax), so no lookaround and no backreference; it is found anywhere in the name unless ^ and $ anchor it
+name_pattern = '^(?!pay)'                 | rule 'r': name_pattern = '^(?!pay)': is not a regular expression: invalid perl operator: (?!; allowed: a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax), so no lookaround and no backreference; it is found anywhere in the name unless ^ and $ anchor it
+name_pattern = '(a)\1'                    | rule 'r': name_pattern = '(a)\1': is not a regular expression: invalid escape sequence: \1; allowed: a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax), so no lookaround and no backreference; it is found anywhere in the name unless ^ and $ anchor it
+name_pattern = ''                         | rule 'r': name_pattern = '': is not a regular expression; allowed: a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax), so no lookaround and no backreference; it is found anywhere in the name unless ^ and $ anchor it
+name_pattern = ['a']                      | rule 'r': name_pattern = ['a']: is not a regular expression; allowed: a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax), so no lookaround and no backreference; it is found anywhere in the name unless ^ and $ anchor it
 
 # counts
 partitions = 0                            | rule 'r': partitions = 0: 0 is not a whole number from 1; allowed: a whole number from 1, or { min = …, max = … } of such

@@ -35,7 +35,7 @@ def test_topics_of_any_moment_are_those_of_the_folds() -> None:
         state = State(DictTopics())
         for record in log[:end]:
             apply(state, record)
-        found = [row.name for row in query.topics_at(end, None, 100).rows]
+        found = [row.name for row in query.topics_at(end, "", 100).rows]
         assert found == [topic.name for topic in topics_of(state)], f"before offset {end}"
 
 

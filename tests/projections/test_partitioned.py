@@ -104,10 +104,10 @@ def test_questions_are_answered_as_by_the_partitions() -> None:
     there = [name for name in NAMES if name != names_of(0)[0]]
     first = query.topics_at(end, None, 4)
     assert [row.name for row in first.rows] == _in_order(there)[:4]
-    assert first.next_after == first.rows[-1].name
-    rest = query.topics_at(end, first.next_after, 99)
+    assert first.reached == shard_key(first.rows[-1].name)
+    rest = query.topics_at(end, first.reached, 99)
     assert [row.name for row in (*first.rows, *rest.rows)] == _in_order(there)
-    assert rest.next_after is None
+    assert rest.reached is None
     newest = query.newest(None, 99)
     assert [row.name for row in query.rows(newest)] == [topic.name for topic in newest] == _in_order(there)
     with pytest.raises(NoTopic, match="deleted"):

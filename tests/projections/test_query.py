@@ -44,9 +44,9 @@ def test_what_was_at_every_offset_is_what_the_machine_knew_then(walk: Walk) -> N
             (one.name, one.topic_id, one.partitions, one.configs, one.created_offset, one.ready_at_ms)
             for one in topics_of(state)
         ]
-        page = query.topics_at(end, None, LIMIT)
+        page = query.topics_at(end, "", LIMIT)
         assert _brief(page.rows) == truth, f"topics at end {end}"
-        assert page.next_after is None, "all fit into one page"
+        assert page.reached is None, "all fit into one page"
         assert query.live_at(end) == set(state.cluster.live), f"live brokers at end {end}"
         for row in page.rows:
             assert query.topic_at(row.name, end) == row, f"{row.name} at end {end}"
@@ -58,7 +58,7 @@ def test_moments_may_be_queried_in_any_order(walk: Walk, ends: list[int]) -> Non
     query = query_of(records)
     for end in (min(one, len(records)) for one in ends):
         fresh = query_of(records)
-        assert query.topics_at(end, None, LIMIT) == fresh.topics_at(end, None, LIMIT), f"topics at end {end}"
+        assert query.topics_at(end, "", LIMIT) == fresh.topics_at(end, "", LIMIT), f"topics at end {end}"
         assert query.cluster_at(end) == fresh.cluster_at(end), f"brokers at end {end}"
 
 
@@ -82,15 +82,13 @@ def test_pages_make_up_the_whole_list(walk: Walk, limit: int) -> None:
         page = query.topics_at(end, after, limit)
         rows += page.rows
         assert len(page.rows) <= limit, "a page has no more than the limit"
-        if page.next_after is None:
+        if page.reached is None:
             break
-        after = page.next_after
+        after = page.reached
     assert tuple(rows) == query.topics_at(end, None, LIMIT).rows, f"pages of {limit}"
     newest: list[Topic] = []
-    after = None
-    while topics := query.newest(after, limit):
+    while topics := query.newest(newest[-1].name if newest else None, limit):
         newest += topics
-        after = topics[-1].name
     assert query.rows(newest) == tuple(rows), f"pages of {limit}, now"
 
 
@@ -197,4 +195,4 @@ def test_a_closed_query_lets_go_of_a_long_fold() -> None:
     query = query_of(rig.log)
     query.close()
     with pytest.raises(QueryClosed):
-        query.topics_at(query.end(), None, LIMIT)
+        query.cluster_at(query.end())

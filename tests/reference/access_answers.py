@@ -34,9 +34,19 @@ def _operations(value: object) -> str:
 
 def _create_topics(body: Body, names: dict[str, str]) -> Iterator[Row]:
     for each in body["topics"]:
-        shown = "configs" if each.get("configs") else ""
+        shown = {None: "null", 0: ""}.get(_count(each.get("configs", [])), "configs")
         denied = each.get("topic_config_error_code") or 0
         yield each["name"], code_name(each["error_code"]), f"{shown} {code_name(denied) if denied else ''}".strip()
+
+
+def _count(listed: list[Any] | None) -> int | None:
+    return None if listed is None else len(listed)
+
+
+def _users(body: Body, names: dict[str, str]) -> Iterator[Row]:
+    yield "all", code_name(body["error_code"]), body["error_message"] or ""
+    for number, each in enumerate(body["results"]):
+        yield f"row {number} {each['user']!r}", code_name(each["error_code"]), each["error_message"] or ""
 
 
 def _delete_topics(body: Body, names: dict[str, str]) -> Iterator[Row]:
@@ -113,4 +123,5 @@ _READERS: dict[str, Callable[[Body, dict[str, str]], Iterator[Row]]] = {
     "DeleteAcls": _deleted_acls,
     "DescribeClientQuotas": _whole,
     "AlterClientQuotas": _altered_quotas,
+    "DescribeUserScramCredentials": _users,
 }

@@ -203,6 +203,9 @@ def _of_the_cluster(user: str) -> Iterator[Request]:
         yield Request("DeleteAcls", version, "", {"filters": [wanted]})
     for version in (0, 1):
         yield Request("DescribeClientQuotas", version, "", {"components": [], "strict": False})
+    for number, users in enumerate(([], ["ann"], ["ann", "ben", "ann"])):
+        named = [{"name": name} for name in users]
+        yield Request("DescribeUserScramCredentials", 0, f"list {number}", {"users": named})
         quota = {
             "entity": [{"entity_type": "user", "entity_name": "x"}],
             "ops": [{"key": "controller_mutation_rate", "value": 3.0, "remove": False}],

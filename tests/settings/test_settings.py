@@ -142,6 +142,9 @@ api.versions.max           | Fetch:1                    | Metadata 0 to 13
 max.connections.per.ip.overrides | 10.0.0.1             | ADDRESS:COUNT
 max.connections.per.ip.overrides | example.com:5        | ADDRESS:COUNT
 max.connections.per.ip.overrides | 10.0.0.1:-1          | ADDRESS:COUNT
+http.allowed.hosts         | a.example:80               | names without ports
+http.trusted.proxies       | proxy.example              | addresses and networks
+http.trusted.proxies       | 10.0.0.1/8                 | addresses and networks
 super.users                | alice                      | TYPE:NAME
 log.retention.hours        | 0                          | a 32-bit integer in [1,...] or -1
 log.segment.bytes          | 1000                       | a 32-bit integer in [1048576,...]

@@ -95,6 +95,10 @@ class FaultyLog:
         self._check_readable()
         return self._log.shard_offsets(shard_key, start, end)
 
+    def shard_keys(self, after: str = "") -> Iterator[str]:
+        self._check_readable()
+        return self._log.shard_keys(after)
+
     def request_offsets(self, request_id: str) -> Iterator[int]:
         self._check_readable()
         return self._log.request_offsets(request_id)

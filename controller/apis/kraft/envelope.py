@@ -17,7 +17,7 @@ from controller.kafka.codec.reader import READ_FAILURES
 from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from controller.kafka.session import Session
+from controller.kafka.session import Session, normal_host
 from controller.machine.errors import ErrorCode
 
 UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
@@ -113,4 +113,4 @@ def _compact_text(data: bytes, offset: int) -> tuple[str, int]:
 
 
 def _address(raw: bytes) -> str:
-    return str(ipaddress.ip_address(raw)) if len(raw) in (4, 16) else raw.hex()
+    return normal_host(str(ipaddress.ip_address(raw))) if len(raw) in (4, 16) else raw.hex()

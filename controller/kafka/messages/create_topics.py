@@ -1,4 +1,4 @@
-"""CreateTopics (19): KIP-4; `validate_only` from v1, defaults for -1 from v4 (KIP-464), counts and configs in
+"""CreateTopics (19): KIP-4; `validate_only` from v1, defaults for -1 from v1 (KIP-464 says v4), counts and configs in
 answers from v5 (KIP-525).
 """
 
@@ -20,7 +20,7 @@ class CreatableTopicConfig(Message, frozen=True, kw_only=True):
 
 
 class CreatableTopic(Message, frozen=True, kw_only=True):
-    """One topic to create. Counts are -1 with manual `assignments`, and from v4 to use the defaults."""
+    """One topic to create. Counts are -1 with manual `assignments`, and from v1 to use the defaults."""
 
     name: str = ""
     num_partitions: int = 0
@@ -48,7 +48,7 @@ class CreatableTopicConfigs(Message, frozen=True, kw_only=True):
 
 
 class CreatableTopicResult(Message, frozen=True, kw_only=True):
-    """The outcome for one topic; counts and configs as created, -1 and null where they may not be shown."""
+    """The outcome for one topic; counts and configs as created, -1 and none where they may not be shown."""
 
     name: str = ""
     topic_id: bytes = ZERO_UUID  # v7+

@@ -27,7 +27,7 @@ from controller.kafka.sasl.gate import Closed, RawToken, SaslGate, SaslRules
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, ServerProtocol
 from controller.kafka.server.service import Service
-from controller.kafka.session import ANONYMOUS, Session
+from controller.kafka.session import ANONYMOUS, Session, normal_host
 
 _WRITE_BYTES: Final = 256 * 1024
 """How much is handed to the transport at once, which may then say that it has enough."""
@@ -380,7 +380,7 @@ Peer = tuple[str, int] | tuple[str, int, int, int] | None
 
 def host_of(peer: Peer) -> str:
     """A client's address, as ACLs name hosts; empty where it has none."""
-    return str(peer[0]) if peer else ""
+    return normal_host(str(peer[0])) if peer else ""
 
 
 def address_of(peer: Peer) -> str:

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from controller.kafka.session import ANONYMOUS
+from controller.patterns import ALLOWED, Pattern, PatternError
 
 ClientAuth = Literal["none", "requested", "required"]
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -152,13 +153,13 @@ class PrincipalRules:
     """`ssl.principal.mapping.rules` (KIP-371). Raises ValueError for what is not a list of rules."""
 
     def __init__(self, text: str) -> None:
-        self._rules: list[tuple[re.Pattern[str] | None, str, str]] = []
+        self._rules: list[tuple[Pattern | None, str, str]] = []
         at, text = 0, text.strip()
         while at < len(text):
             found = _RULES.match(text, at)
             if found is None:
                 raise ValueError(f"no rule at {text[at:]!r}")
-            pattern = None if found[1] else _compiled(found[2])
+            pattern = None if found[1] else _pattern(found[2])
             self._rules.append((pattern, found[3] or "", found[4] or ""))
             at = found.end()
 
@@ -167,31 +168,31 @@ class PrincipalRules:
         for pattern, replacement, case in self._rules:
             if pattern is None:
                 return distinguished
-            found = pattern.fullmatch(distinguished)
-            if found is not None:
-                name = _replaced(found, replacement)
+            groups = pattern.groups_of(distinguished)
+            if groups is not None:
+                name = _replaced(groups, replacement)
                 return name.lower() if case == "L" else name.upper() if case == "U" else name
         raise NoRuleApplies(f"no rule of ssl.principal.mapping.rules applies to {distinguished}")
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _pattern(text: str) -> Pattern:
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
+        return Pattern(text)
+    except PatternError as error:
+        raise ValueError(f"the pattern {text!r} is not a regular expression: {error}; allowed: {ALLOWED}") from None
 
 
-def _replaced(found: re.Match[str], replacement: str) -> str:
+def _replaced(groups: tuple[str, ...], replacement: str) -> str:
     """Java's replacement: `$1` is a group if there is one, `\\x` is x, and all else itself."""
 
     def part(match: re.Match[str]) -> str:
         if match[1] is not None:
             return match[1]
         digits = match[2]
-        while int(digits) > found.re.groups and len(digits) > 1:
+        while int(digits) >= len(groups) and len(digits) > 1:
             digits = digits[:-1]
-        if int(digits) > found.re.groups:
+        if int(digits) >= len(groups):
             return match[0]
-        return (found[int(digits)] or "") + match[2][len(digits) :]
+        return groups[int(digits)] + match[2][len(digits) :]
 
     return re.sub(r"\\(.)|\$(\d+)", part, replacement)

@@ -94,8 +94,8 @@ _BLANKS = "".join(map(chr, range(0x21)))
 
 _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER = re.compile(r"[+-]?\d{1,4000}")
-_DECIMAL = re.compile(r"([+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
-_COMMA = re.compile(r"\s*,\s*", re.ASCII)
+_DECIMAL = re.compile(r"([+-]?(?:Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
+_AROUND_COMMAS = " \t\n\r\f\v"
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 _REPLICAS_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
@@ -150,7 +150,8 @@ def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Valu
                 return _bad(name, text, why)
             return _limited(name, kind, allowed, number)
         case ConfigType.LIST:
-            return _listed(name, allowed, text, tuple(_COMMA.split(trimmed)) if trimmed else ())
+            items = (each.strip(_AROUND_COMMAS) for each in trimmed.split(","))
+            return _listed(name, allowed, text, tuple(items) if trimmed else ())
         case _:
             return _chosen(name, allowed, trimmed)
 

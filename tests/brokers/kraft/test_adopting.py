@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import struct
 import subprocess
 import sys
@@ -30,7 +31,8 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.log.snapshots import image_of, snapshot_bytes
 from controller.brokers.kraft.moving.adopting import adopted
-from controller.brokers.kraft.moving.kafka_folder import PARTITION, read_folder
+from controller.brokers.kraft.moving.kafka_folder import read_folder
+from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State
@@ -144,6 +146,7 @@ def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     assert main(["handback", "--to", str(tmp_path / "back"), "--data", data]) == 0
+    assert stat.S_IMODE((tmp_path / "back").stat().st_mode) == 0o700, "it holds SCRAM credentials"
     back = tmp_path / "back" / PARTITION
     assert (back / name).read_bytes() == checkpoint
     assert (back / f"{end:020d}.log").read_bytes() == more

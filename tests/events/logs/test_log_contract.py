@@ -116,6 +116,9 @@ class LogContract:
         assert list(log.shard_offsets("a", 1, 8)) == [1, 4, 5, 7]
         assert list(log.shard_offsets("a", 8, 9)) == [8], "a start and an end inside a run"
         assert list(log.shard_offsets("a", 9, 2)) == []
+        assert list(log.shard_keys()) == ["a", "ab", "b"]
+        assert list(log.shard_keys("a")) == list(log.shard_keys("aa")) == ["ab", "b"]
+        assert list(log.shard_keys("b")) == []
 
     def test_any_name_is_a_shard_key(self, log: EventLog) -> None:
         names = ("a", "a\0", "a\0\0\0\0\0\0\0\0\0", "\0", "", "ÿ", "a\0\xff", "\ud800", "a" * 32_767)
@@ -126,6 +129,10 @@ class LogContract:
             assert list(log.shard_offsets(name)) == expected, f"shard {name[:20]!r}"
             assert list(log.shard_offsets(name, 1 + index)) == expected[1:], f"shard {name[:20]!r} from its second"
             assert list(log.request_offsets(name)) == (expected if name else []), f"request {name[:20]!r}"
+
+        assert list(log.shard_keys()) == sorted({*names} - {""})
+        for index, name in enumerate(sorted(names)):
+            assert list(log.shard_keys(name)) == sorted(names)[index + 1 :], f"after {name[:20]!r}"
 
     def test_request_offsets(self, log: EventLog) -> None:
         log.write(

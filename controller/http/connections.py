@@ -1,0 +1,220 @@
+"""One client's connection over HTTP: how long it may take for what it owes, and who gives way when there are many.
+
+uvicorn reads and answers requests. Added is what it leaves to proxies in front of it:
+
+- a request, its head and its body, is here within REQUEST_S of its first byte, and answers are taken: a client that
+  takes less than TAKEN_BYTES_PER_S for STALL_S is cut off. What was done for a client that is gone ends;
+- past CONNECTIONS_MAX the connection that has owed its request for the longest gives way to a new one. Where all are at
+  work, some more are let in, and find out about health only;
+- what has arrived is taken in pieces, so that a body of tiny chunks keeps nobody else waiting.
+
+What it does not do: it answers nothing itself, and logs nothing of single clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol
+
+import uvicorn
+from litestar.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from controller.kafka.session import normal_host
+
+CONNECTIONS_MAX: Final = 1000
+CONNECTIONS_MORE: Final = 100
+"""Let in when so many requests are under way, for health."""
+REQUEST_S: Final = 20.0
+STALL_S: Final = 30.0
+TAKEN_BYTES_PER_S: Final = 1024
+BYTES_PER_TURN: Final = 16 << 10
+"""Of the smallest chunks some 3,000, which take 20 ms."""
+
+
+class Counts(Protocol):
+    """Who may come in at all, by address."""
+
+    def admit(self, host: str) -> bool:
+        """Whether one more client may come from this address; it then counts until `left`."""
+        ...
+
+    def left(self, host: str) -> None:
+        """A client that was admitted has gone."""
+        ...
+
+
+class Door:
+    """The connections of one listener; `busy` answers instead of `app` where there are too many."""
+
+    def __init__(self, app: ASGIApp, busy: ASGIApp, counts: Counts | None = None) -> None:
+        self.app = app
+        self.busy = busy
+        self._counts = counts
+        self._open: set[Connection] = set()
+        self._owing: dict[Connection, None] = {}
+
+    def admits(self, connection: Connection) -> bool:
+        """Whether a new connection may stay."""
+        if self._counts is not None and not self._counts.admit(connection.host):
+            return False
+        self._open.add(connection)
+        oldest = next(iter(self._owing), None)
+        if len(self._open) > CONNECTIONS_MAX and oldest is not None:
+            self.forget(oldest)
+            oldest.cut_off()
+        if len(self._open) > CONNECTIONS_MAX + CONNECTIONS_MORE:
+            self.forget(connection)
+            return False
+        if len(self._open) > CONNECTIONS_MAX:
+            connection.serves = self.busy
+        self._owing[connection] = None
+        return True
+
+    def owes(self, connection: Connection, is_owing: bool) -> None:
+        """Whether a connection has no whole request under way. The first to owe one is the first to give way."""
+        if not is_owing:
+            self._owing.pop(connection, None)
+        elif connection in self._open:
+            self._owing.setdefault(connection)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone, or as good as gone."""
+        self._owing.pop(connection, None)
+        if connection in self._open:
+            self._open.discard(connection)
+            if self._counts is not None:
+                self._counts.left(connection.host)
+
+
+class Connection(H11Protocol):
+    """One client's connection, kept to its time."""
+
+    def __init__(self, door: Door, config: uvicorn.Config, server_state: ServerState) -> None:
+        super().__init__(config, server_state, {})
+        self.host = ""
+        self.serves = door.app
+        self.app: Any = self._serve
+        self._door = door
+        self._served: asyncio.Task[None] | None = None
+        self._is_lost = False
+        self._late: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._untaken = 0
+        self._unread = bytearray()
+
+    # --- called by asyncio
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let the client in, or turn it away."""
+        super().connection_made(transport)
+        if self.client is not None:
+            self.host = normal_host(self.client[0])
+            self.client = (self.host, self.client[1])
+        if self._door.admits(self):
+            self._look_at_the_clock()
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take some of what has arrived, and the rest when others had their turn."""
+        if self._unread:
+            self._unread += data
+            self.transport.pause_reading()
+        elif len(data) <= BYTES_PER_TURN:
+            self._take(data)
+        else:
+            self._unread += data
+            self.transport.pause_reading()
+            self._take_some()
+
+    def pause_writing(self) -> None:
+        """The client takes nothing for now."""
+        super().pause_writing()
+        self._wait_for_it_to_be_taken()
+
+    def resume_writing(self) -> None:
+        """The client has taken what there was."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what is done for a client that is gone."""
+        self._is_lost = True
+        self._door.forget(self)
+        self._unread.clear()
+        for timer in (self._late, self._stalled, self.timeout_keep_alive_task):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+        if self._served is not None:
+            self._served.cancel()
+
+    # --- called by the door
+
+    def cut_off(self) -> None:
+        """Close at once."""
+        self.transport.abort()
+
+    # --- inside
+
+    def on_response_complete(self) -> None:
+        """The next request may come."""
+        answered = self.cycle
+        super().on_response_complete()
+        if self.cycle is answered:
+            self._door.owes(self, True)
+        else:
+            self._look_at_the_clock()
+
+    def _should_upgrade(self) -> bool:
+        return False  # no other protocol is spoken, so a wish for one is passed over, as RFC 9110 has it
+
+    def _take_some(self) -> None:
+        piece = bytes(self._unread[:BYTES_PER_TURN])
+        del self._unread[:BYTES_PER_TURN]
+        if self.transport.is_closing():
+            self._unread.clear()
+        elif piece:
+            self._take(piece)
+            self.loop.call_soon(self._take_some)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def _take(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look_at_the_clock()
+
+    def _look_at_the_clock(self) -> None:
+        """Begin to wait for a request, or stop: it is here."""
+        cycle = self.cycle
+        is_owing = cycle is None or cycle.response_complete or cycle.more_body
+        self._door.owes(self, is_owing)
+        if is_owing and self._late is None:
+            self._late = self.loop.call_later(REQUEST_S, self.cut_off)
+        elif not is_owing and self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _wait_for_it_to_be_taken(self) -> None:
+        self._untaken = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(STALL_S, self._look_what_was_taken)
+
+    def _look_what_was_taken(self) -> None:
+        if self._untaken - self.transport.get_write_buffer_size() < STALL_S * TAKEN_BYTES_PER_S:
+            self.cut_off()
+        else:
+            self._wait_for_it_to_be_taken()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        served = self._served = asyncio.current_task()
+        try:
+            await self.serves(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._is_lost:
+                raise
+        finally:
+            if self._served is served:
+                self._served = None

@@ -1,0 +1,221 @@
+"""Connections that owe something: a request that never comes, a body, an answer that is not taken."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from controller.http import connections, following
+from controller.http.connections import BYTES_PER_TURN, Connection
+from controller.http.server import HttpServer
+from tests.http.service import Service, followers, service
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+TOPICS = b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+FOLLOW = b"GET /events/follow?from=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /topics HTTP/1.1\r\nHost: localhost\r\n"
+ENDS_WITHIN_S = 60
+
+
+class Opened:
+    """Connections that a test has opened to a port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._streams: list[Streams] = []
+
+    async def send(self, *pieces: bytes) -> Streams:
+        """Open one more, and send something."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self._streams.append((reader, writer))
+        for piece in pieces:
+            writer.write(piece)
+        await writer.drain()
+        return reader, writer
+
+    async def status(self, *pieces: bytes) -> int:
+        """The status of the answer to what is sent on a connection of its own; 0 where there is none."""
+        reader, _ = await self.send(*pieces)
+        line = await asyncio.wait_for(reader.readline(), ENDS_WITHIN_S)
+        return int(line.split()[1]) if line else 0
+
+    def close(self) -> None:
+        for _, writer in self._streams:
+            writer.close()
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Service, Opened]]:
+    """A service, and connections to it."""
+    async with service() as one:
+        connections_opened = Opened(one.port)
+        try:
+            yield one, connections_opened
+        finally:
+            connections_opened.close()
+
+
+async def _ended(reader: asyncio.StreamReader) -> bytes:
+    """What came before the connection was closed."""
+    try:
+        return await asyncio.wait_for(reader.read(), ENDS_WITHIN_S)
+    except ConnectionError:
+        return b""
+
+
+async def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 5)
+    async with opened() as (_, to):
+        silent = [await to.send() for _ in range(20)]
+        half = [await to.send(b"GET /topics HTTP/1.1\r\nHo") for _ in range(20)]
+        assert [await to.status(request) for request in (LIVE, TOPICS)] == [200, 200]
+        for reader, _ in (*silent, *half[:10]):
+            assert await _ended(reader) == b"", "the oldest were closed"
+
+
+async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(connections, "CONNECTIONS_MORE", 2)
+    async with opened() as (one, to):
+        await one.client.aclose()
+        at_work = [await to.send(FOLLOW) for _ in range(2)]
+        await one.until(lambda: followers(one) == 2)
+        assert await to.status(LIVE) == 200
+        assert await to.status(TOPICS) == 503
+        for reader, writer in at_work:
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            writer.close()
+        await one.until(lambda: followers(one) == 0)
+        assert await to.status(TOPICS) == 200
+
+
+OWED = [
+    (b"",),
+    (b"GET /topics HTTP/1.1\r\n",),
+    (POST + b"Content-Length: 100\r\n\r\n{",),
+    (POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",),
+    (LIVE, b"GET"),
+    (LIVE, POST + b"Content-Length: 100\r\n\r\n{"),
+]
+
+
+@pytest.mark.parametrize("pieces", OWED)
+async def test_a_request_that_does_not_come_is_waited_for_only_so_long(
+    pieces: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    async with opened() as (_, to):
+        reader, writer = await to.send(pieces[0])
+        if len(pieces) > 1:
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200"), "what came whole is answered"
+            writer.write(pieces[1])
+        assert b"HTTP/1.1 2" not in await _ended(reader)
+
+
+async def test_a_request_in_time_has_all_the_time_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    async with opened() as (one, to):
+        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        body = b'{"name": "t", "timeout_ms": 600}'
+        head = POST + b"Content-Length: %d\r\n\r\n" % len(body)
+        assert await to.status(head + body) == 202
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with opened() as (_, to):
+        missing = b"GET /no HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        reader, writer = await to.send(LIVE + missing + LIVE + missing[:10])
+        text, statuses = b"", [b""]
+        while len(statuses) < 4:
+            came = await asyncio.wait_for(reader.read(1000), ENDS_WITHIN_S)
+            assert came, text
+            text += came
+            statuses = re.findall(rb"HTTP/1.1 (\d+)", text)
+            if len(statuses) == 3:
+                writer.write(missing[10:])
+        assert statuses == [b"200", b"404", b"200", b"404"]
+
+
+async def test_who_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALL_S", 0.2)
+    monkeypatch.setattr(following, "FOLLOWERS_MAX", 3)
+    async with opened() as (one, to):
+        big = {f"x{number}": "y" * 1000 for number in range(900)}
+        for number in range(10):
+            await one.create(f"t{number}", 400, configs=big)
+        for _ in range(3):
+            await to.send(FOLLOW)
+        await one.until(lambda: followers(one) == 3)
+        await one.until(lambda: followers(one) == 0)
+        assert await to.status(FOLLOW) == 200, "there is room for others"
+
+
+async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
+    async with opened() as (one, to):
+        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        body = b'{"name": "t", "timeout_ms": 2000000000}'
+        _, writer = await to.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await one.until(lambda: one.front.store.durable_named("t") is not None)
+        server = one.http._listener._server
+        assert server is not None
+        assert len(server.server_state.tasks) == 1
+        writer.close()
+        await one.until(lambda: not server.server_state.tasks)
+
+
+async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    take = Connection._take
+
+    def counted(self: Connection, data: bytes) -> None:
+        sizes.append(len(data))
+        take(self, data)
+
+    monkeypatch.setattr(Connection, "_take", counted)
+    async with opened() as (_, to):
+        text = b'{"name": "t"' + b" " * 40_000 + b"}"
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in text) + b"0\r\n\r\n"
+        reader, writer = await to.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+        writer.write(chunks)
+        assert (await asyncio.wait_for(reader.readline(), ENDS_WITHIN_S)).startswith(b"HTTP/1.1 201")
+        writer.write(LIVE)
+        assert b'"live"' in await asyncio.wait_for(reader.readuntil(b'"live"'), ENDS_WITHIN_S), "it goes on"
+    assert max(sizes) <= BYTES_PER_TURN
+    assert sum(sizes) > len(chunks)
+
+
+class Counted(Counter[str]):
+    """Two connections for each address."""
+
+    def admit(self, host: str) -> bool:
+        self[host] += 1
+        if self[host] > 2:
+            self[host] -= 1
+            return False
+        return True
+
+    def left(self, host: str) -> None:
+        self[host] -= 1
+
+
+async def test_an_address_has_only_so_many_connections() -> None:
+    counts = Counted()
+    async with service() as one:
+        other = HttpServer(one.front, one.fleet, one.query, one.metrics, counts=counts)
+        to = Opened(await other.start("127.0.0.1", 0))
+        held = [await to.send() for _ in range(2)]
+        await one.until(lambda: counts["127.0.0.1"] == 2)
+        reader, _ = await to.send(LIVE)
+        assert await _ended(reader) == b"", "turned away"
+        held[0][1].close()
+        await one.until(lambda: counts["127.0.0.1"] == 1)
+        assert await to.status(LIVE) == 200
+        to.close()
+        await other.stop()
+        assert not +counts, "all that were counted have left"

@@ -1,0 +1,89 @@
+"""What a start says of who can come in from elsewhere, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from controller.serving.exposure import is_open, reach_of, refuse_open_http, warnings
+from controller.serving.listeners import plan
+from controller.settings.load import SettingsError, load_settings
+from events.catalog import Endpoint
+from tests.serving.test_listeners import files, loaded
+from tests.support.processes import Process
+from tests.support.topicwright import COMMAND
+
+__all__ = ["files"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_loopback_is_for_this_machine(host: str) -> None:
+    assert not is_open(host)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "no-such-host.invalid"])
+def test_all_else_is_open_to_others(host: str) -> None:
+    assert is_open(host)
+
+
+# settings, where Kafka's and HTTP's side listen | the warnings, or the error
+STARTS = """
+num.partitions=1 | 127.0.0.1 127.0.0.1 | ok
+num.partitions=1 | 127.0.0.1 0.0.0.0 | HTTP would listen on 0.0.0.0, beyond this machine, and nobody has to log in
+num.partitions=1 | 0.0.0.0 127.0.0.1 | listener PLAINTEXT: whoever reaches 0.0.0.0:9092 may do everything
+authorizer.class.name=StandardAuthorizer | 0.0.0.0 127.0.0.1 | whoever reaches 0.0.0.0:9092 is User:ANONYMOUS
+http.authentication=none | 127.0.0.1 0.0.0.0 | to HTTP: whoever reaches 0.0.0.0:8080 may do everything
+http.authentication=required users.file=USERS | 127.0.0.1 0.0.0.0 | passwords and tokens in clear at 0.0.0.0:8080
+http.authentication=required users.file=USERS | 127.0.0.1 127.0.0.1 | ok
+users.file=USERS http.security.protocol=SSL ssl.keystore.location=KEYSTORE | 127.0.0.1 0.0.0.0 | ok
+listeners=SASL_PLAINTEXT://0.0.0.0:9092 | - 127.0.0.1 | ok
+listeners=SSL://0.0.0.0:9092 ssl.keystore.location=KEYSTORE | - 127.0.0.1 | listener SSL: whoever reaches 0.0.0.0:9092
+"""
+
+
+@pytest.mark.parametrize("line", STARTS.strip().splitlines())
+def test_what_is_open_to_others_is_refused_or_warned_of(line: str, files: dict[str, str]) -> None:
+    text, hosts, expected = (cell.strip() for cell in line.split("|"))
+    kafka, http = hosts.split()
+    settings = loaded(text, files)
+    listeners = plan(settings, Endpoint("PLAINTEXT", kafka, 9092))
+    try:
+        refuse_open_http(settings, listeners, http)
+        shown = list(warnings(settings, listeners, ["0.0.0.0:9092"], http, f"{http}:8080"))
+    except SettingsError as error:
+        shown = [str(error)]
+    assert len(shown) == (expected != "ok"), shown
+    assert expected == "ok" or expected in shown[0]
+
+
+def test_names_and_proxies_come_from_settings() -> None:
+    said = ["advertised.listeners=PLAINTEXT://Kafka.example:9092", "http.allowed.hosts=A.example, b"]
+    reach = reach_of(load_settings(overrides=[*said, "http.trusted.proxies=::ffff:10.0.0.1,10.1.0.0/16"]))
+    assert reach.names == {"kafka.example", "a.example", "b"}
+    assert reach.proxies == (ip_network("10.0.0.1"), ip_network("10.1.0.0/16"))
+
+
+def _serve(folder: Path, *more: str) -> list[str | Path]:
+    return [COMMAND, "serve", "--kafka", "0.0.0.0:0", "--http", "0.0.0.0:0", "--data", folder / "data", *more]
+
+
+def test_http_is_not_opened_to_others_by_accident(tmp_path: Path) -> None:
+    done = subprocess.run(_serve(tmp_path), capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "HTTP would listen on 0.0.0.0, beyond this machine, and nobody has to log in" in done.stderr
+    assert not (tmp_path / "data").exists(), "nothing was begun"
+
+
+def test_what_is_opened_to_others_is_on_the_ready_screen(tmp_path: Path) -> None:
+    with Process(_serve(tmp_path, "--set", "http.authentication=none"), cwd=tmp_path) as process:
+        process.wait_for_line(r"^ready kafka=0\.0\.0\.0:\d+ http=0\.0\.0\.0:\d+$", within_s=240)
+        process.wait_for_line(
+            r"^warning: nobody logs in to listener PLAINTEXT: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=60
+        )
+        process.wait_for_line(
+            r"^warning: nobody logs in to HTTP: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=60
+        )
+        assert process.stop(within_s=120) == 0

@@ -1,0 +1,59 @@
+"""Log lines that clients cause are bounded; all others are written."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import structlog
+
+from controller.serving.log_limits import CHARACTERS_MAX, LINES_AT_ONCE, LINES_PER_S, LogLimits
+
+
+class Log:
+    """Lines that came through, at times that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.lines: list[dict[str, Any]] = []
+        self._limits = LogLimits(lambda: self.now_s)
+
+    def write(self, event: str, **fields: Any) -> None:
+        with suppress(structlog.DropEvent):
+            self.lines.append(dict(self._limits(None, "warning", {"event": event, **fields})))
+
+
+def test_a_flood_of_lines_is_cut_to_some_a_second_and_says_so() -> None:
+    log = Log()
+    for _ in range(100_000):
+        log.write("authentication_failed", user="x")
+        log.now_s += 0.001
+    assert len(log.lines) <= LINES_AT_ONCE + 101 * LINES_PER_S
+    later = [line["left_out"] for line in log.lines if "left_out" in line]
+    assert sum(later) + len(log.lines) > 99_000, "all are accounted for"
+    log.lines.clear()
+    log.now_s += 1000
+    log.write("authentication_failed", user="x")
+    log.write("authentication_failed", user="x")
+    assert ["left_out" in line for line in log.lines] == [True, False]
+
+
+def test_one_kind_takes_nothing_from_another_and_what_clients_do_not_cause_is_all_written() -> None:
+    log = Log()
+    for _ in range(1000):
+        log.write("connection_closed")
+        log.write("storage failed")
+    log.write("authentication_failed")
+    counts = [sum(line["event"] == kind for line in log.lines) for kind in ("connection_closed", "storage failed")]
+    assert counts == [LINES_AT_ONCE, 1000]
+    assert log.lines[-1]["event"] == "authentication_failed"
+
+
+@pytest.mark.parametrize("event", ["connection_closed", "http server"])
+def test_what_clients_send_is_cut(event: str) -> None:
+    log = Log()
+    log.write(event, client_id="x" * 30_000, version=3, short="y")
+    assert len(log.lines[0]["client_id"]) < CHARACTERS_MAX + 30
+    assert log.lines[0]["client_id"].endswith("(30000 characters)")
+    assert (log.lines[0]["version"], log.lines[0]["short"]) == (3, "y")

@@ -1,0 +1,98 @@
+"""What is installed, to the byte: `python -m tests.support.pins` writes constraints.txt anew from pyproject.toml.
+
+It has all packages in sections, each named after who needs it beyond the sections before it. `uv` (`pip install uv`)
+finds the packages and their files; pins that are there stay as they are: delete a line to have its newest version.
+Hashes are those of wheels for CPython 3.11 on Linux (glibc) and macOS, on x86-64 and ARM. No address is kept: any index
+that has the same files will do.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from tests.support.tools import ROOT
+
+CONSTRAINTS, PROJECT = ROOT / "constraints.txt", ROOT / "pyproject.toml"
+SECTIONS = ("build", "run", "replay", "dev")
+"""What pip builds with; what `topicwright` runs with; the extras. Makefile and Dockerfile cut the file at these."""
+HEADER = "# Written by `python -m tests.support.pins`, which says how. `make env` installs these files and no others."
+PLATFORM = re.compile(r"any|(manylinux|linux|macosx).*_(x86_64|aarch64|arm64|universal2)")
+
+
+def _fits(file: str) -> bool:
+    """Whether pip may choose this wheel for CPython 3.11 on a platform that pins are for."""
+    return any(
+        PLATFORM.fullmatch(tag.platform)
+        and (tag.interpreter in ("py3", "py311", "cp311") or (tag.abi == "abi3" and int(tag.interpreter[3:]) < 11))
+        for tag in parse_wheel_filename(file)[3]
+    )
+
+
+def _pin(package: dict[str, Any]) -> str:
+    """One package as a line of requirements: its wheels, or its source if it has none (pyspark)."""
+    wheels = package.get("wheels", ())
+    files = [wheel for wheel in wheels if _fits(wheel["url"].rpartition("/")[2])] if wheels else [package["sdist"]]
+    hashes = sorted(file["hashes"]["sha256"] for file in files)
+    return " ".join([f"{package['name']}=={package['version']}", *(f"--hash=sha256:{each}" for each in hashes)])
+
+
+def _locked(needed: Path, extras: tuple[str, ...], pinned: Path) -> dict[str, str]:
+    """All that is needed, by name; packages that only Windows needs are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        lock = Path(folder, "pylock.toml")
+        words = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version=3.11", f"--constraints={pinned}"]
+        words += [f"--extra={extra}" for extra in extras]
+        subprocess.run([*words, f"--output-file={lock}", str(needed)], check=True, cwd=ROOT)
+        packages = tomllib.loads(lock.read_text())["packages"]
+    return {each["name"]: _pin(each) for each in packages if "win32" not in each.get("marker", "")}
+
+
+def sections() -> dict[str, dict[str, str]]:
+    """constraints.txt as it is: section → name of a package → its line."""
+    found: dict[str, dict[str, str]] = {}
+    for line in CONSTRAINTS.read_text().splitlines():
+        if line.removeprefix("# ") in SECTIONS:
+            found[line.removeprefix("# ")] = {}
+        elif not line.startswith("#"):
+            found[list(found)[-1]][canonicalize_name(line.partition("==")[0])] = line
+    return found
+
+
+def requirements() -> dict[str, list[Requirement]]:
+    """What pyproject.toml itself wants: section → packages with their versions."""
+    file = tomllib.loads(PROJECT.read_text())
+    wanted = {"build": file["build-system"]["requires"], "run": file["project"]["dependencies"]}
+    wanted |= file["project"]["optional-dependencies"]
+    own = file["project"]["name"]
+    return {section: [each for each in map(Requirement, wanted[section]) if each.name != own] for section in SECTIONS}
+
+
+def main() -> None:
+    """Write constraints.txt."""
+    with tempfile.TemporaryDirectory() as folder:
+        pinned, builds = Path(folder, "pinned.txt"), Path(folder, "builds.in")
+        pinned.write_text("\n".join(line.split()[0] for rows in sections().values() for line in rows.values()))
+        builds.write_text("\n".join(map(str, requirements()["build"])))
+        found = {
+            "build": _locked(builds, (), pinned),
+            "run": _locked(PROJECT, (), pinned),
+            "replay": _locked(PROJECT, ("replay",), pinned),
+            "dev": _locked(PROJECT, ("dev",), pinned),
+        }
+    lines, before = [HEADER], set[str]()
+    for section, packages in found.items():
+        lines += [f"# {section}", *(packages[name] for name in sorted(packages.keys() - before))]
+        before |= packages.keys()
+    CONSTRAINTS.write_text("\n".join([*lines, ""]))
+
+
+if __name__ == "__main__":
+    main()

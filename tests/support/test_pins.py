@@ -1,0 +1,56 @@
+"""constraints.txt: everything that pyproject.toml wants is pinned by its hash, whatever index it comes from."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.support.pins import CONSTRAINTS, PLATFORM, PROJECT, SECTIONS, requirements, sections
+from tests.support.tools import ROOT
+
+LINE = re.compile(r"[a-z0-9-]+==[a-z0-9.]+( --hash=sha256:[0-9a-f]{64})+")
+
+
+def test_each_package_is_one_line_with_its_hashes_and_no_address() -> None:
+    lines = CONSTRAINTS.read_text().splitlines()
+    assert [line for line in lines if not line.startswith("# ") and not LINE.fullmatch(line)] == []
+    assert [line for line in lines if "://" in line] == []
+    names = [name for packages in sections().values() for name in packages]
+    assert sorted(names) == sorted(set(names)), "no package is pinned twice"
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_what_pyproject_wants_is_pinned_in_its_section_or_before(section: str) -> None:
+    pinned: dict[str, str] = {}
+    for name in SECTIONS[: SECTIONS.index(section) + 1]:
+        pinned |= sections()[name]
+    for wanted in requirements()[section]:
+        line = pinned[canonicalize_name(wanted.name)].split(" ")[0]
+        assert str(Requirement(line).specifier) == str(wanted.specifier), "run python -m tests.support.pins"
+
+
+@pytest.mark.parametrize("file", ["Makefile", "Dockerfile"])
+def test_what_installs_checks_hashes(file: str) -> None:
+    installs = re.findall(r"(?:(?<!-m )pip install|\$\(PIP\)) (.*)", (ROOT / file).read_text())
+    checked = [words for words in installs if "--require-hashes" in words]
+    own = [words for words in installs if "--no-deps --no-build-isolation" in words and words.endswith(".")]
+    assert checked, file
+    assert own, file
+    assert len(checked) + len(own) == len(installs), installs
+
+
+def test_wheels_are_of_linux_with_glibc_and_macos() -> None:
+    taken = ("any", "manylinux_2_28_x86_64", "manylinux2014_aarch64", "macosx_11_0_arm64", "macosx_10_9_universal2")
+    left = ("musllinux_1_2_x86_64", "win_amd64", "manylinux_2_17_s390x", "manylinux2014_i686")
+    assert [each for each in (*taken, *left) if PLATFORM.fullmatch(each)] == list(taken)
+
+
+def test_the_licence_and_how_to_report_are_there() -> None:
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    assert "Apache License\n                           Version 2.0, January 2004" in (ROOT / "LICENSE").read_text()
+    assert "Report a vulnerability" in (ROOT / "SECURITY.md").read_text()

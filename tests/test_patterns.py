@@ -1,0 +1,55 @@
+"""Texts of others and regular expressions, theirs or ours: none holds the interpreter longer as it gets nastier.
+
+Python's engine would take from minutes to for ever for each row; what is waited here is a limit for crowded machines.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable
+
+import pytest
+
+from controller.machine.configs.values import Bad, ConfigType, read_value
+from controller.patterns import Pattern, PatternError
+from projections.queries.moments import BadMoment, parse_moment
+
+LONG = 200_000
+
+
+def _is_no_moment(text: str) -> bool:
+    with pytest.raises(BadMoment):
+        parse_moment(text)
+    return True
+
+
+NASTY: dict[str, Callable[[], bool]] = {
+    "nested repeats": lambda: not Pattern("^(a+)+$").is_found_in("a" * 248 + "!"),
+    "alternatives that overlap": lambda: not Pattern("^(a|a|aa)+$").is_found_in("a" * 248 + "!"),
+    "nested, as a whole": lambda: Pattern("(.*a){20}b").groups_of("a" * 249) is None,
+    "globs": lambda: not re.fullmatch(fnmatch.translate("*a?" * 40 + "b*"), "a" * 4096),
+    "a number of digits": lambda: isinstance(read_value("x", ConfigType.DOUBLE, None, "1" * LONG + "x"), Bad),
+    "a list of blanks": lambda: read_value("x", ConfigType.LIST, None, "a" + " " * LONG + "b, c") != (),
+    "a time of times": lambda: _is_no_moment("T00 1234" * (LONG // 8) + "x"),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("nasty", NASTY)
+def test_no_text_takes_long(nasty: str) -> None:
+    assert NASTY[nasty]()
+
+
+def test_what_matches() -> None:
+    assert Pattern("pay").is_found_in("re.pay.orders")
+    assert Pattern("(?<first>a)(b)?(é)").groups_of("aé") == ("aé", "a", "", "é")
+    assert Pattern("a").groups_of("ab") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["(?=a)", "(?<!a)", r"(a)\1", "(?>a)", "(", "[", "a{1001}", "(((a{100}){100}){100})", "\ud800"]
+)
+def test_what_is_no_pattern(text: str) -> None:
+    with pytest.raises(PatternError):
+        Pattern(text)
