@@ -68,10 +68,9 @@ class Acls(msgspec.Struct, frozen=True):
     def matching(self, wanted: AclFilter) -> list[Acl]:
         """The entries that a filter finds, sorted. One that names its pattern costs a look-up, any other a walk."""
         exact = exact_pattern(wanted)
+        found: Iterable[Entries] = (self.by_pattern.get(exact, {}),) if exact is not None else ()
         if exact is None:
             found = (entries for pattern, entries in self.by_pattern.items() if covers(wanted, pattern))
-        else:
-            found = iter([self.by_pattern.get(exact, {})])
         return sorted(acl for entries in found for acl in entries if _is_meant(wanted, acl))
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
