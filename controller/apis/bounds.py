@@ -11,11 +11,15 @@ from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.create_partitions import CreatePartitionsRequest
 from controller.kafka.messages.create_topics import CreateTopicsRequest
+from controller.kafka.messages.delete_acls import DeleteAclsRequest
+from controller.machine.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 
 CHANGES_MAX: Final = 10_000
 """Records that one request may come to, and partitions among them (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+ENTRIES_LOOKED_AT_MAX: Final = 200_000
+"""Access control entries, by all filters of one request together."""
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of the descriptions in one answer."""
 BATCH: Final = Detail(int(ErrorCode.POLICY_VIOLATION), "Unable to perform excessively large batch operation.")
@@ -74,6 +78,18 @@ def _batch(changes: int) -> Detail | None:
     return BATCH if changes > CHANGES_MAX else None
 
 
+def _filters(front: Front, request: DeleteAclsRequest) -> Detail | None:
+    """Each filter that does not name one pattern goes through all entries, and may be answered with them."""
+    wide = sum(
+        each.resource_name_filter is None
+        or each.resource_type_filter == ANY
+        or each.pattern_type_filter not in (LITERAL, PREFIXED)
+        for each in request.filters
+    )
+    looked_at = wide * front.cluster.acls.count
+    return BATCH if looked_at > ENTRIES_LOOKED_AT_MAX else _batch(len(request.filters))
+
+
 def _configs(_: Front, request: Any) -> Detail | None:
     return _batch(sum(max(1, len(resource.configs)) for resource in request.resources))
 
@@ -88,7 +104,7 @@ _BOUNDS: Final[dict[ApiKey, tuple[_Weigh, _Refuse]]] = {
     ApiKey.ALTER_CONFIGS: (_configs, for_each.altered_resource),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_configs, for_each.incrementally_altered_resource),
     ApiKey.CREATE_ACLS: (lambda _, r: _batch(len(r.creations)), for_each.created_acl),
-    ApiKey.DELETE_ACLS: (lambda _, r: _batch(len(r.filters)), for_each.deleted_acl),
+    ApiKey.DELETE_ACLS: (_filters, for_each.deleted_acl),
     ApiKey.ALTER_CLIENT_QUOTAS: (
         lambda _, r: _batch(sum(max(1, len(entry.ops)) for entry in r.entries)),
         for_each.altered_quota,

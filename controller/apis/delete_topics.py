@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from controller.front.front import Front
@@ -17,6 +18,8 @@ from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicId, TopicName
+
+TOPICS_PER_SLICE = 200  # the loop serves others in between
 
 
 class DeleteTopicsHandler:
@@ -34,7 +37,9 @@ class DeleteTopicsHandler:
         by_id = Counter(state.topic_id for state in wanted if state.topic_id != ZERO_UUID)
         results: dict[object, DeletableTopicResult] = {}
         commands: dict[str, DeleteTopic] = {}
-        for state in wanted:
+        for number, state in enumerate(wanted):
+            if number % TOPICS_PER_SLICE == TOPICS_PER_SLICE - 1:
+                await asyncio.sleep(0)
             name = self._resolve(context, state, named, by_id)
             if isinstance(name, DeletableTopicResult):
                 results[name.name or name.topic_id] = name

@@ -56,6 +56,7 @@ OF_BROKERS: Final = frozenset((FIND_COORDINATOR, 22))
 BACK_WITHIN_S: Final = 5.0
 """How long a consumer that was sent on is known: it comes back after `reconnect.backoff.ms`, 0.1 s by default."""
 
+CLIENT_ID_CHARACTERS_MAX: Final = 250
 SENT_ON_MAX: Final = 10_000  # bounds memory
 
 
@@ -84,7 +85,7 @@ class SentOn:
 
     def send_on(self, context: RequestContext) -> Answer:
         """Close its connection without an answer: it will look again."""
-        client = context.host, context.client_id
+        client = _client(context)
         self._sent_s.pop(client, None)
         self._sent_s[client] = asyncio.get_running_loop().time()
         if len(self._sent_s) > SENT_ON_MAX:
@@ -107,8 +108,13 @@ class SentOn:
         return replace(metadata, handle=handle)
 
     def _is_back(self, context: RequestContext) -> bool:
-        sent_s = self._sent_s.pop((context.host, context.client_id), -math.inf)
+        sent_s = self._sent_s.pop(_client(context), -math.inf)
         return asyncio.get_running_loop().time() - sent_s < BACK_WITHIN_S
+
+
+def _client(context: RequestContext) -> tuple[str, str]:
+    """How a client is known when it comes back: by no more of its id than it takes to be told apart."""
+    return context.host, context.client_id[:CLIENT_ID_CHARACTERS_MAX]
 
 
 def passing(

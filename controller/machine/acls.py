@@ -66,14 +66,12 @@ class Acls(msgspec.Struct, frozen=True):
                     yield pattern, entries
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
-        """The entries that a filter finds, sorted."""
-        return sorted(
-            acl
-            for pattern, entries in self.by_pattern.items()
-            if covers(wanted, pattern)
-            for acl in entries
-            if _is_meant(wanted, acl)
-        )
+        """The entries that a filter finds, sorted. One that names its pattern costs a look-up, any other a walk."""
+        exact = exact_pattern(wanted)
+        found: Iterable[Entries] = (self.by_pattern.get(exact, {}),) if exact is not None else ()
+        if exact is None:
+            found = (entries for pattern, entries in self.by_pattern.items() if covers(wanted, pattern))
+        return sorted(acl for entries in found for acl in entries if _is_meant(wanted, acl))
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
         """These entries with more added."""
@@ -108,6 +106,13 @@ class Acls(msgspec.Struct, frozen=True):
 def pattern_of(acl: Acl) -> Pattern:
     """The resource pattern that an entry is on."""
     return acl.resource_type, acl.pattern_type, acl.name
+
+
+def exact_pattern(wanted: AclFilter) -> Pattern | None:
+    """The one pattern that a filter can mean, if it names one."""
+    if wanted.name is None or wanted.resource_type == ANY or wanted.pattern_type not in (LITERAL, PREFIXED):
+        return None
+    return wanted.resource_type, wanted.pattern_type, wanted.name
 
 
 def covers(wanted: AclFilter, pattern: Pattern) -> bool:

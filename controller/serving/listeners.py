@@ -215,6 +215,7 @@ def reload_tls(tls: Tls, of: str) -> None:
 def _limits(settings: ServeSettings) -> Limits:
     return Limits(
         request_bytes_max=settings.socket_request_max_bytes,
+        held_bytes_max=settings.queued_max_request_bytes,
         connections_max=settings.max_connections,
         idle_ms_max=settings.connections_max_idle_ms,
         requests_in_flight_max=settings.max_in_flight_requests_per_connection,

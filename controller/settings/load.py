@@ -77,6 +77,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     simulated_broker_listeners: bool
     api_versions_max: Mapping[str, int]
     socket_request_max_bytes: int
+    queued_max_request_bytes: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]

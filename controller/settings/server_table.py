@@ -136,6 +136,14 @@ SETTINGS: tuple[Setting, ...] = (
         AtLeast(1),
     ),
     Setting(
+        "queued.max.request.bytes",
+        _LONG,
+        str(256 * MEBIBYTE),
+        "How much the connections of one listener may hold together: half-sent requests, those worked on, and answers "
+        "that clients do not take. Beyond it the connections that hold most are closed.",
+        AtLeast(1),
+    ),
+    Setting(
         "max.connections",
         _INT,
         str((1 << 31) - 1),

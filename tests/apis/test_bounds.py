@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
-from controller.apis import configs
+from controller.access.authorizer import StandardAuthorizer
+from controller.apis import bounds, configs
 from controller.apis.bounds import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
@@ -26,6 +28,7 @@ from controller.kafka.messages import describe_topic_partitions as describe_part
 from controller.kafka.messages import describe_user_scram_credentials as describe_scram
 from controller.kafka.messages import incremental_alter_configs as incremental
 from controller.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from controller.machine.acls import Acls
 from tests.apis.rig import Rig, rig
 
 POLICY_VIOLATION = 44
@@ -127,6 +130,32 @@ async def test_a_request_beyond_kafkas_bounds_is_refused_as_a_whole(
         _, read = codec.decode_response(key, version, codec.encode_response(key, version, 1, answer)[4:])
         parts = next(value for name in read.__struct_fields__ if isinstance(value := getattr(read, name), tuple))
         assert {(each.error_code, each.error_message) for each in parts} == {(POLICY_VIOLATION, message)}
+
+
+@pytest.mark.parametrize(("pattern_type", "code"), [(1, POLICY_VIOLATION), (3, 0)], ids=["wide", "exact"])
+async def test_filters_that_go_through_all_entries_are_bounded(
+    pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "ENTRIES_LOOKED_AT_MAX", 1000)
+    async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
+        entry = acls.AclCreation(
+            resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
+        )
+        created = tuple(msgspec.structs.replace(entry, resource_name=f"t{number}") for number in range(100))
+        await served.call(ApiKey.CREATE_ACLS, 3, acls.CreateAclsRequest(creations=created))
+        filters = tuple(
+            acl_deletion.DeleteAclsFilter(
+                resource_type_filter=2,
+                resource_name_filter=f"t{number}",
+                pattern_type_filter=pattern_type,
+                operation=1,
+                permission_type=1,
+            )
+            for number in range(11)
+        )
+        answer = await served.call(ApiKey.DELETE_ACLS, 3, acl_deletion.DeleteAclsRequest(filters=filters))
+        assert {each.error_code for each in answer.filter_results} == {code}
+        assert {len(each.matching_acls) for each in answer.filter_results} == {0 if code else 1}
 
 
 def test_every_api_that_changes_things_has_a_row_here() -> None:

@@ -8,7 +8,14 @@ import struct
 import pytest
 
 from controller.apis import passing_through
-from controller.apis.passing_through import BETWEEN_BROKERS, BY_IDENTITY, SentOn, passing
+from controller.apis.passing_through import (
+    BETWEEN_BROKERS,
+    BY_IDENTITY,
+    CLIENT_ID_CHARACTERS_MAX,
+    SentOn,
+    _client,
+    passing,
+)
 from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
@@ -167,3 +174,9 @@ async def test_who_may_not_is_disconnected_and_nothing_is_passed() -> None:
     table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin", SentOn())
     with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests passed on: ClusterAction is needed"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), PassedRequest(frame=b""))
+
+
+def test_those_sent_on_are_remembered_by_no_more_than_a_part_of_a_long_client_id() -> None:
+    contexts = [RequestContext(FIND_COORDINATOR, 2, client_id=letter * 32_767) for letter in "ab"]
+    assert [len(_client(context)[1]) for context in contexts] == [CLIENT_ID_CHARACTERS_MAX] * 2
+    assert _client(contexts[0]) != _client(contexts[1])

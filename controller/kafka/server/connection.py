@@ -32,6 +32,9 @@ from controller.kafka.session import ANONYMOUS, Session, normal_host
 _WRITE_BYTES: Final = 256 * 1024
 """How much is handed to the transport at once, which may then say that it has enough."""
 
+_HELD_BYTES_UNCOUNTED: Final = 128 * 1024
+"""What every connection may have kept for it; more than transports write without being asked to wait."""
+
 _TURN_S: Final = 0.005
 """How long one connection may keep the loop from the others."""
 
@@ -63,6 +66,8 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._writable = True
         self._turn_scheduled = False
+        self.bytes_held = 0
+        """What is kept for the client, as its server knows it."""
         self._active_at = service.clock()
 
     # --- called by asyncio
@@ -99,6 +104,7 @@ class Connection(asyncio.Protocol):
         """Give up what is still waited for."""
         self._transport = None
         self._protocol.end()
+        self._hold(0)
         if self._authentication_timer is not None:
             self._authentication_timer.cancel()
         for future in tuple(self._waiting):
@@ -178,10 +184,18 @@ class Connection(asyncio.Protocol):
         if self._protocol.ended and not self._protocol.in_flight:
             self._transport.close()
             return
+        self._hold(self._protocol.bytes_held + self._transport.get_write_buffer_size())
         may_begin, has_frame = self._may_begin(), self._protocol.has_frame()
         self._set_reading(may_begin and not has_frame)
         if may_begin and has_frame:
             self._schedule_turn()
+
+    def _hold(self, size: int) -> None:
+        """Tell the server how much is kept for the client, unless it is little."""
+        size = size if size > _HELD_BYTES_UNCOUNTED else 0
+        if size != self.bytes_held:
+            more, self.bytes_held = size - self.bytes_held, size
+            self._service.holds(more)
 
     def _schedule_turn(self) -> None:
         """Take a turn in the next round of the loop, once for all that becomes ready until then."""

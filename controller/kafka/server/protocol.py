@@ -143,6 +143,11 @@ class ServerProtocol:
         """Requests read and not yet taken out by `next_answered`."""
         return len(self._exchanges)
 
+    @property
+    def bytes_held(self) -> int:
+        """What is kept for the client: bytes of frames that are not whole yet, requests, and answers not taken out."""
+        return len(self._buffer) - self._offset + self.bytes_in_flight
+
     def receive(self, data: bytes) -> None:
         """Take bytes from the client."""
         if self.ended:

@@ -92,6 +92,8 @@ class KafkaServer:
         self._connections: set[Connection] = set()
         self._all_closed = asyncio.Event()
         self._idle_check: asyncio.TimerHandle | None = None
+        self._held = 0
+        self._relief: asyncio.Handle | None = None
 
     async def start(self, bound: socket.socket | None = None) -> None:
         """Listen, on a socket that is bound already if one is given. Raises OSError when the address cannot be had."""
@@ -165,6 +167,22 @@ class KafkaServer:
         reason = f"too many connections: max.connections allows {limit}"
         _logger.warning("connection_refused", reason=reason, peer=host, listener=self.listener)
         return False
+
+    def holds(self, more: int) -> None:
+        """Count what is kept for clients: half-sent requests, those worked on, and answers that nobody takes. Beyond
+        the limit the connections for which most is kept are closed."""
+        self._held += more
+        if more > 0 and self._held > self.limits.held_bytes_max and not self._relief:
+            self._relief = self.loop.call_soon(self._relieve)
+
+    def _relieve(self) -> None:
+        self._relief = None
+        for connection in sorted(self._connections, key=lambda each: each.bytes_held, reverse=True):
+            if self._held <= self.limits.held_bytes_max:
+                return
+            connection.end(f"all connections hold more than queued.max.request.bytes={self.limits.held_bytes_max}")
+            self._held -= connection.bytes_held
+            connection.bytes_held = 0
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection, whose handlers have ended too."""

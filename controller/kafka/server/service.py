@@ -29,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`socket.request.max.bytes`; as much may be in flight on one connection."""
     connections_max: int = 2**31 - 1
     """`max.connections`."""
+    held_bytes_max: int = 256 * 1024 * 1024
+    """`queued.max.request.bytes`, of all connections together, answers that are not taken included."""
     idle_ms_max: int = 600_000
     """`connections.max.idle.ms`."""
     requests_in_flight_max: int = 1000
@@ -54,6 +56,10 @@ class Service(Protocol):
 
     def opened(self, connection: Any) -> bool:
         """Whether there is room for this connection."""
+        ...
+
+    def holds(self, more: int) -> None:
+        """So many bytes more, or less, are kept for clients."""
         ...
 
     def closed(self, connection: Any) -> None:

@@ -14,6 +14,7 @@ from controller.brokers.kraft.fleet import KraftFleet
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.describe_acls import DescribeAclsRequest
+from controller.kafka.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
 
@@ -69,4 +70,7 @@ def _request(key: ApiKey) -> Any:
 
     # Codes are looked at before permissions, as Kafka reads them with the request.
     one = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
-    return one if key is ApiKey.DESCRIBE_ACLS else None
+    return {
+        ApiKey.DESCRIBE_ACLS: one,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(),
+    }.get(key)

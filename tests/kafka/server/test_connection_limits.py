@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 from structlog.testing import capture_logs
 
@@ -166,5 +167,49 @@ def test_the_server_looks_for_idle_connections_by_itself(run: Run) -> None:
         limits = Limits(idle_ms_max=20)
         async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
             assert await client.closed() == b""
+
+    run(scenario)
+
+
+def test_of_what_is_half_sent_the_largest_is_closed_beyond_the_limit(run: Run) -> None:
+    async def scenario() -> None:
+        limits = Limits(held_bytes_max=1_000_000)
+        with capture_logs() as logs:
+            async with (
+                serving({ApiKey.METADATA: at_once}, limits=limits) as server,
+                connected(server) as large,
+                connected(server) as small,
+                connected(server) as last,
+            ):
+                for client, size in ((large, 600_000), (small, 300_000)):
+                    client.send((1_000_000).to_bytes(4, "big") + bytes(size))
+                await until(lambda: server._held == 900_008)
+                last.send((1_000_000).to_bytes(4, "big") + bytes(500_000))
+                assert await large.closed() == b""
+                await until(lambda: server.connections == 2)
+                assert server._held == 800_008
+                last.writer.close()
+                small.writer.close()
+                await until(lambda: server._held == 0)
+        assert [log["reason"] for log in logs] == ["all connections hold more than queued.max.request.bytes=1000000"]
+
+    run(scenario)
+
+
+def test_answers_that_nobody_takes_are_bounded_over_all_connections(run: Run) -> None:
+    async def scenario() -> None:
+        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 30_000),) * 300)
+
+        limits = Limits(held_bytes_max=20_000_000)
+        async with serving({ApiKey.METADATA: handle}, limits=limits) as server, AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(connected(server)) for _ in range(6)]
+            for client in clients:
+                client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+                client.send(metadata_request(1))
+            await until(lambda: server.connections < 6)
+            await settled()
+            assert server._held <= limits.held_bytes_max
+            assert server.connections >= 2
 
     run(scenario)

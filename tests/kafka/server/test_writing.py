@@ -31,6 +31,9 @@ class Recorder:
     def write(self, data: bytes) -> None:
         self.writes.append(data)
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         self.reading = False
 

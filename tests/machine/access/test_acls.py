@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from controller.machine.acls import Acls
+import pytest
+
+from controller.machine.acls import Acls, covers, pattern_of
+from controller.machine.commands.access import AclFilter
 from events.access import Acl
 
 PREFIXED, LITERAL = 4, 3
@@ -21,3 +24,23 @@ def test_entries_that_are_gone_leave_no_trace() -> None:
         held = Acls().with_all([first, second, third])
         assert held.without([first]) == Acls().with_all([third, second]), "one is gone"
         assert held.without([second, first, third]) == Acls(), "all are gone"
+
+
+@pytest.mark.parametrize("resource_type", [1, 2, 3])
+@pytest.mark.parametrize("pattern_type", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", [None, "t", "t.a", "*", "u"])
+def test_a_filter_that_names_a_pattern_finds_what_a_walk_finds(
+    resource_type: int, pattern_type: int, name: str | None
+) -> None:
+    entries = [
+        Acl(kind, pattern, of, principal, "*", 3, 3)
+        for kind in (2, 3)
+        for pattern in (3, 4)
+        for of in ("t", "t.a", "*")
+        for principal in ("User:a", "User:b")
+    ]
+    held = Acls().with_all(entries)
+    for principal in (None, "User:a"):
+        wanted = AclFilter(resource_type, pattern_type, name, principal, None, 1, 1)
+        walked = [acl for acl in entries if covers(wanted, pattern_of(acl)) and principal in (None, acl.principal)]
+        assert held.matching(wanted) == sorted(walked)
