@@ -43,6 +43,16 @@ class ScramCredentialRemoved(Fact, frozen=True, tag=True):
     client_id: str | None
 
 
+class LoginSecretDrawn(Fact, frozen=True, tag=True):
+    """What a SCRAM login of a user that is not there is shown is made up from this, for good and by all that answer
+    logins: whoever knows it can tell which users there are. It is drawn once, by the first that takes such logins."""
+
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "LoginSecretDrawn(secret hidden)"
+
+
 class Acl(Fact, frozen=True, order=True):
     """One access control entry on a resource pattern (KIP-11, KIP-290), in the codes of Kafka's protocol.
 

@@ -343,6 +343,7 @@ Event = (
     | SettingsChanged
     | access.ScramCredentialSet
     | access.ScramCredentialRemoved
+    | access.LoginSecretDrawn
     | access.AclsCreated
     | access.AclsDeleted
     | access.QuotasChanged

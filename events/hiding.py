@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from events.access import ScramCredentialSet
+from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.catalog import Event, Recorded
 from events.codec import encode_event
 
@@ -20,7 +20,7 @@ def without_secrets(event: Event) -> Event:
     """The event with its secrets hidden; the same one where it has none."""
     if isinstance(event, ScramCredentialSet):
         return replace(event, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
-    return event
+    return replace(event, secret=HIDDEN) if isinstance(event, LoginSecretDrawn) else event
 
 
 def value_without_secrets(record: Recorded, value: bytes) -> bytes:

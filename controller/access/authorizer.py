@@ -118,6 +118,9 @@ class StandardAuthorizer:
         self._super_users = frozenset(super_users)
         self._open_without_acl = allow_everyone_if_no_acl_found
         self._by_principal: dict[Pattern, tuple[Entries, dict[str, list[Acl]]]] = {}
+        """Of patterns with many entries, those entries by principal."""
+        self._held = Acls()
+        """The entries that these are of."""
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the entries allow it."""
@@ -126,7 +129,7 @@ class StandardAuthorizer:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed = has_entries = False
-        for pattern, entries in self._acls().over(_RESOURCE_CODES[resource_type], name):
+        for pattern, entries in self._newest().over(_RESOURCE_CODES[resource_type], name):
             has_entries = True
             for acl in self._entries_for(principal, pattern, entries):
                 if acl.host not in ("*", host) and normal_host(acl.host) != host:
@@ -153,11 +156,20 @@ class StandardAuthorizer:
             for acl in entries
         )
 
+    def _newest(self) -> Acls:
+        """The entries that hold; what is kept of those that do not is let go."""
+        held = self._acls()
+        if held is not self._held:
+            self._held, now = held, held.by_pattern
+            kept = list(self._by_principal.items())  # at once: other threads add to it
+            self._by_principal = {pattern: known for pattern, known in kept if now.get(pattern) is known[0]}
+        return held
+
     def _entries_for(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
         if len(entries) <= _LOOKED_THROUGH_MAX:
             return [acl for acl in entries if acl.principal in (principal, _EVERYBODY)]
         known = self._by_principal.get(pattern)
-        if known is None or known[0] is not entries:
+        if known is None or known[0] is not entries:  # another thread may be at older ones
             known = self._by_principal[pattern] = entries, _by_principal(entries)
         found = known[1].get(principal, [])
         return found if principal == _EVERYBODY else found + known[1].get(_EVERYBODY, [])

@@ -7,14 +7,19 @@ While it is below zero,
 - requests of newer versions are refused with THROTTLING_QUOTA_EXCEEDED (strict);
 - older ones, whose clients do not know that error, are carried out and go further below zero (permissive);
 and the reply to both says how long it takes to come back to zero, for which time nothing more is read from their
-connection.
+connection. Kafka lets any rate above zero through, and cuts a wait of more than 32 bits to a wrong number, perhaps a
+negative one; here it is WAIT_MS_MAX.
+
+Buckets refill by a clock that only goes forward, since the wall clock may be set back.
 
 What it does not do: keep buckets over a restart. They begin full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 
 import msgspec
@@ -25,7 +30,9 @@ from events.access import QuotaEntity
 
 STRICT_SINCE: Final = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 """The versions from which an API knows THROTTLING_QUOTA_EXCEEDED; what does not come by these APIs always does."""
-IDLE_MS_MAX: Final = 3_600_000
+WAIT_MS_MAX: Final = 2**31 - 1
+"""The longest wait: what `throttle_time_ms` can say, 24 days."""
+IDLE_S_MAX: Final = 3600.0
 """Buckets that nobody used for so long are forgotten, as in Kafka; they are full by then, or come back full."""
 
 Quotas = Mapping[QuotaEntity, tuple[tuple[str, float], ...]]
@@ -36,16 +43,22 @@ class _Bucket(msgspec.Struct):
     """Tokens as of a time."""
 
     tokens: float
-    at_ms: int
+    at_s: float
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class MutationQuotas:
-    """The buckets of all who have a quota. `windows_s` is how many seconds of refill a bucket holds."""
+    """The buckets of all who have a quota. `windows_s` is how many seconds of refill a bucket holds, `clock_s` only
+    goes forward."""
 
-    def __init__(self, windows_s: float = 11.0) -> None:
+    def __init__(self, windows_s: float = 11.0, clock_s: Callable[[], float] = _loop_s) -> None:
         self._windows_s = windows_s
+        self._clock_s = clock_s
         self._buckets: dict[tuple[str, str], _Bucket] = {}
-        self._swept_ms = 0
+        self._swept_s = -inf
 
     def charge(self, quotas: Quotas, command: TopicCommand, mutations: int) -> tuple[int, bool]:
         """Take tokens for so many partitions: for how many ms the bucket is exhausted (0: it is not), and whether the
@@ -54,36 +67,38 @@ class MutationQuotas:
         if found is None or mutations <= 0:
             return 0, False
         rate, owner = found
-        bucket = self._bucket(owner, rate, command.at_ms)
+        bucket = self._bucket(owner, rate)
         is_strict = command.api_version >= STRICT_SINCE.get(command.api, 0)
         if is_strict and bucket.tokens < 0:
             return _wait_ms(bucket, rate), True
         bucket.tokens -= mutations
         return (_wait_ms(bucket, rate) if not is_strict and bucket.tokens < 0 else 0), False
 
-    def _bucket(self, owner: tuple[str, str], rate: float, at_ms: int) -> _Bucket:
-        self._sweep(at_ms)
+    def _bucket(self, owner: tuple[str, str], rate: float) -> _Bucket:
+        now_s = self._clock_s()
+        self._sweep(now_s)
         most = rate * self._windows_s
         bucket = self._buckets.get(owner)
         if bucket is None:
-            bucket = self._buckets[owner] = _Bucket(most, at_ms)
-        elapsed_ms = max(0, at_ms - bucket.at_ms)
-        bucket.tokens = min(most, bucket.tokens + rate * elapsed_ms / 1000)
-        bucket.at_ms += elapsed_ms
+            bucket = self._buckets[owner] = _Bucket(most, now_s)
+        bucket.tokens = min(most, bucket.tokens + rate * (now_s - bucket.at_s))
+        bucket.at_s = now_s
         return bucket
 
-    def _sweep(self, at_ms: int) -> None:
-        if at_ms - self._swept_ms >= IDLE_MS_MAX:
-            self._swept_ms = at_ms
+    def _sweep(self, now_s: float) -> None:
+        if now_s - self._swept_s >= IDLE_S_MAX:
+            self._swept_s = now_s
             self._buckets = {
-                owner: bucket for owner, bucket in self._buckets.items() if at_ms - bucket.at_ms < IDLE_MS_MAX
+                owner: bucket for owner, bucket in self._buckets.items() if now_s - bucket.at_s < IDLE_S_MAX
             }
 
 
 def quota_of(quotas: Quotas, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
     """The mutation rate that holds for a user with a client id, and the user and client id that share its bucket.
 
-    The most specific entity counts, in Kafka's order; the empty string stands for "whoever". None without a quota.
+    The most specific entity counts, in Kafka's order; the empty string stands for "whoever". None without a quota. What
+    Kafka let through before it looked at rates may be in a metadata log that was taken over: a rate that is no number,
+    or infinite, is no limit, and nothing refills at one below zero.
     """
     for entity, owner in (
         (((CLIENT_ID, client_id), (USER, user)), (user, client_id)),
@@ -97,7 +112,7 @@ def quota_of(quotas: Quotas, user: str, client_id: str) -> tuple[float, tuple[st
     ):
         for key, value in quotas.get(entity, ()):
             if key == MUTATION_RATE:
-                return value, owner
+                return (max(value, 0.0), owner) if value < inf else None
     return None
 
 
@@ -106,4 +121,6 @@ def _user(principal: str) -> str:
 
 
 def _wait_ms(bucket: _Bucket, rate: float) -> int:
+    if -bucket.tokens >= rate * WAIT_MS_MAX / 1000:
+        return WAIT_MS_MAX
     return max(1, round(-bucket.tokens / rate * 1000))

@@ -10,7 +10,12 @@ Refusals by rules, policies and quotas are each recorded in full, because whoeve
 principal has had so many through one API in an interval that it must be a program gone wild; from then on they are
 counted in the same way.
 
-So a principal that may do nothing adds to the log some hundred events an interval for each API, whatever it sends.
+What is kept of a refusal is short (`controller.machine.keeping`), and all of one principal through one API in an
+interval takes at most `RECORDED_BYTES_MAX`: the rest is counted. So a principal that may do nothing adds to the log
+some hundred events an interval for each API, and at most so many bytes, whatever it sends.
+
+Who was not allowed a request counts as refused by the authorizer, also where another rule has the first word: Kafka
+answers a name that stands twice in a request before it looks at permissions.
 
 What it does not do: keep counts over a crash, or slow anybody down.
 """
@@ -28,7 +33,9 @@ from msgspec.structs import asdict
 from controller.access.authorizer import Requester
 from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import TopicCommand
+from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
+from controller.machine.keeping import cut
 from events.access import AsksRefused
 from events.names import RequestId
 
@@ -39,12 +46,17 @@ RECORDED_MAX: Final = 1000
 """Refusals by rules, policies and quotas of one principal through one API that are recorded in full in an interval."""
 KINDS_ALTOGETHER_MAX: Final = 10_000
 """Kinds of refusals of everybody, past which principals are not told apart either."""
+RECORDED_BYTES_MAX: Final = 1 << 20
+"""Bytes of the events of refusals of one principal through one API that are recorded in full in an interval."""
 OTHERS: Final = "(others)"
 EVENTS_PER_COMMAND_MAX: Final = 500  # one command must not hold up the loop
 AUTHORIZER: Final = "authorizer"
 AUTO_CREATION: Final = "Metadata"
 _Group = tuple[str, str]
 """Principal and API."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -85,15 +97,17 @@ class RefusalRecords:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    def is_recorded(self, command: TopicCommand, rejection: Rejection) -> bool:
-        """Whether a refused command is to be recorded in full; if not, it is counted."""
-        is_recorded = self._counts.is_recorded(command, rejection)
+    def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
+        """Whether the events of a refused command are to be recorded; if not, it is counted."""
+        is_recorded = self._counts.is_recorded(command, decision)
         self._schedule()
         return is_recorded
 
-    def note_denial(self, requester: Requester, operation: str, resource: str, code: int) -> None:
-        """Somebody was denied what leads to no command."""
-        first = self._counts.is_first_look(requester, operation, resource, code)
+    def note_denial(
+        self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
+    ) -> None:
+        """Somebody was denied what leads to no command, or sent one that failed."""
+        first = self._counts.is_first_look(requester, operation, resource, code, rule)
         if first is not None:
             self._record((first,))
         self._schedule()
@@ -133,39 +147,44 @@ class RefusalCounts:
         self._kinds: dict[_Kind, _Count] = {}
         self._distinct: Counter[_Group] = Counter()
         self._recorded: Counter[_Group] = Counter()
+        self._bytes: Counter[_Group] = Counter()
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to remember."""
-        return not self._kinds and not self._recorded
+        return not (self._kinds or self._recorded or self._bytes)
 
-    def is_recorded(self, command: TopicCommand, rejection: Rejection) -> bool:
-        """Whether a refused command is to be recorded in full; if not, it is counted."""
+    def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
+        """Whether the events of a refused command are to be recorded; if not, it is counted."""
+        rejection = decision.refusal
+        assert rejection is not None, "only refusals are counted"
+        operation = _operation(command, rejection)
         resource = f"Topic:{command.topic}"
-        kind = _Kind(
-            command.principal,
-            command.api,
-            _operation(command, rejection),
-            resource,
-            rejection.rule,
-            int(rejection.code),
-        )
-        if rejection.rule == AUTHORIZER or command.api == AUTO_CREATION:
-            return self._is_first(kind, command.client_id, "")
-        group = _group(kind)
-        if self._recorded[group] < RECORDED_MAX:
+        kind = _kind(command, operation, resource, rejection.rule, int(rejection.code))
+        group, size = _group(kind), len(_encode(decision.events))
+        if not decision.events or self._bytes[group] + size > RECORDED_BYTES_MAX:
+            self._count(kind, command.client_id, "")
+            return False
+        if rejection.rule == AUTHORIZER or command.denied or command.api == AUTO_CREATION:
+            is_recorded = self._is_first(kind, command.client_id, "")
+        elif self._recorded[group] < RECORDED_MAX:
+            is_recorded = True
             self._recorded[group] += 1
-            return True
-        self._count(kind, command.client_id, "")
-        return False
+        else:
+            is_recorded = False
+            self._count(kind, command.client_id, "")
+        self._bytes[group] += size if is_recorded else 0
+        return is_recorded
 
-    def is_first_look(self, requester: Requester, operation: str, resource: str, code: int) -> AsksRefused | None:
+    def is_first_look(
+        self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
+    ) -> AsksRefused | None:
         """What to record at once of a look, or another request without a record of its own, that was denied; None if
         it is counted."""
-        kind = _Kind(requester.principal, requester.api, operation, resource, AUTHORIZER, code)
+        kind = _kind(requester, operation, resource, rule, code)
         if not self._is_first(kind, requester.client_id, requester.host):
             return None
-        return _event(kind, _Count(1, self._clock_ms(), requester.client_id, requester.host))
+        return _event(kind, _Count(1, self._clock_ms(), _cut(requester.client_id), cut(requester.host)))
 
     def take(self) -> tuple[AsksRefused, ...]:
         """What was counted since the last time. Kinds of which there were none are forgotten: their next is a first."""
@@ -173,6 +192,7 @@ class RefusalCounts:
         self._kinds = {kind: _Count() for kind in counted}
         self._distinct = Counter(_group(kind) for kind in counted)
         self._recorded.clear()
+        self._bytes.clear()
         return tuple(_event(kind, count) for kind, count in counted.items())
 
     def _is_first(self, kind: _Kind, client_id: str | None, host: str) -> bool:
@@ -190,7 +210,7 @@ class RefusalCounts:
             self._distinct[_group(kind)] += kind not in self._kinds
         count = self._kinds.setdefault(kind, _Count())
         if not count.count:
-            count.since_ms, count.client_id, count.host = self._clock_ms(), client_id, host
+            count.since_ms, count.client_id, count.host = self._clock_ms(), _cut(client_id), cut(host)
         count.count += 1
 
     def _has_room(self, kind: _Kind) -> bool:
@@ -199,6 +219,14 @@ class RefusalCounts:
     def _common(self, kind: _Kind) -> _Kind:
         principal = OTHERS if len(self._kinds) >= KINDS_ALTOGETHER_MAX else kind.principal
         return _Kind(principal, kind.api, kind.operation, OTHERS, kind.rule, kind.error_code)
+
+
+def _kind(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _Kind:
+    return _Kind(cut(by.principal), by.api, operation, cut(resource), rule, code)
+
+
+def _cut(client_id: str | None) -> str | None:
+    return None if client_id is None else cut(client_id)
 
 
 def _group(kind: _Kind) -> _Group:
@@ -217,7 +245,7 @@ _OPERATIONS: Final = {
 
 def _operation(command: TopicCommand, rejection: Rejection) -> str:
     """What the requester may not do: for `HTTP`, which has several, the kind of command says it."""
-    if rejection.rule != AUTHORIZER:
+    if rejection.rule != AUTHORIZER and not command.denied:
         return ""
     return _OPERATIONS.get(command.api) or {"CreateTopic": "Create", "DeleteTopic": "Delete"}.get(
         type(command).__name__, ""

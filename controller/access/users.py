@@ -1,29 +1,31 @@
 """Who can log in: the SCRAM credentials of the log, and the users of a file.
 
-Checking a password is slow on purpose, so it is done in threads of its own, few at a time: a storm of logins costs
-those who log in, and nobody else.
+Checking a password is slow on purpose, so it is done in threads of its own, few at a time, for each address in turn: a
+storm of logins costs those who are behind it, and nobody else. A password that was right is not checked again.
 
-An unknown user costs as much time and as many steps as a known one with a wrong password.
+Constraint: nobody learns who is there. For every name the same work is done, where there is nothing to compare with on
+what is made up: one password of the file if it has any, one of each SCRAM mechanism.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from controller.access.users_file import FileUsers, hash_password, hash_token, matches, read_users
-from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, keys_of, salted_password
+from controller.access.fair_threads import FairThreads, party_of
+from controller.access.made_up import MadeUp
+from controller.access.users_file import FileUsers, hash_token, matches, read_users
+from controller.kafka.sasl.scram import DIGESTS, keys_of, salted_password
+from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
 
 THREADS: Final = 2  # hashing passwords must leave cores to the rest
-SALT_BYTES: Final = 32  # of a login that is made up too
+SALT_BYTES: Final = 32
+SECRET_BYTES: Final = 32
 REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
-_HTTP_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 
 class Users:
@@ -34,9 +36,10 @@ class Users:
         self._cluster = cluster
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="password")
-        self._key = os.urandom(32)
-        """Makes up credentials of users that are not there, and hides what is remembered."""
+        self._threads = FairThreads(THREADS, "password")
+        self._made_up = MadeUp()
+        self._key = os.urandom(SECRET_BYTES)
+        """Hides what is remembered, and makes up credentials until the log has a secret for that."""
         self._remembered: dict[bytes, object] = {}
 
     def reload(self) -> None:
@@ -47,69 +50,61 @@ class Users:
 
     def close(self) -> None:
         """Let the threads end."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
-    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user; for one that is not there one that no password fits, the same each time."""
-        known = self._cluster().scram.get((user, mechanism))
-        if known is not None:
-            return known
-        made_up = hmac.digest(self._key, f"{mechanism}\0{user}".encode(), "sha512")
-        length = 32 if DIGESTS[mechanism] == "sha256" else 64
-        salt = made_up[:SALT_BYTES]
-        return ScramCredential(ITERATIONS, salt, os.urandom(length), os.urandom(length))
-
-    async def has_password(self, user: str, password: str) -> bool:
-        """Whether this is the password that the file has for a user."""
-        known = self._file.passwords.get(user)
-        return await self._in_thread(_fits_file, known, password)
+    def scram(self, user: str, mechanism: str) -> ScramCredential:
+        """The credential of a user; for one that is not there one that no password fits, with the same salt and
+        iterations each time."""
+        cluster = self._cluster()
+        made_up = self._made_up.credential(cluster.login_secret or self._key, cluster.scram, user, mechanism)
+        return cluster.scram.get((user, mechanism), made_up)
 
     def owner_of(self, token: str) -> str | None:
         """The user that a token belongs to."""
         return self._file.tokens.get(hash_token(token))
 
-    async def knows(self, user: str, password: str) -> bool:
-        """Whether this is a password of a user, of the file or for SCRAM; each is looked at once and then remembered
-        for as long as it is in force."""
-        key = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
-        standing = self._standing(user)
+    async def has_password(self, user: str, password: str, address: str) -> bool:
+        """Whether this is the password that the file has for a user; `address` is that of the client."""
+        return await self._is_password(user, password, address, ())
+
+    async def knows(self, user: str, password: str, address: str) -> bool:
+        """Whether this is a password of a user, of the file or for SCRAM."""
+        return await self._is_password(user, password, address, tuple(DIGESTS))
+
+    async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:
+        """Each right password is looked at once, and then remembered for as long as it is in force."""
+        known, hashed = self._cluster().scram, self._file.passwords.get(user)
+        standing = (hashed, *(known.get((user, mechanism)) for mechanism in mechanisms))
+        key = hmac.digest(self._key, "\0".join((user, password, *mechanisms)).encode(), "sha256")
         if self._remembered.get(key) == standing:
             return True
-        fits = await self.has_password(user, password) if user in self._file.passwords else False
-        fits = fits or await self._fits_scram(user, password)
-        if fits:
+        compared = self._hash_for(user)
+        shown = {mechanism: self.scram(user, mechanism) for mechanism in mechanisms}
+
+        def fits() -> bool:
+            of_file = compared is not None and matches(compared, password) and hashed is not None
+            proven = [_proves(mechanism, credential, password) for mechanism, credential in shown.items()]
+            return of_file or any(proven)
+
+        is_right = await self._threads.run(party_of(address), fits)
+        if is_right:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[key] = standing
-        return fits
+        return is_right
 
-    def _standing(self, user: str) -> object:
-        """What the passwords of a user are checked by now."""
-        scram = self._cluster().scram
-        return self._file.passwords.get(user), *(scram.get((user, mechanism)) for mechanism in _HTTP_MECHANISMS)
-
-    async def _fits_scram(self, user: str, password: str) -> bool:
-        known = [(m, self._cluster().scram.get((user, m))) for m in _HTTP_MECHANISMS]
-        there = [(mechanism, credential) for mechanism, credential in known if credential is not None]
-        if not there:
-            if user not in self._file.passwords:
-                await self._in_thread(_fits_file, None, password)
-            return False
-        mechanism, credential = there[0]
-        return await self._in_thread(_fits, mechanism, credential, password)
-
-    async def _in_thread(self, work: Callable[..., bool], *arguments: object) -> bool:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
+    def _hash_for(self, user: str) -> str | None:
+        """The hash to compare a user's password with: somebody else's for one who has none, always the same, so that it
+        takes as long. None where nobody has one."""
+        passwords = self._file.passwords
+        drawn = int.from_bytes(hmac.digest(self._key, user.encode(), "sha256"), "big")
+        return passwords.get(user) or (list(passwords.values())[drawn % len(passwords)] if passwords else None)
 
 
-def _fits_file(hashed: str | None, password: str) -> bool:
-    """Whether a password is the one that was hashed; it costs as much where there is none."""
-    if hashed is None:
-        hash_password(password)
+def _proves(mechanism: str, credential: ScramCredential, password: str) -> bool:
+    """Whether a password is that of a credential; not of one with more iterations than Kafka allows, which only a
+    cluster that was taken over can have: they would hold a thread for as long as they like."""
+    if credential.iterations > ITERATIONS_MAX:
         return False
-    return matches(hashed, password)
-
-
-def _fits(mechanism: str, credential: ScramCredential, password: str) -> bool:
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)
     return hmac.compare_digest(keys_of(mechanism, salted)[0], credential.stored_key)

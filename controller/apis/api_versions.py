@@ -8,6 +8,7 @@ from typing import Final
 
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, api_versions
+from controller.machine.keeping import cut
 
 _INVALID_REQUEST: Final = 42
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -55,6 +56,6 @@ def _introduce(context: RequestContext, request: api_versions.ApiVersionsRequest
     name, version = request.client_software_name, request.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False
-    context.connection.software_name = name
-    context.connection.software_version = version
+    context.connection.software_name = cut(name)
+    context.connection.software_version = cut(version)
     return True

@@ -3,15 +3,18 @@ topics."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
+from controller.apis.bounds import ANSWER_BYTES_MAX, slices
 from controller.apis.config_entries import describable_configs
 from controller.front.front import Front
+from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import ApiKey
+from controller.kafka.messages import ApiKey, Encoded
 from controller.kafka.messages import alter_configs as alter
 from controller.kafka.messages import incremental_alter_configs as incremental
 from controller.kafka.messages.describe_configs import (
@@ -28,14 +31,32 @@ from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import ConfigOp
 from events.names import TopicName
 
+RESOURCES_PER_SLICE = 20
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
-def describe_configs(front: Front, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """The configs of each resource; without keys, null or none, all of them."""
-    return DescribeConfigsResponse(
-        results=tuple(_describe(front, context, request, resource) for resource in request.resources)
-    )
+async def describe_configs(
+    front: Front, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """The configs of each resource, once; without keys, null or none, all of them."""
+    once = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
+    if len(once) <= RESOURCES_PER_SLICE:
+        return DescribeConfigsResponse(results=tuple(_describe(front, context, request, each) for each in once))
+    described: list[bytes] = []
+    left = ANSWER_BYTES_MAX
+    for part in slices(once, RESOURCES_PER_SLICE):
+        async with front.turns:
+            for resource in part:
+                result = _describe(front, context, request, resource) if left > 0 else _left_out(resource)
+                described.append(encode_element(ApiKey.DESCRIBE_CONFIGS, context.api_version, result))
+                left -= len(described[-1])
+        await asyncio.sleep(0)
+    return DescribeConfigsResponse(results=Encoded(described))
+
+
+def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    message = f"The answer would be larger than {ANSWER_BYTES_MAX} bytes: describe fewer resources at once."
+    return _refused(resource.resource_type, resource.resource_name, ErrorCode.INVALID_REQUEST, message)
 
 
 def _describe(

@@ -44,7 +44,7 @@ class CreateTopicsHandler:
         if context.api_version == VERSION_WITHOUT_MESSAGES:
             await self._disconnect_if_invalid(commands)
         reply = await self._front.submit(commands, 0 if request.validate_only else request.timeout_ms)
-        silence_ms = context.silence(reply.throttled_until_ms - self._front.controller.now_ms())
+        silence_ms = context.silence(reply.silence_ms)
         return self._response(context, reply.answers, silence_ms)
 
     def _commands(self, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:

@@ -44,7 +44,7 @@ class DeleteTopicsHandler:
         ids = {command.topic: self._id_of(command) for command in wanted_now}
         reply = await self._front.submit_change(wanted_now, request.timeout_ms)
         answered = [_result(answer, commands[answer.topic_name], ids[answer.topic_name]) for answer in reply]
-        silence_ms = context.silence(reply.throttled_until_ms - controller.now_ms())
+        silence_ms = context.silence(reply.silence_ms)
         return DeleteTopicsResponse(throttle_time_ms=silence_ms, responses=(*results.values(), *answered))
 
     def _resolve(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
+from controller.apis.bounds import slices
 from controller.front.front import Front, is_internal, offline_replicas
+from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
+from controller.kafka.messages import Encoded
 from controller.kafka.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -21,6 +24,7 @@ from controller.machine.state import Topic
 from events.names import shard_key
 
 TOPICS_PER_SLICE = 200  # the loop serves others in between
+TOPICS_ENCODED_AT_ONCE_MAX = 2000
 
 
 class DescribeTopicPartitionsHandler:
@@ -38,14 +42,15 @@ class DescribeTopicPartitionsHandler:
     ) -> DescribeTopicPartitionsResponse:
         """One page, with a cursor where there is more."""
         if request.topics and not _cursor_fits(request):
-            return _page([_failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics], None)
+            names = dict.fromkeys(topic.name for topic in request.topics)
+            return await _page(context, [_failed(name, ErrorCode.INVALID_REQUEST) for name in names], None)
         left = max(1, min(request.response_partition_limit, self._front.partitions_per_response_max))
         topics: list[DescribeTopicPartitionsResponseTopic] = []
-        denied = self._denied(context, request)
+        denied = await self._denied(context, request)
         async for name, topic in self._wanted(context, request):
             start = _start_in(name, request.cursor)
             if left <= 0:
-                return _page([*topics, *denied], Cursor(topic_name=name, partition_index=start))
+                return await _page(context, [*topics, *denied], Cursor(topic_name=name, partition_index=start))
             if topic is None:
                 operations = self._front.topic_operations(context, name)
                 wrong = validation.name(name)
@@ -56,27 +61,33 @@ class DescribeTopicPartitionsHandler:
             topics.append(self._shown(context, topic, start, end))
             left -= end - start
             if end < len(topic.partitions):
-                return _page([*topics, *denied], Cursor(topic_name=name, partition_index=end))
-        return _page([*topics, *denied], None)
+                return await _page(context, [*topics, *denied], Cursor(topic_name=name, partition_index=end))
+        return await _page(context, [*topics, *denied], None)
 
-    def _denied(
+    async def _denied(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> list[DescribeTopicPartitionsResponseTopic]:
         """The topics that were named and may not be seen, whether they exist or not; they count for no page."""
-        return [
-            _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            for name in sorted({topic.name for topic in request.topics})
-            if _is_in_page(name, request.cursor) and not self._front.grants(context, "Describe", name)
-        ]
+        denied = []
+        for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
+            denied += [
+                _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                for name in part
+                if _is_in_page(name, request.cursor) and not self._front.grants(context, "Describe", name)
+            ]
+            await asyncio.sleep(0)
+        return denied
 
     async def _wanted(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> AsyncIterator[tuple[str, Topic | None]]:
         cursor = request.cursor
         if request.topics:
-            for name in sorted({topic.name for topic in request.topics}):
-                if _is_in_page(name, cursor) and self._front.allows(context, "Describe", name):
-                    yield name, self._front.topic(name)
+            for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
+                for name in part:
+                    if _is_in_page(name, cursor) and self._front.allows(context, "Describe", name):
+                        yield name, self._front.topic(name)
+                await asyncio.sleep(0)
             return
         topic = None if cursor is None else self._front.topic(cursor.topic_name)
         if topic is not None and self._front.allows(context, "Describe", topic.name):
@@ -135,5 +146,13 @@ def _start_in(name: str, cursor: Cursor | None) -> int:
     return cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
 
 
-def _page(topics: list[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)
+async def _page(
+    context: RequestContext, topics: Sequence[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None
+) -> DescribeTopicPartitionsResponse:
+    if len(topics) <= TOPICS_ENCODED_AT_ONCE_MAX:
+        return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)
+    encoded: list[bytes] = []
+    for part in slices(topics, TOPICS_PER_SLICE):
+        encoded += [encode_element(context.api_key, context.api_version, topic) for topic in part]
+        await asyncio.sleep(0)
+    return DescribeTopicPartitionsResponse(topics=Encoded(encoded), next_cursor=cursor)

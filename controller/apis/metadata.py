@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from controller.apis.bounds import slices
 from controller.front.front import Front, Node, is_internal, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
@@ -38,6 +39,12 @@ AUTO_CREATION_WAIT_MS = 30_000
 """How long an auto-creation is waited for in the log; its client requests metadata again meanwhile."""
 
 
+CREATED_AT_ONCE_MAX = 1000
+"""Of the topics that one request names, those beyond are not created: its client requests what is missing again."""
+_Parts = dict[str | bytes | None, bytes]
+"""The elements of an answer by name, by id where there is no name."""
+
+
 class MetadataHandler:
     """Answers Metadata. A broker's listener creates nothing itself but hands an auto-creation to the controller too."""
 
@@ -54,39 +61,54 @@ class MetadataHandler:
         assert request.topics is not None, "null is a request for all"
         if any(not _is_addressed(context, topic) for topic in request.topics):
             return _refused(request.topics)
-        topics = tuple(dict.fromkeys(request.topics)) if len(request.topics) > 1 else request.topics
-        if len(topics) > TOPICS_PER_SLICE:
-            return asyncio.ensure_future(self._many(context, request, topics))
-        return self._respond(context, request, self._named(context, request, topics))
+        if len(request.topics) > TOPICS_PER_SLICE:
+            return asyncio.ensure_future(self._many(context, request, request.topics))
+        parts: _Parts = {}
+        self._auto_create(context, self._named(context, request, request.topics, parts))
+        return self._respond(context, request, tuple(parts.values()))
 
     async def _all(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         parts: list[bytes] = []
         after: str | None = None
-        while topics := self._front.store.durable_slice(after, TOPICS_PER_SLICE):
-            after = shard_key(topics[-1].name)
-            parts += [
-                self._encoded(context, request, topic)
-                for topic in topics
-                if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name)
-            ]
+        is_last = False
+        while not is_last:
+            async with self._front.turns:
+                topics = self._front.store.durable_slice(after, TOPICS_PER_SLICE)
+                parts += [
+                    self._encoded(context, request, topic)
+                    for topic in topics
+                    if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name)
+                ]
+            is_last = not topics
+            after = None if is_last else shard_key(topics[-1].name)
             await asyncio.sleep(0)
         return self._respond(context, request, parts)
 
     async def _many(
         self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
     ) -> MetadataResponse:
-        parts: list[bytes] = []
-        for start in range(0, len(wanted), TOPICS_PER_SLICE):
-            parts += self._named(context, request, wanted[start : start + TOPICS_PER_SLICE])
+        parts: _Parts = {}
+        to_create = CREATED_AT_ONCE_MAX
+        for slice_ in slices(wanted, TOPICS_PER_SLICE):
+            async with self._front.turns:
+                missing = self._named(context, request, slice_, parts)[:to_create]
+                self._auto_create(context, missing)
+                to_create -= len(missing)
             await asyncio.sleep(0)
-        return self._respond(context, request, parts)
+        return self._respond(context, request, tuple(parts.values()))
 
     def _named(
-        self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
-    ) -> list[bytes]:
+        self,
+        context: RequestContext,
+        request: MetadataRequest,
+        wanted: Sequence[MetadataRequestTopic],
+        parts: _Parts,
+    ) -> list[str]:
+        """Add what is shown of these topics to the parts of the answer, each topic once; those to be created."""
         missing: list[str] = []
-        parts: dict[str | bytes | None, bytes] = {}
         for one in wanted:
+            if (one.name if one.topic_id == ZERO_UUID else one.topic_id) in parts:
+                continue
             found = self._find(context, one)
             if isinstance(found, Topic):
                 parts[found.name] = self._encoded(context, request, found)
@@ -94,9 +116,7 @@ class MetadataHandler:
             if found.error_code in _NOT_THERE and found.name is not None:
                 found = self._missing(context, request, found.name, found.error_code, missing)
             parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
-        if missing:
-            self._auto_create(context, missing)
-        return list(parts.values())
+        return missing
 
     def _missing(
         self, context: RequestContext, request: MetadataRequest, name: str, code: int, to_create: list[str]
@@ -163,9 +183,10 @@ class MetadataHandler:
         return request.allow_auto_topic_creation and self._front.cluster.settings.auto_create_topics_enable
 
     def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
+        if not names:
+            return
         controller = self._front.controller
         request_id, at_ms = controller.new_request_id("auto"), controller.now_ms()
-        distinct = list(dict.fromkeys(names))
         commands = [
             CreateTopic(
                 request_id=request_id,
@@ -178,7 +199,7 @@ class MetadataHandler:
                 api="Metadata",
                 denied=self._front.denial_of_create(context, name),
             )
-            for name, topic_id in zip(distinct, new_topic_ids(len(distinct)), strict=True)
+            for name, topic_id in zip(names, new_topic_ids(len(names)), strict=True)
         ]
         self._front.submit(commands, AUTO_CREATION_WAIT_MS)
 

@@ -14,6 +14,7 @@ from controller.kafka.messages.produce import (
 )
 
 INVALID_REQUEST: Final = 42
+ANSWERED_MAX: Final = 10_000
 REFUSAL: Final = "This is a controller, which keeps no records: produce to a broker."
 
 
@@ -21,6 +22,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse:
     """Refuse each partition. Raises Disconnect for `acks=0`, the only way to let such a client know, as Kafka does."""
     if request.acks == 0:
         raise Disconnect(REFUSAL)
+    if len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data) > ANSWERED_MAX:
+        raise Disconnect(f"{REFUSAL} A refusal is answered to at most {ANSWERED_MAX} partitions.")
     return ProduceResponse(
         responses=tuple(
             TopicProduceResponse(

@@ -15,10 +15,11 @@ from controller.apis import (
     cluster,
     configs,
     create_partitions,
-    not_controller,
+    for_each,
     user_scram_credentials,
 )
 from controller.apis.api_versions import with_api_versions
+from controller.apis.bounds import CHANGES, bounded
 from controller.apis.create_topics import CreateTopicsHandler
 from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
@@ -27,11 +28,28 @@ from controller.apis.passing_through import PassOn, SentOn, passing
 from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
 from controller.front.front import Front
+from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.api_versions import ApiVersionsResponse
 
 HandlerTable = Mapping[int, ApiHandler]
+
+ELEMENTS_OF_BROKERS_MAX = 400_000
+"""In one report of a broker: the in-sync replicas of 100,000 partitions."""
+ELEMENTS_OF_CHANGES_MAX = 16_000
+"""In one request that changes things, which may change 10,000 of them: some parts have parts."""
+_REPORTS = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
+_LISTS = frozenset(
+    {
+        ApiKey.METADATA,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
+)
+"""What may be answered by everything that there is: one at a time for a connection."""
 
 
 def controller_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
@@ -44,7 +62,7 @@ def administration(
 ) -> dict[int, Handler]:
     """What only a controller answers: changes, and who may log in. A create keeps nobody waiting for longer than
     `create_ms_max`; configs of the kinds `other_configs` can be altered as those of topics can."""
-    return {
+    changes: dict[ApiKey, Handler] = {
         ApiKey.CREATE_TOPICS: CreateTopicsHandler(front, create_ms_max),
         ApiKey.DELETE_TOPICS: DeleteTopicsHandler(front),
         ApiKey.CREATE_PARTITIONS: partial(create_partitions.create_partitions, front),
@@ -54,6 +72,9 @@ def administration(
         ApiKey.DELETE_ACLS: partial(acls.delete_acls, front),
         ApiKey.ALTER_CLIENT_QUOTAS: partial(client_quotas.alter_client_quotas, front),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.alter_user_scram_credentials, front),
+    }
+    return {
+        **{key: bounded(front, key, handle) for key, handle in changes.items()},
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.describe_user_scram_credentials, front),
     }
 
@@ -88,18 +109,7 @@ def cluster_listener(
 
 def broker_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
     """A broker's listener: reads are answered, admin requests get NOT_CONTROLLER."""
-    handlers: dict[int, Handler] = {
-        **_reading(front),
-        ApiKey.CREATE_TOPICS: not_controller.create_topics,
-        ApiKey.DELETE_TOPICS: not_controller.delete_topics,
-        ApiKey.CREATE_PARTITIONS: not_controller.create_partitions,
-        ApiKey.ALTER_CONFIGS: not_controller.alter_configs,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: not_controller.incremental_alter_configs,
-        ApiKey.CREATE_ACLS: not_controller.create_acls,
-        ApiKey.DELETE_ACLS: not_controller.delete_acls,
-        ApiKey.ALTER_CLIENT_QUOTAS: not_controller.alter_client_quotas,
-    }
-    return _listener(handlers, versions_max)
+    return _listener({**_reading(front), **for_each.SENT_AWAY}, versions_max)
 
 
 def _reading(front: Front) -> dict[int, Handler]:
@@ -121,7 +131,19 @@ def _listener(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) 
 def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
     """The rows of a listener's table; `versions_max` caps the versions of APIs by name."""
     return {
-        key: ApiHandler(api.min_version, min(api.max_version, versions_max.get(api.name, 99)), handle)
+        key: ApiHandler(
+            api.min_version,
+            min(api.max_version, versions_max.get(api.name, 99)),
+            handle,
+            elements_max=_elements_max(key),
+            alone=key in _LISTS,
+        )
         for key, handle in handlers.items()
         for api in (APIS[key],)
     }
+
+
+def _elements_max(key: int) -> int:
+    if key in _REPORTS:
+        return ELEMENTS_OF_BROKERS_MAX
+    return ELEMENTS_OF_CHANGES_MAX if key in CHANGES else ELEMENTS_MAX

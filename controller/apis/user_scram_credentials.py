@@ -6,8 +6,14 @@ what was sent is forgotten.
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
+from controller.apis.bounds import slices
 from controller.front.front import Front
+from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
+from controller.kafka.messages import Encoded
 from controller.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -27,6 +33,7 @@ from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
 
+USERS_PER_SLICE = 500
 _DENIED = "Cluster authorization failed."
 
 
@@ -67,7 +74,7 @@ def _response(users: list[str], details: tuple[Detail, ...] | list[Detail]) -> A
     )
 
 
-def describe_user_scram_credentials(
+async def describe_user_scram_credentials(
     front: Front, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Who has credentials: the users that are named, or all; needs `Describe` on the cluster. Without it, as in Kafka,
@@ -79,9 +86,18 @@ def describe_user_scram_credentials(
     cluster = front.cluster
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
-    twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-    results = tuple(_described(cluster, name, name in twice) for name in dict.fromkeys(names))
-    return DescribeUserScramCredentialsResponse(results=results)
+    times = Counter(names)
+    if len(times) <= USERS_PER_SLICE:
+        results = tuple(_described(cluster, name, times[name] > 1) for name in times)
+        return DescribeUserScramCredentialsResponse(results=results)
+    described: list[bytes] = []
+    for part in slices(list(times), USERS_PER_SLICE):
+        async with front.turns:
+            for name in part:
+                one = _described(cluster, name, times[name] > 1)
+                described.append(encode_element(context.api_key, context.api_version, one))
+        await asyncio.sleep(0)
+    return DescribeUserScramCredentialsResponse(results=Encoded(described))
 
 
 def _described(cluster: Cluster, user: str, twice: bool) -> DescribeUserScramCredentialsResult:

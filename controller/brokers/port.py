@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, Protocol, TypedDict
 
 from controller.machine.commands.commands import AnyCommand
-from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.names import Offset, RequestId
-from projections.store.store import TopicStore, topic_slices
+from projections.store.store import Part, TopicStore, parts_of, topic_slices
 
 
 class Stamp(TypedDict):
@@ -37,12 +36,13 @@ def stamp(controller: Stamper, origin: str) -> Stamp:
     return {"request_id": controller.new_request_id(origin), "at_ms": controller.now_ms()}
 
 
-async def walk(controller: CommandSink) -> AsyncIterator[list[Topic]]:
-    """All durable topics in slices. Between two of them all that was put is decided, and others have their turn."""
+async def walk(controller: CommandSink) -> AsyncIterator[Part]:
+    """All durable topics in parts. Between two of them all that was put is decided, and others have their turn."""
     for topics in topic_slices(lambda: controller.store):
-        yield topics
-        await asyncio.sleep(0)
-        await controller.decided()
+        for part in parts_of(topics):
+            yield part
+            await asyncio.sleep(0)
+            await controller.decided()
 
 
 class CommandSink(Protocol):

@@ -9,10 +9,11 @@ them: brokers 1 to N run, others of the log stay fenced.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.brokers.port import CommandSink, stamp, walk
 from controller.machine.commands import commands
+from controller.machine.partitions.blocks import numbered
 from controller.machine.partitions.leadership import is_in_sync
 from controller.machine.state import Topic
 from events import catalog
@@ -203,22 +204,23 @@ class SimulatedFleet:
             sink.observe(commands.ConfirmMetadata(**stamp(sink, "applied"), brokers=ids, offset=offset, after=after))
 
     def _catch_up_after(self, records: Sequence[catalog.Recorded]) -> None:
-        names: set[TopicName] = set()
+        concerned: dict[TopicName, set[int]] = {}
         for record in records:
             match record.event:
                 case (
-                    catalog.PlaceholderFilled(topic=name)
-                    | catalog.LeaderElected(topic=name)
-                    | catalog.IsrChanged(topic=name)
+                    catalog.PlaceholderFilled(topic=name, partition=index)
+                    | catalog.LeaderElected(topic=name, partition=index)
+                    | catalog.IsrChanged(topic=name, partition=index)
                 ):
-                    names.add(name)
+                    concerned.setdefault(name, set()).add(index)
                 case catalog.BrokerUnfenced() | catalog.BrokerFenced() | catalog.BrokerUnregistered():
                     # Those that leave count too: a report that named one of them was refused as a whole.
                     self._sweep()
-        for name in sorted(names):
+        for name, indexes in sorted(concerned.items()):
             topic = self._controller.store.durable(shard_key(name))
-            if topic is not None:
-                self._report_isr(topic)
+            if topic is not None and topic.name == name:
+                there = [index for index in sorted(indexes) if index < len(topic.partitions)]
+                self._report_isr(topic, [(index, topic.partitions[index]) for index in there])
 
     def _sweep(self) -> None:
         """Report on all topics, now or as soon as the sweep under way is done."""
@@ -232,17 +234,17 @@ class SimulatedFleet:
         while self._sweep_again:
             self._sweep_again = False
             try:
-                async for topics in walk(self._controller):
-                    for topic in topics:
-                        self._report_isr(topic)
+                async for part in walk(self._controller):
+                    for topic in part.topics:
+                        self._report_isr(topic, numbered(topic.partitions, part.span))
             except LogClosed:
                 return  # the log is being recovered, after which everything is reported anyway
 
-    def _report_isr(self, topic: Topic) -> None:
-        """Leaders report followers that run again as in sync."""
+    def _report_isr(self, topic: Topic, partitions: Iterable[tuple[int, catalog.Partition]]) -> None:
+        """Leaders of some partitions report followers that run again as in sync."""
         live = self._controller.store.durable_cluster.live
         by_leader: dict[BrokerId, list[commands.IsrReport]] = {}
-        for index, partition in enumerate(topic.partitions):
+        for index, partition in partitions:
             if partition.leader not in live or is_in_sync(partition, live):
                 continue
             isr = tuple(replica for replica in partition.replicas if replica in live)

@@ -6,12 +6,16 @@ Exit codes: 0 done, 1 the check found something, 2 wrong usage or settings.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from controller.release import RELEASE
 
+OWNER_ALONE = 0o077
+"""What nobody but its owner may do with files that a command writes: logs and their caches hold SCRAM keys, metadata
+folders of Kafka too, exports and reports say who did what."""
 COMMANDS = {
     "serve": "serve",
     "front": "front",
@@ -34,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = parser(given[0] if given else "").parse_args(given)
     run: Callable[[argparse.Namespace], int] = options.func
-    return run(options)
+    before = os.umask(OWNER_ALONE)
+    try:
+        return run(options)
+    finally:
+        os.umask(before)
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:

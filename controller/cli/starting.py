@@ -14,6 +14,7 @@ from controller.cli.usage import complain
 from controller.policy.loading import PolicyLoadError
 from controller.serving.clients_entry import Address
 from controller.serving.log_lines import configure_logs
+from controller.serving.process import warn_of_readers
 from controller.settings.load import ServeSettings, SettingsError, load_settings
 from events.logs.log import LogError
 
@@ -58,6 +59,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
     try:
         settings = load_settings(options.config, options.set)
         configure_logs(settings.log_level)
+        warn_of_readers(options.data, settings)
         return uvloop.run(start(options, settings))
     except _WHY_REFUSED as error:
         return complain(str(error))

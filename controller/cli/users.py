@@ -24,6 +24,7 @@ from controller.access import users_file
 from controller.access.users_file import UsersFileError
 from controller.cli.usage import complain
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS
+from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
 from controller.machine.decision import Detail
 from controller.release import RELEASE
 from controller.serving.offline_users import OfflineUsers, offline_users
@@ -49,9 +50,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add.add_argument("--token", action="store_true", help="a token for HTTP instead of a password; with --file")
     add.add_argument(
         "--iterations",
-        type=int,
+        type=_iterations,
         default=ITERATIONS,
-        help="how often SCRAM hashes the password, 4096 to 16384; default %(default)s",
+        help=f"how often SCRAM hashes the password, {ITERATIONS_MIN} to {ITERATIONS_MAX}; default %(default)s",
     )
     remove = actions.add_parser("remove", help="remove a user")
     remove.add_argument("name", metavar="NAME")
@@ -81,6 +82,13 @@ def _register_where(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="with --bootstrap: client properties, as librdkafka has them",
     )
+
+
+def _iterations(text: str) -> int:
+    """How often to hash. Raises ArgumentTypeError for more than is taken anywhere, which would only keep us busy."""
+    if not text.isdecimal() or len(text) > 5 or int(text) > ITERATIONS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+    return int(text)
 
 
 def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:

@@ -71,12 +71,14 @@ class Deadlines:
 
     def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        while self._due and self._due[0][0] <= now_s:
-            _, deadline_ms, request_id, name = heappop(self._due)
-            if _waits(self._durable(shard_key(name)), request_id):
-                at_ms = self._now_ms(deadline_ms)
-                self._observe(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
-        self._set_timer()
+        try:
+            while self._due and self._due[0][0] <= now_s:
+                _, deadline_ms, request_id, name = heappop(self._due)
+                if _waits(self._durable(shard_key(name)), request_id):
+                    at_ms = self._now_ms(deadline_ms)
+                    self._observe(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
+        finally:
+            self._set_timer()  # also where the log could not be read: the other deadlines pass all the same
 
 
 def _waits(topic: Topic | None, request_id: RequestId) -> bool:

@@ -3,25 +3,41 @@
 Beside the machine's decisions stand two things that are the shell's, because they count over time: a command that
 all else allows is decided again, stamped, if the requester's mutation quota is exhausted; and refusals that are alike
 are counted instead of recorded.
+
+A command on which any of this raises fails alone: the state is as before it, and the next is decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
+from controller.engine.faults import Faults
 from controller.engine.replies import Replies
 from controller.machine.access.quotas import mutations
-from controller.machine.commands.commands import AnyCommand, TopicCommand
+from controller.machine.commands.commands import (
+    AnyCommand,
+    BalanceLeaders,
+    BeginQuorumEpoch,
+    ChangeSettings,
+    ReviewTopics,
+    TopicCommand,
+)
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.state import State
 from events.catalog import Cause, Recorded
+from events.logs.log import LogError
 from projections.store.recorder import Recorder
+
+_INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
+"""Without these the process would decide by settings that are not its own, or lead nobody: it ends."""
+SIZE_PER_COMMIT_MAX = 4_000
+"""Events and new partitions, past which one slice of deciding takes no further command: it keeps the loop."""
 
 
 class Decided(msgspec.Struct, gc=False):
@@ -31,29 +47,55 @@ class Decided(msgspec.Struct, gc=False):
     answers: list[Answer] = []
     consult: list[TopicCommand] = []
     """Commands that others have a say in, and that are to be put again with it."""
+    size: int = 0
+    """How much work they were, and make; see `_size`."""
+    left: Sequence[AnyCommand] = ()
+    """Commands that were not come to: the others have led to enough for one commit."""
 
 
 class Decider:
     """Decides and applies, in order."""
 
-    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords) -> None:
+    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords, faults: Faults) -> None:
         self._replies = replies
         self._quotas = quotas
         self._refusals = refusals
+        self._faults = faults
 
-    def decide(self, recorder: Recorder, commands: Iterable[AnyCommand]) -> Decided:
-        """Decide commands one after another, and record each before the next."""
+    def decide(self, recorder: Recorder, commands: Sequence[AnyCommand]) -> Decided:
+        """Decide commands one after another, and record each before the next, until they have led to enough. Raises
+        LogError, and what is raised on a command that the process cannot do without."""
         decided = Decided()
-        for command in commands:
+        for place, command in enumerate(commands):
+            if decided.size >= SIZE_PER_COMMIT_MAX:
+                decided.left = commands[place:]
+                break
+            self._take(recorder, command, decided)
+        return decided
+
+    def _take(self, recorder: Recorder, command: AnyCommand, decided: Decided) -> None:
+        try:
             decision = self._decide(recorder.state, command)
+            decided.size += _size(decision)
             if decision.consult:
                 decided.consult.append(command)  # type: ignore[arg-type]
-                continue
-            decided.answers.extend(decision.answers)
-            if decision.events and self._is_recorded(command, decision):
+            elif self._is_recorded(command, decision):
                 cause = Cause(type(command).__name__, command.request_id)
                 decided.records += recorder.record(command.at_ms, cause, decision.events)
-        return decided
+            decided.answers.extend(decision.answers)
+        except LogError:
+            raise
+        except Exception as error:
+            self._fail(recorder, command, error, decided)
+
+    def _fail(self, recorder: Recorder, command: AnyCommand, error: Exception, decided: Decided) -> None:
+        if isinstance(command, _INDISPENSABLE):
+            raise error
+        if isinstance(command, ReviewTopics | BalanceLeaders) and len(command.topics) > 1:
+            for topic in command.topics:  # one that fails must not keep the others without leaders
+                self._take(recorder, replace(command, topics=(topic,)), decided)
+        else:
+            decided.answers.append(self._faults.note(command, error))
 
     def _decide(self, state: State, command: AnyCommand) -> Decision:
         decision = decide(state, command)
@@ -63,11 +105,18 @@ class Decider:
         changes = mutations(state, command, decision)
         wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
         if wait_ms:
-            self._replies.throttle(command.request_id, command.at_ms + wait_ms)
+            self._replies.throttle(command.request_id, wait_ms)
         return decide(state, replace(command, throttle_ms=wait_ms)) if is_refused else decision
 
     def _is_recorded(self, command: AnyCommand, decision: Decision) -> bool:
         if decision.refusal is None:
-            return True
+            return bool(decision.events)
         assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
-        return self._refusals.is_recorded(command, decision.refusal)
+        return self._refusals.is_recorded(command, decision)
+
+
+def _size(decision: Decision) -> int:
+    """The work that a decision was, and makes: its events and new partitions; of a dry run what it shows."""
+    if not decision.events:
+        return sum(1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers)
+    return sum(1 + len(getattr(event, "partitions", ())) for event in decision.events)

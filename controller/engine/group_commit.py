@@ -10,8 +10,9 @@ Constraints:
 - time, threads and the log come as arguments, so that a simulator can drive this very code;
 - after a failed write everything in flight is answered KAFKA_STORAGE_ERROR, and health is not-ready until the log can
   be written again (`storage`);
-- after a bug nothing more is decided: everything in flight is answered UNKNOWN_SERVER_ERROR, `failed` is set, and who
-  runs the controller ends the process.
+- a command on which deciding raises fails alone (`faults`);
+- after any other bug nothing more is decided: everything in flight is answered UNKNOWN_SERVER_ERROR, `failed` is set,
+  and who runs the controller ends the process.
 
 What it does not do: it knows neither Kafka's wire nor HTTP, and it decides nothing itself.
 """
@@ -30,6 +31,7 @@ from controller.engine.background import Background
 from controller.engine.consulting import Clears, consulted, put_again
 from controller.engine.deadlines import Deadlines
 from controller.engine.decider import Decider
+from controller.engine.faults import Faults
 from controller.engine.inbox import Inbox
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.reports import Reports
@@ -46,6 +48,7 @@ from controller.machine.commands.commands import (
     TopicCommand,
 )
 from controller.machine.errors import ErrorCode
+from controller.machine.partitions.blocks import Span
 from controller.machine.state import State, Topic
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from events.catalog import Configs, Recorded
@@ -95,7 +98,8 @@ class Controller:
         background = Background(self._fail)
         self.background, self._end_background = background.begin, background.stop
         self.refusals = RefusalRecords(stamps, self.observe)
-        self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals)
+        self._faults = Faults(reports.log, reports.figures.command_failed, self.refusals)
+        self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals, self._faults)
         self._deadlines = Deadlines(self._durable, stamps.now_ms, self.observe)
         """Of creates whose client went with another process, or was answered a storage error."""
         self._reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
@@ -232,6 +236,8 @@ class Controller:
 
     async def _commit(self, commands: list[AnyCommand]) -> None:
         decided = self._decider.decide(self._storage.recorder, commands)
+        if decided.left:
+            self._inbox.put_back(decided.left)
         if decided.records:
             loop = asyncio.get_running_loop()
             started = loop.time()
@@ -240,7 +246,7 @@ class Controller:
             except LogError as error:
                 await self._storage_failed(error)
                 return
-            self.reports.committed(len(commands), len(decided.records), loop.time() - started)
+            self.reports.committed(len(commands) - len(decided.left), len(decided.records), loop.time() - started)
         else:
             await asyncio.sleep(0)
         self._storage.show()
@@ -274,18 +280,31 @@ class Controller:
 
     async def _consult(self, commands: Sequence[TopicCommand]) -> None:
         """Ask the policies, and the cluster, about the topics of one request, and put them again with their words."""
-        recoveries = self._storage.recoveries
+        recoveries, clock_s = self._storage.recoveries, asyncio.get_running_loop().time
+        begun_s = clock_s()
         try:
             judged = await consulted(commands, self.state, self._policies, self._cluster)
         except PolicyRunnerClosed:
             return  # the service stops: nothing may be decided any more, and connections close without an answer
+        except Exception as error:
+            self._fail_alone(commands, error)
+            return
         if self._storage.recoveries == recoveries:  # else its client was answered KAFKA_STORAGE_ERROR meanwhile
-            now_ms = self.now_ms()
+            now_ms, spent_ms = self.now_ms(), round((clock_s() - begun_s) * 1000)
             for command in judged:
-                self.observe(put_again(command, now_ms))  # type: ignore[arg-type]
+                self.observe(put_again(command, now_ms, spent_ms))  # type: ignore[arg-type]
 
-    def _review(self, topics: tuple[TopicName, ...]) -> None:
-        self.observe(ReviewTopics(request_id=self.new_request_id("review"), at_ms=self.now_ms(), topics=topics))
+    def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
+        """Something raised on commands that were consulted about together: the one at fault fails."""
+        if len(commands) == 1:
+            self.replies.resolve(self._faults.note(commands[0], error))  # type: ignore[arg-type]
+        else:
+            for command in commands:
+                self.background(self._consult((command,)))
+
+    def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
+        request_id = self.new_request_id("review")
+        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     def _durable(self, key: ShardKey) -> Topic | None:
         return self.store.durable(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from controller.machine.commands.commands import AnyCommand
 
@@ -34,6 +34,11 @@ class Inbox:
         taken, self._commands = self._commands[:most], self._commands[most:]
         self._taken = len(taken)
         return taken
+
+    def put_back(self, commands: Sequence[AnyCommand]) -> None:
+        """The last of those that were taken are not decided: they are the next again."""
+        self._commands[:0] = commands
+        self._taken -= len(commands)
 
     def drop_all(self) -> None:
         """Nothing that was put is decided any more: let everybody go who waits for it."""

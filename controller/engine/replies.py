@@ -25,7 +25,7 @@ STILL_CARRIED_OUT = "The cluster has not answered, or not carried this out, in t
 class PendingRequest:
     """One request on its way; `future` gets the reply, with the answers in the order of the commands."""
 
-    __slots__ = ("_timer", "answers", "future", "index", "missing", "request_id", "throttled_until_ms")
+    __slots__ = ("_timer", "answers", "future", "index", "missing", "request_id", "throttled_until_s")
 
     def __init__(self, commands: Sequence[ClientCommand]) -> None:
         self.request_id = commands[0].request_id
@@ -35,7 +35,7 @@ class PendingRequest:
         self.missing = len(commands)
         self.future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._timer: asyncio.TimerHandle | None = None
-        self.throttled_until_ms = 0
+        self.throttled_until_s = 0.0
 
     def unanswered(self) -> list[TopicName]:
         """The topics that have no answer yet."""
@@ -66,11 +66,12 @@ class Replies:
         self._pending[pending.request_id] = pending
         return pending
 
-    def throttle(self, request_id: RequestId, until_ms: int) -> None:
-        """The reply is to say that the quota of the request's sender is exhausted until a time."""
+    def throttle(self, request_id: RequestId, wait_ms: int) -> None:
+        """The reply is to say that the quota of the request's sender is exhausted for so long from now."""
         pending = self._pending.get(request_id)
         if pending is not None:
-            pending.throttled_until_ms = max(pending.throttled_until_ms, until_ms)
+            until_s = asyncio.get_running_loop().time() + wait_ms / 1000
+            pending.throttled_until_s = max(pending.throttled_until_s, until_s)
 
     def resolve(self, answer: Answer) -> None:
         """Take an answer; the last one of a request completes it. Answers that nobody waits for are dropped: their
@@ -108,4 +109,4 @@ class Replies:
         pending.end()
         if not pending.future.done():
             answers = tuple(answer for answer in pending.answers if answer is not None)
-            pending.future.set_result(Reply(answers, pending.throttled_until_ms))
+            pending.future.set_result(Reply(answers, pending.throttled_until_s))

@@ -11,15 +11,17 @@ Of real brokers it is known which topics they have replicas of: there a sweep go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
 
+from controller.machine.changing import ELECTED_AT_ONCE_MAX
+from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.leadership import is_settled
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
-from events.names import BrokerId, ShardKey, TopicName
-from projections.store.store import PARTITIONS_PER_SLICE, TopicStore, topic_slices
+from events.names import BrokerId, TopicName, shard_key
+from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices
 
 _BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
 _OF_ONE_REAL_BROKER = frozenset(
@@ -32,14 +34,14 @@ class Reviews:
     """Starts a sweep after broker events; one at a time, and once more from the beginning if brokers changed during
     it.
 
-    `store` gives the newest one, `review` puts a review of topics, `decided` waits until all that was put is durable,
-    `background` runs a sweep.
+    `store` gives the newest one, `review` puts a review of topics or of a span of one, `decided` waits until all that
+    was put is durable, `background` runs a sweep.
     """
 
     def __init__(
         self,
         store: Callable[[], TopicStore],
-        review: Callable[[tuple[TopicName, ...]], None],
+        review: Callable[[tuple[TopicName, ...], Span | None], None],
         decided: Callable[[], Awaitable[None]],
         background: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
     ) -> None:
@@ -51,13 +53,25 @@ class Reviews:
         self._again = False
         self._brokers: dict[BrokerId, None] = {}
         """Real brokers that came or went, in order."""
+        self._configured: dict[TopicName, None] = {}
+        """Topics of very many partitions whose configs changed: others may lead, or be eligible."""
 
     def learn(self, records: Sequence[catalog.Recorded]) -> None:
         """Sweep if a broker event is among the records."""
+        self._learn_of_configs(records)
         if has_real_brokers(self._store().durable_cluster):
             self._learn_of_real_brokers(records)
         elif any(type(record.event) in _BROKER_EVENTS for record in records):
             self.sweep()
+
+    def _learn_of_configs(self, records: Sequence[catalog.Recorded]) -> None:
+        for record in records:
+            if type(record.event) is catalog.TopicConfigsChanged:
+                topic = self._store().durable_named(record.event.topic)
+                if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
+                    self._configured[topic.name] = None
+        if self._configured:
+            self._begin()
 
     def _learn_of_real_brokers(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
@@ -89,29 +103,36 @@ class Reviews:
             self._task.cancel()
 
     async def _sweep(self) -> None:
-        while self._again or self._brokers:
-            brokers, self._brokers = tuple(self._brokers), {}
+        while self._again or self._brokers or self._configured:
+            brokers, self._brokers = self._brokers, {}
+            configured, self._configured = self._configured, {}
             everything, self._again = self._again, False
             try:
-                for topics in topic_slices(self._store) if everything else self._of(brokers):
-                    in_need = self._in_need(topics)
-                    if in_need:
-                        self._review(in_need)
-                    await asyncio.sleep(0)
-                    await self._decided()
+                for topics in topic_slices(self._store) if everything else self._of(brokers, configured):
+                    for part in parts_of(topics):
+                        in_need = self._in_need(part, configured)
+                        if in_need:
+                            self._review(in_need, part.span)
+                        await asyncio.sleep(0)
+                        await self._decided()
             except LogClosed:
                 return  # the log is being recovered, after which a sweep begins anyway
 
-    def _of(self, brokers: Sequence[BrokerId]) -> Iterator[list[Topic]]:
-        """The topics that these real brokers concern: their own, those they may fill, and those that wait for them."""
+    def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[list[Topic]]:
+        """Topics with new configs, and those that these real brokers concern: their own, those they may fill, and
+        those that wait for them."""
         store = self._store()
-        keys: dict[ShardKey, None] = {}
+        keys = dict.fromkeys(map(shard_key, configured))
         for broker_id in brokers:
             keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
         keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
         keys.update(dict.fromkeys(store.durable_keys_waiting()))
         return store.durable_topics(keys, PARTITIONS_PER_SLICE)
 
-    def _in_need(self, topics: list[Topic]) -> tuple[TopicName, ...]:
+    def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
         cluster = self._store().durable_cluster
-        return tuple(topic.name for topic in topics if topic.ready_at_ms is None or not is_settled(topic, cluster))
+        return tuple(
+            topic.name
+            for topic in part.topics
+            if topic.ready_at_ms is None or topic.name in configured or not is_settled(topic, cluster, part.span)
+        )

@@ -68,6 +68,8 @@ class Front:
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.partitions_per_response_max = partitions_per_response_max
         self._applied: Callable[[], int] | None = None
+        self.turns = asyncio.Lock()
+        """Held for each slice of a long answer, so that the loop does one of them in a round."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
 

@@ -7,8 +7,8 @@ the same questions in the same way, so the handlers do not know which of them th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -22,14 +22,42 @@ from projections.store.store import TopicReader
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """What a request is answered: an answer to each of its commands, in their order.
 
-    Where it went beyond its sender's mutation quota (KIP-599), the sender is to be silent until `throttled_until_ms`.
+    Where it went beyond its sender's mutation quota (KIP-599), the sender is to be silent until `throttled_until_s` by
+    the clock of the event loop.
     """
 
     answers: tuple[Answer, ...] = ()
-    throttled_until_ms: int = 0
+    throttled_until_s: float = 0.0
+
+    @property
+    def silence_ms(self) -> int:
+        """For how long from now the sender is to be silent."""
+        return max(0, round((self.throttled_until_s - asyncio.get_running_loop().time()) * 1000))
 
     def __iter__(self) -> Iterator[Answer]:
         return iter(self.answers)
+
+
+PARTITIONS_PER_PORTION = 500
+"""Of so many partitions a request's parts are decided at once: others get in between."""
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def in_portions(wanted: Iterable[tuple[K, Sequence[V]]]) -> Iterator[list[tuple[K, Sequence[V]]]]:
+    """What is wanted of partitions of some topics, each topic once, in portions of which none has more than
+    `PARTITIONS_PER_PORTION`, and each names a topic once."""
+    portion: list[tuple[K, Sequence[V]]] = []
+    room = PARTITIONS_PER_PORTION
+    for topic, each in wanted:
+        rest = each
+        while len(rest) > room:
+            yield [*portion, (topic, rest[:room])]
+            rest, portion, room = rest[room:], [], PARTITIONS_PER_PORTION
+        portion.append((topic, rest))
+        room -= len(rest)
+    if portion:
+        yield portion
 
 
 class Standing(msgspec.Struct, frozen=True):

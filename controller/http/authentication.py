@@ -37,8 +37,8 @@ class Passwords(Protocol):
         """The user that a token belongs to."""
         ...
 
-    async def knows(self, user: str, password: str) -> bool:
-        """Whether this is a password of a user."""
+    async def knows(self, user: str, password: str, address: str) -> bool:
+        """Whether this is a password of a user; addresses take turns."""
         ...
 
 
@@ -65,17 +65,18 @@ class Authenticated:
             await self._app(scope, receive, send)
             return
         given = [value for name, value in scope["headers"] if name == b"authorization"]
+        client = scope.get("client")
+        host = client[0] if client else ""
         try:
-            principal = await self._principal(given)
+            principal = await self._principal(given, host)
         except LoginRefused as refusal:
             await self._refuse(scope, send, refusal)
             return
-        client = scope.get("client")
-        session = Session(principal=principal, host=client[0] if client else "", listener=API)
+        session = Session(principal=principal, host=host, listener=API)
         cast(dict[str, Any], scope)[SCOPE_KEY] = session
         await self._app(scope, receive, send)
 
-    async def _principal(self, given: list[bytes]) -> str:
+    async def _principal(self, given: list[bytes], host: str) -> str:
         if not given:
             if self._logins.required:
                 raise LoginRefused("", "log in with a bearer token, or with a user's name and password")
@@ -89,20 +90,20 @@ class Authenticated:
                 if user is None:
                     raise LoginRefused("unknown token")
             case "basic":
-                user = await self._basic(credentials.strip())
+                user = await self._basic(credentials.strip(), host)
             case _:
                 raise LoginRefused("an Authorization that is neither Bearer nor Basic")
         self._logins.on_login(API, scheme.lower(), "succeeded")
         return f"User:{user}"
 
-    async def _basic(self, credentials: str) -> str:
+    async def _basic(self, credentials: str, host: str) -> str:
         try:
             user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
         except ValueError:  # not base64, not ASCII, or not UTF-8 inside
             raise LoginRefused("a Basic Authorization that cannot be read") from None
         if not colon or not user:
             raise LoginRefused("a Basic Authorization without a name or a password")
-        if not await self._logins.passwords.knows(user, password):
+        if not await self._logins.passwords.knows(user, password, host):
             raise LoginRefused("wrong user name or password", user=user)
         return user
 

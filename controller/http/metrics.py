@@ -73,6 +73,9 @@ class Metrics(Collector):
         self._requests: dict[tuple[str, int | str, str], Distribution] = {}
         self._http: dict[tuple[str, str, int], Distribution] = {}
         self._logins: dict[tuple[str, str, str], int] = {}
+        self._failed: dict[str, int] = {}
+        self._stood_still: dict[str, float] = {}
+        self._clock_jumps = 0
         self._gauges: list[Gauges] = []
         self._states: list[tuple[str, str, float]] = []
         self._rendering: asyncio.Task[bytes] | None = None
@@ -101,6 +104,18 @@ class Metrics(Collector):
     def request(self, api: str, version: int | str, outcome: str, seconds: float) -> None:
         """A request of Kafka's wire was answered, or not; `seconds` from reading it to handing over the answer."""
         _of(self._requests, (api, version, outcome)).add(seconds)
+
+    def command_failed(self, command: str) -> None:
+        """Deciding on a command of this kind raised."""
+        self._failed[command] = self._failed.get(command, 0) + 1
+
+    def stood_still(self, cause: str, seconds: float) -> None:
+        """The event loop stood still for so long, in a function of the project; see `controller.serving.loop_watch`."""
+        self._stood_still[cause] = max(seconds, self._stood_still.get(cause, 0.0))
+
+    def clock_jumped(self) -> None:
+        """The wall clock was set."""
+        self._clock_jumps += 1
 
     def login(self, listener: str, mechanism: str, outcome: str) -> None:
         """Somebody logged in, or could not."""
@@ -148,6 +163,7 @@ class Metrics(Collector):
             logins.add_metric(labels, count)
         yield logins
         yield _family("http_request_seconds", "Requests over HTTP.", ("method", "route", "status"), self._http)
+        yield from self._troubles()
         for name, says, value in self._states:
             yield GaugeMetricFamily(f"topicwright_{name}", says, value)
 
@@ -155,6 +171,19 @@ class Metrics(Collector):
         yield _single("commit_seconds", "From the write of a commit to the end of its fsync.", self._commit_seconds)
         yield _single("commit_commands", "Commands that shared one fsync.", self._commit_commands)
         yield _single("commit_events", "Events in one commit.", self._commit_events)
+
+    def _troubles(self) -> Iterator[Metric]:
+        failed = CounterMetricFamily("topicwright_commands_failed", "Commands that raised.", labels=("command",))
+        for command, count in self._failed.copy().items():
+            failed.add_metric((command,), count)
+        yield failed
+        longest = GaugeMetricFamily(
+            "topicwright_loop_standstill_seconds_max", "Longest stand-still of the event loop.", labels=("cause",)
+        )
+        for cause, seconds in self._stood_still.copy().items():
+            longest.add_metric((cause,), seconds)
+        yield longest
+        yield CounterMetricFamily("topicwright_clock_jumps", "Times that the wall clock was set.", self._clock_jumps)
 
     def _answered(self) -> Iterator[Metric]:
         answers = CounterMetricFamily("topicwright_answers", "Topics answered, by error.", labels=("api", "error"))

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.messages import APIS, Message
 from controller.kafka.session import Session
 
@@ -139,5 +140,10 @@ class ApiHandler(msgspec.Struct, frozen=True):
     max_version: int
     handle: Handler
     min_version_advertised: int | None = None
+    elements_max: int = ELEMENTS_MAX
+    """Of a request, in all its arrays; one with more is malformed."""
     passes: bool = False
     """Requests come to the handler as `PassedRequest`, whatever they say."""
+    alone: bool = False
+    """Nothing else of a connection is begun while such a request is worked on, as Kafka does with all requests: a list
+    of everything takes few bytes to request, and many to answer."""

@@ -1,7 +1,8 @@
 """Events to state.
 
 `apply` is total over what `decide` emits: it validates nothing, rejects nothing and reads no clock. An event that does
-not fit the state is a bug, so it raises and the process stops; it is never skipped.
+not fit the state is a bug, so it raises, and is never skipped: the command that led to it fails, and a log that holds
+it is not read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.after_events import after_change, after_fill, after_step, with_partition
+from controller.machine.partitions.blocks import extended
 from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter, settings_from_pairs
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
@@ -63,10 +65,8 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             return _with_acls(cluster, e, record)
         case access.QuotasChanged() as e:
             return cluster.with_quotas(e.entity, after_quotas(cluster.quotas.get(e.entity, ()), e))
-        case access.ScramCredentialRemoved() as e if (e.user, e.mechanism) not in cluster.scram:
-            raise CannotApply(record, f"user {e.user!r} has no credential for {e.mechanism}")
-        case access.ScramCredentialSet() | access.ScramCredentialRemoved() as e:
-            return apply_credential(cluster, e)
+        case access.ScramCredentialSet() | access.ScramCredentialRemoved() | access.LoginSecretDrawn() as e:
+            return _with_logins(cluster, e, record)
         case access.AsksRefused() | catalog.MetadataAdopted():
             return cluster
         case catalog.QuorumEpochBegun() as e:
@@ -94,6 +94,20 @@ def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted,
         raise CannotApply(record, f"{wrong} holds already" if created else f"{wrong} does not hold")
     acls = cluster.acls.with_all(event.acls) if created else cluster.acls.without(event.acls)
     return replace(cluster, acls=acls)
+
+
+def _with_logins(
+    cluster: Cluster,
+    event: access.ScramCredentialSet | access.ScramCredentialRemoved | access.LoginSecretDrawn,
+    record: Recorded,
+) -> Cluster:
+    if isinstance(event, access.LoginSecretDrawn):
+        if cluster.login_secret:
+            raise CannotApply(record, "there is a login secret already")
+        return replace(cluster, login_secret=event.secret)
+    if isinstance(event, access.ScramCredentialRemoved) and (event.user, event.mechanism) not in cluster.scram:
+        raise CannotApply(record, f"user {event.user!r} has no credential for {event.mechanism}")
+    return apply_credential(cluster, event)
 
 
 def _quorum(cluster: Cluster, record: Recorded) -> Quorum:
@@ -173,7 +187,7 @@ def _on_partitions_added(topic: Topic | None, event: catalog.PartitionsAdded, re
     known = _existing(topic, record)
     if event.first != len(known.partitions):
         raise CannotApply(record, f"topic {known.name!r} has {len(known.partitions)} partitions")
-    return replace(known, partitions=known.partitions + event.partitions)
+    return replace(known, partitions=extended(known.partitions, event.partitions))
 
 
 def _on_deleted(topic: Topic | None, event: Event, record: Recorded) -> None:

@@ -11,6 +11,7 @@ from controller.machine.configs.topic_configs import min_insync_replicas
 from controller.machine.decision import CONSULT, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import leadership
+from controller.machine.partitions.blocks import extended
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.readiness import answer_waiter
 from controller.machine.state import Cluster, State, Topic
@@ -18,6 +19,8 @@ from events.catalog import ChangeRejected, Event, Partition, PartitionsAdded, To
 from events.names import BrokerId
 from events.values import ChangeAsked, ConfigsWanted, DeletionWanted, PartitionsWanted
 
+ELECTED_AT_ONCE_MAX = 1_000
+"""The most partitions of a topic of which a change of its configs elects leaders in the same decision."""
 DELETION_DISABLED_SINCE = 3
 """The DeleteTopics version that has a code of its own for disabled deletion; older ones get INVALID_REQUEST."""
 
@@ -38,7 +41,8 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     if _is_unheard(command, cluster):
         return CONSULT
     partitions = _more_partitions(topic, command, cluster)
-    answer = Answer(command.request_id, topic.name, 0, topic=replace(topic, partitions=topic.partitions + partitions))
+    grown = replace(topic, partitions=extended(topic.partitions, partitions))
+    answer = Answer(command.request_id, topic.name, 0, topic=grown)
     if command.validate_only:
         return Decision((), (answer,))
     event = PartitionsAdded(
@@ -106,7 +110,10 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
 
 def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
     """Leaders for partitions that have none and may have one by the new configs (unclean election, as in Kafka); with
-    real brokers also the replicas that are eligible by another min.insync.replicas (KIP-966)."""
+    real brokers also the replicas that are eligible by another min.insync.replicas (KIP-966). A topic of very many
+    partitions is left to `review`, which goes through them in spans."""
+    if len(altered.partitions) > ELECTED_AT_ONCE_MAX:
+        return []
     if all(partition.leader >= 0 for partition in altered.partitions) and not has_real_brokers(cluster):
         return []
     return leadership.settle(altered, cluster, "configs changed")[1]

@@ -22,12 +22,23 @@ from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, cluster, commands
 from controller.machine.configs import resource_configs
 from controller.machine.decision import Decision
+from controller.machine.keeping import kept
 from controller.machine.partitions import reports, requests
 from controller.machine.state import State
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
-    """What a command leads to on a state. Pure, and total over commands."""
+    """What a command leads to on a state. Pure, and total over commands. Refusals are cut to what is kept of them."""
+    decision = decide_in_full(state, command)
+    if decision.refusal is None:
+        return decision
+    assert isinstance(command, commands.TopicCommand), "nothing else is refused by a rule"
+    return kept(state, command, decision, decide_in_full)
+
+
+def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
+    """The same with refusals as they were requested. For a command as it was kept it is the same; of earlier releases
+    the log has all of it."""
     return _DECIDERS[type(command)](state, command)
 
 
@@ -43,6 +54,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.ReviewTopics: observing.review,
     commands.AlterPartition: observing.alter_partition,
     access.AlterUserScramCredentials: credentials.alter_credentials,
+    access.DrawLoginSecret: credentials.draw_secret,
     commands.AssignDirectories: reports.assign_directories,
     commands.AllocateProducerIds: reports.allocate_producer_ids,
     commands.ElectLeaders: requests.elect_leaders,

@@ -109,7 +109,7 @@ def review(state: State, command: commands.ReviewTopics) -> Decision:
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            settled, changes = leadership.settle(topic, state.cluster, "live brokers changed")
+            settled, changes = leadership.settle(topic, state.cluster, "live brokers changed", command.span)
             events += changes
             _complete(settled, state.cluster, command.at_ms, events, answers)
     return _decision(events, answers)

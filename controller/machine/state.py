@@ -7,14 +7,15 @@ both whether a topic exists and whether another stands in its way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from controller.machine.acls import Acls
+from controller.machine.partitions.blocks import Blocks, in_blocks, is_one_block
 from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
@@ -35,17 +36,22 @@ class Waiter(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A topic as it stands. `ready_at_ms` is None until it was complete once; `propagated` are the brokers that have
-    applied its creation, kept only until then; `waiter` the create that is not answered yet."""
+    applied its creation, kept only until then; `waiter` the create that is not answered yet. Partitions may be given
+    in any sequence, and are kept as `partitions.blocks.in_blocks` has them."""
 
     name: TopicName
     topic_id: TopicId
-    partitions: tuple[Partition, ...]
+    partitions: Sequence[Partition]
     configs: Configs
     created_at_ms: int
     created_offset: Offset
     ready_at_ms: int | None = None
     propagated: tuple[BrokerId, ...] = ()
     waiter: Waiter | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.partitions, Blocks) and not is_one_block(self.partitions):
+            force_setattr(self, "partitions", in_blocks(self.partitions))
 
     @property
     def replication_factor(self) -> int:
@@ -164,6 +170,8 @@ class Cluster(msgspec.Struct, frozen=True):
     next_producer_id: int = 0
     quorum: Quorum | None = None
     """The controller's own epoch and place, None where the brokers are not real ones."""
+    login_secret: bytes = b""
+    """See `LoginSecretDrawn`; empty before it is drawn."""
 
     def is_live(self, broker_id: int) -> bool:
         """Whether the broker is registered, unfenced and not about to leave."""

@@ -18,15 +18,18 @@ from typing import cast
 import msgspec
 
 from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all, error_text
+from controller.policy.rules import FILE_SETTING, TopicRules
 
 SETTING = "create.topic.policy.class.name"
 
 
 class PolicyLoadError(Exception):
-    """A policy that cannot be used: `class_name`, the `problem` with it, and in the message what is allowed."""
+    """A policy that cannot be used, or is missing: `class_name` (empty for a missing one), the `problem`, and in the
+    message what is allowed."""
 
     def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:
-        super().__init__(f"{SETTING}: policy '{class_name}': {problem}" + (f"; {allowed}" if allowed else ""))
+        policy = f"policy '{class_name}': " if class_name else ""
+        super().__init__(f"{SETTING}: {policy}{problem}" + (f"; {allowed}" if allowed else ""))
         self.class_name = class_name
         self.problem = problem
         self.allowed = allowed
@@ -51,7 +54,7 @@ def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
     """Import, make and configure each policy of a comma-separated list; an empty list makes an empty chain.
 
     Each policy's `configure` receives all of `settings`, read-only, once. When one cannot be used, those configured
-    before it are closed again. Raises PolicyLoadError.
+    before it are closed again. Raises PolicyLoadError, also for a file of rules that no policy reads.
     """
     names = _split(class_names)
     sealed = MappingProxyType(dict(settings))
@@ -61,10 +64,18 @@ def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
         try:
             for name, found in classes:
                 loaded.append(_configured(name, found, sealed))
+            _check_rules_are_read(loaded, sealed)
         except BaseException:
             close_all(loaded)
             raise
     return PolicyChain(loaded)
+
+
+def _check_rules_are_read(loaded: Sequence[LoadedPolicy], settings: Mapping[str, str]) -> None:
+    file = settings.get(FILE_SETTING, "").strip()
+    if file and not any(isinstance(each.policy, TopicRules) for each in loaded):
+        allowed = f"{TopicRules.__module__}.{TopicRules.__name__} does, alone or beside others"
+        raise PolicyLoadError("", f"names no policy that reads {FILE_SETTING}={file}", allowed)
 
 
 def _split(class_names: str) -> tuple[str, ...]:

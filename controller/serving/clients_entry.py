@@ -5,25 +5,40 @@ Made before anything else, so that all that settings can get wrong is found befo
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
 
 from controller.access.authorizer import Authorizer, StandardAuthorizer
-from controller.access.users import Users
+from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
 from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
+from controller.machine.commands.access import DrawLoginSecret
+from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
 from controller.serving.exposure import reach_of, refuse_open_http, warnings
 from controller.serving.file_limits import connection_counts
 from controller.serving.listeners import Listening, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint
+from events.names import RequestId
+
+
+class _Observing(Protocol):
+    """Who takes commands that nobody waits for."""
+
+    def now_ms(self) -> int: ...
+
+    def new_request_id(self, origin: str = "") -> RequestId: ...
+
+    def observe(self, command: AnyCommand) -> None: ...
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -84,6 +99,13 @@ class Entrance:
             super_users=settings.super_users,
             allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         )
+
+    def draw_login_secret(self, controller: _Observing) -> None:
+        """See to it that salts of unknown users are made up from a secret of the log, where logins show any. Nobody
+        waits for that: until it is in the log they are made up from a secret of the process."""
+        if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
+            request_id, secret = controller.new_request_id("login-secret"), os.urandom(SECRET_BYTES)
+            controller.observe(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
 
     def http_logins(self) -> Logins:
         """How clients log in to HTTP."""

@@ -21,17 +21,17 @@ from controller.kafka.sasl.conversation import StartConversation, Users
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.plain import PlainConversation
 from controller.kafka.sasl.scram import ScramConversation
-from controller.kafka.server.connection import Limits, OnRequest
 from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.service import Limits, OnRequest
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 
 _MECHANISMS: Mapping[str, StartConversation] = {
     "PLAIN": PlainConversation,
-    "SCRAM-SHA-256": partial(ScramConversation, mechanism="SCRAM-SHA-256"),
-    "SCRAM-SHA-512": partial(ScramConversation, mechanism="SCRAM-SHA-512"),
+    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512"),
 }
 _logger = structlog.get_logger("topicwright")
 

@@ -6,8 +6,11 @@ import asyncio
 import base64
 import gc
 import signal
+import stat
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -17,6 +20,7 @@ from controller.http.metrics import Metrics
 from controller.policy.chain import PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
+from controller.serving.loop_watch import LoopWatch
 from controller.settings.load import ServeSettings
 
 FAILED = 3
@@ -40,6 +44,8 @@ T = TypeVar("T")
 class Service(Protocol):
     """What a process runs from its start until it is to stop, or fails."""
 
+    metrics: Metrics
+
     @property
     def failed(self) -> asyncio.Event:
         """Set once it cannot go on; known once it is started."""
@@ -58,15 +64,18 @@ class Service(Protocol):
 async def run_service(service: Service, stopping: asyncio.Event) -> int:
     """Run until `stopping` is set or the service fails; the exit code. Raises what kept it from starting."""
     starting = asyncio.create_task(service.start())
+    watch = LoopWatch(service.metrics, structlog.get_logger("topicwright"), time.monotonic, wall_ms)
     try:
         if not await finished(starting, stopping):
             return 0
         settle()
+        watch.start()
         if not service.failed.is_set():
             print(service.ready_line, flush=True)
         failing = asyncio.create_task(service.failed.wait())
         return FAILED if await finished(failing, stopping) else 0
     finally:
+        watch.stop()
         await service.stop()
 
 
@@ -82,6 +91,11 @@ async def finished(work: asyncio.Task[Any], stopping: asyncio.Event) -> bool:
         return False
     await work
     return True
+
+
+def wall_ms() -> int:
+    """The wall clock, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def stop_on_signals() -> asyncio.Event:
@@ -114,17 +128,30 @@ async def reached(
         await asyncio.sleep(TRY_AGAIN_S)
 
 
+def warn_of_readers(data: Path, settings: ServeSettings) -> None:
+    """Say which secrets of this process others on the machine can read: a data folder that an older release made, or
+    that was copied, also by its group; a users file or a private key by everybody."""
+    keys = (settings.ssl_keystore_location, *(of.get("ssl_keystore_location") for of in settings.of_listeners.values()))
+    files = {Path(each) for each in (settings.users_file, *keys) if each is not None}
+    for path, others in ((data, 0o077), *((file, 0o007) for file in sorted(files))):
+        with suppress(OSError):  # what is not there, or cannot be had, is met by whoever opens it
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if mode & others:
+                change = f"chmod {'go' if others & 0o070 else 'o'}= {path}"
+                structlog.get_logger("topicwright").warning(
+                    "others can read secrets", path=str(path), mode=f"{mode:04o}", change=change
+                )
+
+
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:
     """The policies that the settings name; None where they name none. Raises PolicyLoadError."""
-    names = settings.create_topic_policy_class_name
-    if not names:
-        return None
 
     def failed(policy: str, topic: str, error: BaseException) -> None:
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
 
     probe = PolicyProbe(clock=time.perf_counter, on_judged=metrics.policy_judged, on_exception=failed)
-    return PolicyRunner(load_policies(names, settings.as_mapping()), probe=probe)
+    chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
+    return PolicyRunner(chain, probe=probe) if chain.names else None
 
 
 def settle() -> None:

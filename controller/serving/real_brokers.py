@@ -86,7 +86,8 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 
 
 def real_broker_listener(front: Front, fleet: KraftFleet, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
-    """What real brokers, and clients with `bootstrap.controllers`, are answered by."""
+    """What real brokers, and clients with `bootstrap.controllers`, are answered by. Brokers speak for their clients by
+    Envelope on the controller's own listener alone, as in Kafka."""
     by_broker = partial(needing, front, "ClusterAction")
     raft, members = fleet.raft, fleet.membership
     of_brokers: dict[int, Handler] = {
@@ -101,6 +102,8 @@ def real_broker_listener(front: Front, fleet: KraftFleet, versions_max: Mapping[
         ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, fleet.epoch),
     }
     table = kraft_listener(front, members, of_brokers, versions_max)
+    if not fleet.is_reached_at(front.advertised):
+        del table[ApiKey.ENVELOPE]
     return with_api_versions(
         table, supported_features=supported_features(), finalized=lambda: finalized_features(fleet)
     )

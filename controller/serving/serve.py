@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -101,7 +100,7 @@ class Service:
             self.log,
             self.fleet,
             boot_id=os.urandom(5).hex(),
-            clock_ms=lambda: time.time_ns() // 1_000_000,
+            clock_ms=process.wall_ms,
             flush=self._flush,
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=self._policies,
@@ -113,6 +112,7 @@ class Service:
         await self._listen()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
+        self._entrance.draw_login_secret(self.controller)
         if isinstance(self.fleet, ClusterFleet):
             await self.fleet.looked()
         await self.controller.decided()

@@ -61,7 +61,7 @@ class DurableMark:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "DURABLE"
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self) -> int:
         """The highest offset known to have been synced; 0 if none is known."""
@@ -87,9 +87,10 @@ def _sealed(offset: int) -> bytes:
 
 
 def make_folder(path: Path) -> None:
-    """Make the log's folder if it is missing. Raises LogNotAFolder, LogAccessDenied, LogDiskFull."""
+    """Make the log's folder, for its owner alone, where it is missing. Raises LogNotAFolder, LogAccessDenied,
+    LogDiskFull."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(0o700, parents=True, exist_ok=True)
         found = {each.name for each in path.iterdir()}
     except (FileExistsError, NotADirectoryError):
         raise log.LogNotAFolder(f"{path} is not a folder, or a part of its path is not") from None

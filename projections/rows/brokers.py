@@ -88,6 +88,7 @@ _WITHOUT_EFFECT = (
     access.AsksRefused,
     access.ScramCredentialSet,
     access.ScramCredentialRemoved,
+    access.LoginSecretDrawn,
 )
 """Events of the whole cluster that change neither brokers nor settings."""
 

@@ -7,12 +7,13 @@ the brokers of the same moment, and comes from the functions below, which take t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Topic
 from events import catalog
 from events.catalog import Configs, Partition, Recorded, Upkeep, Verdict
@@ -47,7 +48,7 @@ class TopicRow(msgspec.Struct, frozen=True, gc=False):
 
     name: TopicName
     topic_id: TopicId
-    partitions: tuple[Partition, ...]
+    partitions: Sequence[Partition]
     configs: Configs
     created_at_ms: int
     created_offset: Offset
@@ -223,7 +224,7 @@ def _changed(row: TopicRow, record: Recorded, event: _Change) -> TopicRow:
         case catalog.PartitionsAdded():
             if event.first != len(row.partitions):
                 raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
-            return replace(row, partitions=row.partitions + event.partitions)
+            return replace(row, partitions=extended(row.partitions, event.partitions))
         case catalog.TopicConfigsChanged():
             return replace(row, configs=event.configs)
         case catalog.TopicReady():
@@ -232,8 +233,8 @@ def _changed(row: TopicRow, record: Recorded, event: _Change) -> TopicRow:
             index = event.partition
             if not 0 <= index < len(row.partitions):
                 raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
-            changed = _partition(row.partitions[index], record, event)
-            return replace(row, partitions=(*row.partitions[:index], changed, *row.partitions[index + 1 :]))
+            after = _partition(row.partitions[index], record, event)
+            return replace(row, partitions=changed(row.partitions, {index: after}))
 
 
 def _partition(partition: Partition, record: Recorded, event: _OfPartition) -> Partition:

@@ -8,10 +8,12 @@ all brokers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
+from controller.machine.partitions.blocks import differing
 from controller.machine.state import Topic
+from events.catalog import Partition
 from events.logs.log import EventLog
 from events.names import BrokerId, ShardKey
 from projections.store.access_state import Puts
@@ -24,6 +26,8 @@ _ZERO = 1 << 31
 
 def index_changes(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     """Add the index keys that a topic's change puts and deletes."""
+    if before is not None and after is not None and _same_brokers(before, after):
+        return
     had, has = _brokers(before), _brokers(after)
     for broker_id in had ^ has:
         puts[_prefix(broker_id) + key.encode()] = b"" if broker_id in has else None
@@ -46,8 +50,18 @@ def _prefix(broker_id: int) -> bytes:
     return REPLICAS + _ID.pack(broker_id + _ZERO)
 
 
+def _same_brokers(before: Topic, after: Topic) -> bool:
+    """Whether what changed of a topic's partitions stands under the same brokers: quick however many there are."""
+    if len(before.partitions) != len(after.partitions):
+        return False
+    changes = list(differing(before.partitions, after.partitions))
+    return _under([before.partitions[index] for index, _ in changes]) == _under([one for _, one in changes])
+
+
 def _brokers(topic: Topic | None) -> set[BrokerId]:
-    """The brokers that a topic stands under: none while its partitions are those of simulated brokers."""
-    if topic is None:
-        return set()
-    return {replica for one in topic.partitions if one.upkeep is not None for replica in one.replicas}
+    return set() if topic is None else _under(topic.partitions)
+
+
+def _under(partitions: Iterable[Partition]) -> set[BrokerId]:
+    """The brokers that partitions stand under: none while they are those of simulated brokers."""
+    return {replica for one in partitions if one.upkeep is not None for replica in one.replicas}

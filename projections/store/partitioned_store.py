@@ -47,7 +47,9 @@ class PartitionedStore:
             new is not old for new, old in zip(clusters, self._clusters, strict=True)
         ):
             self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
-            self._cluster = replace(least, acls=first.acls, quotas=first.quotas, scram=first.scram)
+            self._cluster = replace(
+                least, acls=first.acls, quotas=first.quotas, scram=first.scram, login_secret=first.login_secret
+            )
         return self._cluster
 
     def durable_named(self, name: str) -> Topic | None:

@@ -5,7 +5,7 @@ All who write a log do it here: the group commit, the partitions of a stream, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from controller.machine.apply import apply
@@ -14,6 +14,7 @@ from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
+from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
 
 
@@ -28,6 +29,10 @@ class Projector(Protocol):
         """The state keys to write with the events applied since the last call; None deletes."""
         ...
 
+    def savepoint(self) -> Callable[[], None]:
+        """What goes back to what was taken so far; to be called before the next `changes`, if at all."""
+        ...
+
 
 class EventsAlone:
     """Nothing but the machine's own state follows from events."""
@@ -38,13 +43,21 @@ class EventsAlone:
         """Nothing: no view is kept beside the topics."""
         return {}
 
+    def savepoint(self) -> Callable[[], None]:
+        """Nothing to go back to."""
+        return _nothing
+
+
+def _nothing() -> None:
+    return None
+
 
 EVENTS_ALONE = EventsAlone()
 
 
 class Recorder:
-    """Records events in a log. From `record` to `commit` its `state` is ahead of the log: after an exception in between
-    only a new recorder, which reads the state anew, may go on."""
+    """Records events in a log. From `record` to `commit` its `state` is ahead of the log: after a failed commit only a
+    new recorder, which reads the state anew, may go on."""
 
     def __init__(self, log: EventLog, store: TopicStore, projector: Projector = EVENTS_ALONE) -> None:
         """Read the state from `store`. Raises LogError."""
@@ -60,13 +73,26 @@ class Recorder:
             self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
 
     def record(self, at_ms: int, cause: Cause, events: Sequence[Event], *, indexed: bool = True) -> list[Recorded]:
-        """Bring the state past events that nobody has encoded yet; they are the next of the log. Those that are not
-        `indexed` are in no request's index."""
+        """Bring the state past the events of a command, which nobody has encoded yet; they are the next of the log.
+        Those that are not `indexed` are in no request's index. Where one raises, nothing is changed."""
         first = self._log.next_offset + len(self._entries)
         records = [Recorded(Offset(offset), at_ms, cause, event) for offset, event in enumerate(events, first)]
-        for record in records:
-            self.take(record, encode_event(at_ms, cause, record.event), indexed=indexed)
+        self.take_all(records, [encode_event(at_ms, cause, event) for event in events], indexed=indexed)
         return records
+
+    def take_all(self, records: Sequence[Recorded], values: Sequence[bytes], *, indexed: bool = True) -> None:
+        """Bring the state past the events of a command, whose bytes are known; where one raises, nothing is changed."""
+        before = Savepoint(self.state, [record.event for record in records])
+        go_back, taken, last_ms = self._projector.savepoint(), len(self._entries), self.last_ms
+        try:
+            for record, value in zip(records, values, strict=True):
+                self.take(record, value, indexed=indexed)
+        except Exception:
+            del self._entries[taken:]
+            self.last_ms = last_ms
+            before.restore()
+            go_back()
+            raise
 
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""

@@ -5,7 +5,7 @@ events is durable. Everybody else reads the durable view: a topic that is writte
 because it could still be lost.
 
 Keys, each the first byte of a state key of the log:
-    t SHARD_KEY   the topic (MessagePack of `machine.state.Topic`)
+    t SHARD_KEY   the topic, and with more of the key its further partitions: see `projections.store.stored_topics`
     i TOPIC_ID    the name of the topic with that id
     w SHARD_KEY   the offset of creation, for topics that were never complete
     c             cluster: settings and brokers
@@ -18,12 +18,13 @@ Memory is bounded: decoded topics are cached in two generations of at most `part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from typing import Protocol
 
 import msgspec
 
+from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import Broker, Cluster, Quorum, State, Topic, settings_from_pairs
 from events.catalog import Configs
@@ -31,11 +32,11 @@ from events.logs.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 from projections.store.access_state import Puts, put_access, stored_access
 from projections.store.broker_index import index_changes, topics_of, topics_with_placeholders
+from projections.store.stored_topics import TOPIC, decode_topic, each_stored, put_topic, stored_values
 
-TOPIC, TOPIC_ID, WAITING, CLUSTER, COUNTS = b"t", b"i", b"w", b"c", b"n"
+TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_topic = msgspec.msgpack.Decoder(Topic).decode
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
@@ -54,9 +55,10 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     next_producer_id: int = 0
     quorum: Quorum | None = None
     resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
+    login_secret: bytes = b""
 
 
-_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs")
+_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs", "login_secret")
 """What is stored of a cluster under its own name."""
 
 
@@ -237,9 +239,8 @@ class TopicStore:
         gone = [TOPIC + key.encode() for key, topic in self._fresh.items() if topic is None and self._before[key]]
         if gone:
             pairs = merge(pairs, ((key, b"") for key in sorted(gone) if start is None or key > start))
-        for raw_key, value in pairs:
-            key = ShardKey(raw_key[1:].decode())
-            topic = self._before[key] if key in self._before else self._cache.get(key) or _decode_topic(value)
+        for key, values in each_stored(pairs):
+            topic = self._before[key] if key in self._before else self._cache.get(key) or decode_topic(values)
             if topic is not None:
                 yield topic
 
@@ -248,16 +249,15 @@ class TopicStore:
     def _load(self, key: ShardKey) -> Topic | None:
         topic = self._cache.get(key)
         if topic is None:
-            value = self._log.get(TOPIC + key.encode())
-            if value is None:
+            values = stored_values(self._log, key)
+            if not values:
                 return None
-            topic = _decode_topic(value)
+            topic = decode_topic(values)
             self._cache.put(key, topic)
         return topic
 
     def _put_topic(self, puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-        encoded_key = key.encode()
-        puts[TOPIC + encoded_key] = None if after is None else _encode(after)
+        put_topic(puts, self._log, key, before, after)
         if before is None or after is None or before.topic_id != after.topic_id:
             if before is not None:
                 puts[TOPIC_ID + before.topic_id] = None
@@ -265,7 +265,7 @@ class TopicStore:
                 puts[TOPIC_ID + after.topic_id] = after.name.encode()
         waited, waits = _waiting_since(before), _waiting_since(after)
         if waits != waited:
-            puts[WAITING + encoded_key] = None if waits is None else waits.to_bytes(8, "big")
+            puts[WAITING + key.encode()] = None if waits is None else waits.to_bytes(8, "big")
 
     def _counts_after(self) -> Counts:
         topics, partitions = self.durable_counts.topics, self.durable_counts.partitions
@@ -333,8 +333,26 @@ class TopicReader(Protocol):
 
 
 TOPICS_PER_SLICE = 200  # the loop serves others in between
-PARTITIONS_PER_SLICE = 2000
-"""A slice of at most so many is looked at, or decided on, within some milliseconds."""
+PARTITIONS_PER_SLICE = 500
+"""A slice of at most so many is looked at, or decided on, within some milliseconds, with real brokers some ten."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A slice of topics, or a span of the partitions of one that has many."""
+
+    topics: Sequence[Topic]
+    span: Span | None = None
+
+
+def parts_of(topics: Sequence[Topic]) -> Iterator[Part]:
+    """A slice in parts: the topics of few partitions together, each of many in spans."""
+    few = [topic for topic in topics if len(topic.partitions) <= PARTITIONS_PER_SLICE]
+    if few:
+        yield Part(few)
+    for topic in topics:
+        if len(topic.partitions) > PARTITIONS_PER_SLICE:
+            for first in range(0, len(topic.partitions), PARTITIONS_PER_SLICE):
+                yield Part((topic,), (first, first + PARTITIONS_PER_SLICE))
 
 
 def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:

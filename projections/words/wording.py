@@ -34,6 +34,7 @@ _SENTENCES: dict[type[Event], str] = {
     ),
     access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
     access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
+    access.LoginSecretDrawn: "what logins of unknown users are shown is made up from a secret from here on",
 }
 """Events whose sentence has only their own fields, who caused them, the configs they set and the name of
 their error."""

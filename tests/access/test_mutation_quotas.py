@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from controller.access.mutation_quotas import IDLE_MS_MAX, MutationQuotas, quota_of
+from controller.access.mutation_quotas import IDLE_S_MAX, WAIT_MS_MAX, MutationQuotas, quota_of
 from controller.machine.commands.commands import TopicCommand
 from events.access import QuotaEntity
 from events.names import RequestId, TopicName
@@ -24,10 +26,24 @@ def quotas(**rates: float) -> Quotas:
     return held
 
 
-def request(at_ms: int = 0, version: int = 7, user: str = "bob", client: str = "c") -> TopicCommand:
+class Clock:
+    """A clock that the test sets."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def request(version: int = 7, user: str = "bob", client: str = "c") -> TopicCommand:
     return TopicCommand(
         request_id=RequestId("q"),
-        at_ms=at_ms,
+        at_ms=0,
         topic=TopicName("t"),
         principal=f"User:{user}",
         client_id=client,
@@ -59,52 +75,81 @@ def test_other_quotas_do_not_count() -> None:
     assert quota_of({(("user", "bob"),): (("request_percentage", 1.0),)}, "bob", "c") is None
 
 
-def test_a_bucket_goes_below_zero_once_and_comes_back_at_its_rate() -> None:
-    held, buckets = quotas(bob_=2.0), MutationQuotas(windows_s=10)
+def test_a_bucket_goes_below_zero_once_and_comes_back_at_its_rate(clock: Clock) -> None:
+    held, buckets = quotas(bob_=2.0), MutationQuotas(10, clock)
     assert buckets.charge(held, request(), 25) == (0, False), "full: 20 tokens"
     assert buckets.charge(held, request(), 1) == (2500, True), "5 below zero, 2 a second"
-    assert buckets.charge(held, request(2499), 1)[1]
-    assert buckets.charge(held, request(2500), 1) == (0, False)
-    assert buckets.charge(held, request(2500), 1) == (500, True)
-    assert buckets.charge(held, request(1_000_000), 20) == (0, False), "no fuller than full"
-    assert buckets.charge(held, request(1_000_000), 1) == (0, False), "zero is not below zero"
-    assert buckets.charge(held, request(1_000_000), 1) == (500, True)
+    clock.now_s += 2.499
+    assert buckets.charge(held, request(), 1)[1]
+    clock.now_s += 0.0011
+    assert buckets.charge(held, request(), 1) == (0, False)
+    assert buckets.charge(held, request(), 1) == (500, True)
+    clock.now_s += 1000
+    assert buckets.charge(held, request(), 20) == (0, False), "no fuller than full"
+    assert buckets.charge(held, request(), 1) == (0, False), "zero is not below zero"
+    assert buckets.charge(held, request(), 1) == (500, True)
 
 
-def test_old_versions_are_carried_out_and_throttled() -> None:
-    held, buckets = quotas(bob_=1.0), MutationQuotas(windows_s=10)
+def test_old_versions_are_carried_out_and_throttled(clock: Clock) -> None:
+    held, buckets = quotas(bob_=1.0), MutationQuotas(10, clock)
     assert buckets.charge(held, request(version=5), 10) == (0, False)
     assert buckets.charge(held, request(version=5), 5) == (5000, False)
     assert buckets.charge(held, request(version=5), 5) == (10_000, False), "further below zero"
     assert buckets.charge(held, request(version=6), 1) == (10_000, True), "the same bucket"
 
 
-def test_who_shares_a_bucket() -> None:
-    buckets = MutationQuotas(windows_s=1)
+def test_who_shares_a_bucket(clock: Clock) -> None:
+    buckets = MutationQuotas(1, clock)
     of_users = quotas(D_=1.0)
     buckets.charge(of_users, request(client="a"), 9)
     assert buckets.charge(of_users, request(client="b"), 1)[1], "all clients of a user share one"
     assert not buckets.charge(of_users, request(user="eve"), 1)[1], "another user has its own"
 
 
-def test_without_a_quota_or_a_change_nothing_is_taken() -> None:
-    buckets = MutationQuotas()
+def test_without_a_quota_or_a_change_nothing_is_taken(clock: Clock) -> None:
+    buckets = MutationQuotas(11, clock)
     assert buckets.charge({}, request(), 1_000_000) == (0, False)
     held = quotas(bob_=1e-9)
     assert buckets.charge(held, request(), 0) == (0, False)
 
 
-def test_time_that_goes_back_takes_nothing_away() -> None:
-    held, buckets = quotas(bob_=1.0), MutationQuotas(windows_s=1)
-    buckets.charge(held, request(5000), 2)
-    assert buckets.charge(held, request(4000), 1) == (1000, True)
-    assert buckets.charge(held, request(6000), 1) == (0, False)
+@pytest.mark.parametrize("version", [5, 7])
+@pytest.mark.parametrize("rate", [5e-324, 1e-320, 1e-7, 4e-4, 0.0, -1.0])
+def test_no_wait_is_longer_than_a_reply_can_say(clock: Clock, rate: float, version: int) -> None:
+    """Whatever rate the log of an older release, or of Kafka, holds."""
+    held, buckets = quotas(bob_=rate), MutationQuotas(11, clock)
+    assert buckets.charge(held, request(), 1_000_000) == (0, False), "a bucket may go below zero once"
+    for _ in range(2):
+        assert buckets.charge(held, request(version), 1) == (WAIT_MS_MAX, version > 5)
+        clock.now_s += 3599
 
 
-def test_buckets_that_nobody_uses_are_forgotten() -> None:
-    held, buckets = quotas(D_=1.0), MutationQuotas()
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), 1.7e308])
+def test_a_rate_that_is_no_number_or_has_no_end_limits_nobody(clock: Clock, rate: float) -> None:
+    held, buckets = quotas(bob_=rate), MutationQuotas(11, clock)
+    for _ in range(3):
+        assert buckets.charge(held, request(), 2**31) == (0, False)
+
+
+@given(st.floats(), st.lists(st.tuples(st.integers(1, 2**31), st.floats(0, 1e9)), max_size=20), st.sampled_from([5, 7]))
+def test_whatever_a_rate_is_waits_are_whole_milliseconds(
+    rate: float, uses: list[tuple[int, float]], version: int
+) -> None:
+    clock, held = Clock(), quotas(bob_=rate)
+    buckets = MutationQuotas(11, clock)
+    for partitions, passes_s in uses:
+        wait_ms, is_refused = buckets.charge(held, request(version), partitions)
+        assert type(wait_ms) is int, "a number that a reply can say"
+        assert 0 <= wait_ms <= WAIT_MS_MAX, "in 32 bits"
+        assert wait_ms > 0 or not is_refused, "who is refused is to wait"
+        clock.now_s += passes_s
+
+
+def test_buckets_that_nobody_uses_are_forgotten(clock: Clock) -> None:
+    held, buckets = quotas(D_=1.0), MutationQuotas(11, clock)
     for number in range(100):
         buckets.charge(held, request(user=f"u{number}"), 1)
-    buckets.charge(held, request(IDLE_MS_MAX), 1)
-    buckets.charge(held, request(2 * IDLE_MS_MAX), 1)
+    for _ in range(2):
+        clock.now_s += IDLE_S_MAX
+        buckets.charge(held, request(), 1)
     assert len(buckets._buckets) <= 2

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import itertools
 
-from controller.access.refusals import KINDS_ALTOGETHER_MAX, KINDS_MAX, OTHERS, RECORDED_MAX, RefusalCounts
+from controller.access.refusals import (
+    KINDS_ALTOGETHER_MAX,
+    KINDS_MAX,
+    OTHERS,
+    RECORDED_BYTES_MAX,
+    RECORDED_MAX,
+    RefusalCounts,
+)
 from controller.machine.commands.commands import CreateTopic
+from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode, Rejection
+from events.catalog import CreateRejected
 from events.names import RequestId, TopicId, TopicName
 
-DENIED = Rejection(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.", "authorizer")
-POLICY = Rejection(ErrorCode.POLICY_VIOLATION, "no", "policy:rules/naming")
+
+def refused(code: ErrorCode, rule: str, message: str = "no") -> Decision:
+    rejected = CreateRejected(RequestId("q"), TopicName("t"), int(code), message, rule)
+    return Decision((rejected,), refusal=Rejection(code, message, rule))
+
+
+DENIED = refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "authorizer")
+POLICY = refused(ErrorCode.POLICY_VIOLATION, "policy:rules/naming")
+TWICE = refused(ErrorCode.INVALID_REQUEST, "validation:duplicate")
 
 
 class Looker:
@@ -29,7 +45,7 @@ def counts() -> RefusalCounts:
     return RefusalCounts(lambda: next(clock))
 
 
-def request(topic: str, principal: str = "User:bob", api: str = "CreateTopics") -> CreateTopic:
+def request(topic: str, principal: str = "User:bob", api: str = "CreateTopics", denied: int = 0) -> CreateTopic:
     return CreateTopic(
         request_id=RequestId("q"),
         at_ms=1,
@@ -37,6 +53,7 @@ def request(topic: str, principal: str = "User:bob", api: str = "CreateTopics") 
         topic_id=TopicId(bytes(16)),
         principal=principal,
         api=api,
+        denied=denied,
     )
 
 
@@ -79,7 +96,7 @@ def test_principals_without_end_are_counted_together() -> None:
 def test_refusals_by_rules_are_all_recorded_until_there_are_very_many() -> None:
     some = counts()
     assert sum(some.is_recorded(request("t"), POLICY) for _ in range(RECORDED_MAX + 50)) == RECORDED_MAX
-    assert [(event.count, event.rule, event.operation) for event in some.take()] == [(50, POLICY.rule, "")]
+    assert [(event.count, event.rule, event.operation) for event in some.take()] == [(50, "policy:rules/naming", "")]
     assert some.is_recorded(request("t"), POLICY), "the next interval begins anew"
 
 
@@ -97,3 +114,41 @@ def test_a_look_that_is_denied_is_recorded_at_once_and_then_counted() -> None:
     (event,) = some.take()
     assert (event.count, event.host) == (1, "10.0.0.1")
     assert event.since_ms > first.since_ms
+
+
+def test_who_is_not_allowed_counts_so_whatever_else_is_wrong() -> None:
+    some = counts()
+    twice = [some.is_recorded(request(f"t{number}", denied=29), TWICE) for number in range(3 * KINDS_MAX)]
+    assert sum(twice) == KINDS_MAX, "a name that stands twice does not hide that it is not allowed"
+    (event,) = some.take()
+    assert (event.operation, event.resource, event.count) == ("Create", OTHERS, 2 * KINDS_MAX)
+
+
+def test_the_bytes_of_one_principal_are_bounded_in_an_interval() -> None:
+    some = counts()
+    long = refused(ErrorCode.POLICY_VIOLATION, "policy:rules/naming", "x" * 50_000)
+    recorded = sum(some.is_recorded(request("t"), long) for _ in range(100))
+    assert recorded == RECORDED_BYTES_MAX // 51_000
+    assert some.is_recorded(request("t", "User:eve"), long), "nobody else has to bear it"
+    assert [event.count for event in some.take()] == [100 - recorded]
+    assert some.is_recorded(request("t"), long), "the next interval begins anew"
+
+
+def test_what_cannot_be_kept_is_counted() -> None:
+    some = counts()
+    nothing_to_keep = Decision(refusal=TWICE.refusal)
+    assert [some.is_recorded(request("t"), nothing_to_keep) for _ in range(3)] == [False] * 3
+    assert [event.count for event in some.take()] == [3]
+
+
+def test_a_count_keeps_the_beginning_of_what_is_long() -> None:
+    some = counts()
+    looker = Looker("User:" + "p" * 30_000)
+    looker.host, looker.client_id = "h" * 30_000, "c" * 30_000
+    first = some.is_first_look(looker, "Describe", "Topic:" + "t" * 30_000, 29)
+    assert first is not None
+    assert first.resource.startswith("Topic:ttt")
+    assert first.resource.endswith("… (30006 characters)")
+    assert some.is_first_look(looker, "Describe", "Topic:" + "t" * 30_000, 29) is None
+    for event in (first, *some.take()):
+        assert max(map(len, (event.principal, event.host, event.client_id or "", event.resource))) <= 256

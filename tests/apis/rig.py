@@ -63,6 +63,7 @@ async def rig(
     brokers: int = 3,
     authorizer: Authorizer | None = None,
     broker_listeners: bool = False,
+    endpoint: Endpoint = ENDPOINT,
 ) -> AsyncIterator[Rig]:
     """A controller that has started, stopped at the end."""
     log = InMemoryLog("cluster-of-the-test")
@@ -71,9 +72,10 @@ async def rig(
         log.flush()
 
     fleet = SimulatedFleet(brokers)
+    fleet.default_endpoints = (endpoint,)
     reports = Reports(Unheard(), lambda lines: None, Unheard())
     controller = Controller(log, fleet, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
-    front = Front(controller, node_id=0, advertised=ENDPOINT, authorizer=authorizer, broker_listeners=broker_listeners)
+    front = Front(controller, node_id=0, advertised=endpoint, authorizer=authorizer, broker_listeners=broker_listeners)
     await controller.start(tuple(sorted((settings or {}).items())), "1.0")
     await controller.decided()
     try:

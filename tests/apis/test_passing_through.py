@@ -66,7 +66,7 @@ async def test_bytes_go_and_come_as_they_are() -> None:
     answer = await table[FIND_COORDINATOR].handle(context, exchange.request)  # type: ignore[misc]
     assert isinstance(answer, PassedAnswer)
     exchange.answer(answer)
-    assert exchange.encode() == struct.pack(">i", len(ANSWER)) + ANSWER
+    assert exchange.frame == struct.pack(">i", len(ANSWER)) + ANSWER
     assert context.connection.wants_brokers, "who looks for a coordinator has to know the brokers"
 
 

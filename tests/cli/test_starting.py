@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,14 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], command: str, arguments
         code = ended.code
     assert code == USAGE
     assert says in capsys.readouterr().err
+
+
+def test_rules_without_their_policy_are_no_silent_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    arguments = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(data)]
+    assert main(["serve", *arguments, "--set", "topic.rules.file=rules.toml"]) == USAGE
+    assert "names no policy that reads topic.rules.file=rules.toml" in capsys.readouterr().err
+    assert not data.exists()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -47,6 +47,19 @@ def test_the_first_user_of_a_stopped_service(
     assert "secret" not in events
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("iterations", ["16385", "2000000000", "0000002000000000", "9" * 5000, "-1", "many"])
+def test_more_iterations_than_are_taken_anywhere_are_not_tried(
+    said: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], iterations: str
+) -> None:
+    give(said, "alice-secret\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["users", "add", "alice", "--data", str(tmp_path / "data"), "--iterations", iterations])
+    assert ended.value.code == 2
+    assert "is not a number from 4096 to 16384" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
 def test_through_a_running_service(
     said: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
         self.commits: list[tuple[int, int]] = []
+        self.failed: list[str] = []
 
     def error(self, event: str, **fields: object) -> None:
         self.lines.append({"event": event, "level": "error", **fields})
@@ -62,6 +63,9 @@ class Heard:
 
     def request(self, api: str, version: int, outcome: str, seconds: float) -> None:
         return None
+
+    def command_failed(self, command: str) -> None:
+        self.failed.append(command)
 
 
 class Stage:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
+from controller.machine.state import Topic
 from events.catalog import CreateAnswered, CreateRequested, TopicReady
+from events.logs.log import LogClosed
+from events.names import RequestId, ShardKey
 from tests.engine.stage import Stage, codes
 from tests.simulation.virtual_time import on_virtual_time, virtual_loop
+
+YEAR_MS = 365 * 24 * 3_600_000
 
 
 @on_virtual_time
@@ -69,6 +77,51 @@ async def test_a_timeout_is_answered_though_the_wall_clock_goes_back() -> None:
 
 
 @on_virtual_time
+async def test_after_a_clock_a_year_ahead_was_set_right_all_goes_on_in_its_time() -> None:
+    """Quotas refill, deadlines end, replies come; in this process and in the next."""
+    stage = await Stage().start()
+    alteration = QuotaAlteration((("user", "ANONYMOUS"),), (("controller_mutation_rate", 0.1),))
+    at_ms = stage.controller.now_ms()
+    quota = AlterClientQuotas(request_id=RequestId("q"), at_ms=at_ms, alterations=(alteration,))
+    await stage.controller.submit([quota])
+    stage.skew_ms = YEAR_MS
+    assert codes(await stage.create("a", num_partitions=2)) == [0]
+    stage.skew_ms = 0
+    refused = await stage.create("b")
+    assert (codes(refused), refused.silence_ms) == ([89], 9_000), "a tenth a second"
+    await goes_on(stage, "c")
+    await goes_on(await Stage(disk=stage.disk, boot_id="s2").start(), "d")
+
+
+async def goes_on(stage: Stage, name: str) -> None:
+    """A quota of a tenth refills within ten seconds; a create that waits for a broker is answered at its deadline."""
+    await stage.settle(10)
+    stage.fleet.set_delay(3, 3_600_000)
+    begun = asyncio.get_running_loop().time()
+    [late] = await stage.create(name, timeout_ms=1_000)
+    assert late.code == 7
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(1.0, abs=0.1)
+    assert 400 <= late.waited_ms <= 1_000, "stamps go on"
+    times = [record.at_ms for record in stage.records()]
+    assert times == sorted(times)
+    await stage.controller.stop()
+
+
+@on_virtual_time
+async def test_a_create_that_waits_while_the_clock_jumps_is_answered_in_its_time() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 5_000)
+    for number, skew_ms in enumerate((YEAR_MS, -YEAR_MS, 0)):
+        loop = asyncio.get_running_loop()
+        begun, reply = loop.time(), stage.create(f"t{number}", timeout_ms=2_000)
+        await stage.settle(0.5)
+        stage.skew_ms = skew_ms
+        assert codes(await reply) == [7]
+        assert loop.time() - begun == pytest.approx(2.0, abs=0.1)
+    await stage.controller.stop()
+
+
+@on_virtual_time
 async def test_the_time_of_the_log_never_goes_back() -> None:
     stage = await Stage().start()
     await stage.create("a")
@@ -116,3 +169,30 @@ async def test_nothing_is_kept_of_requests_that_are_over() -> None:
     timers = virtual_loop().timers()
     assert timers == [], "the deadlines of answered requests are not waited for"
     assert len(stage.controller.replies) == 0
+
+
+@on_virtual_time
+async def test_a_deadline_whose_topic_cannot_be_read_keeps_no_other_from_passing() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 3_600_000)
+    for name, timeout_ms in (("a", 1_000), ("b", 2_000)):
+        stage.create(name, timeout_ms=timeout_ms)
+    await stage.settle(0.1)
+    await stage.controller.stop()
+    later = Stage(disk=stage.disk, boot_id="s2")
+    later.fleet.set_delay(3, 3_600_000)
+    await later.start()
+    read = later.controller._deadlines._durable
+
+    def durable(key: ShardKey) -> Topic | None:
+        if key == "a":
+            raise LogClosed("it is being recovered")
+        return read(key)
+
+    later.controller._deadlines._durable = durable
+    await later.settle(5)
+    assert (later.answers_in_log("a"), later.answers_in_log("b")) == ([], [7])
+    (error,) = virtual_loop().errors
+    assert isinstance(error["exception"], LogClosed), "it is said"
+    virtual_loop().errors.clear()
+    await later.controller.stop()

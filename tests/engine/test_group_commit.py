@@ -136,3 +136,20 @@ async def test_background_work_can_wait_until_what_it_put_is_durable() -> None:
     stage.release_syncs()
     await waits
     assert stage.controller.store.durable_cluster.settings.num_partitions == 2
+
+
+@on_virtual_time
+async def test_what_one_request_leads_to_is_decided_in_several_commits_if_it_is_very_much() -> None:
+    stage = await Stage().start()
+    stage.heard.commits.clear()
+    begin = len(stage.records())
+    names = [f"t{number}" for number in range(6)]
+    answered = stage.create(*names, num_partitions=9_000, timeout_ms=0)
+    assert codes(await stage.create("small", timeout_ms=0)) == [7]
+    assert codes(await answered) == [7] * 6
+    assert [event.topic for event in stage.events(TopicCreated)] == [*names, "small"], "in their order"
+    records = stage.records()
+    for _, events in stage.heard.commits:
+        together = records[begin : begin + events]
+        assert sum(isinstance(record.event, TopicCreated) for record in together) <= 1
+        begin += events

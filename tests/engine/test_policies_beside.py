@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from controller.policy import PolicyViolation, RequestMetadata
 from controller.policy.chain import LoadedPolicy, PolicyChain
 from controller.policy.runner import InlinePolicyRunner, Verdicts
+from events.access import AsksRefused
 from events.catalog import CreateRequested, TopicCreated
 from tests.engine.stage import POLICY, Stage, codes
 from tests.simulation.slow_policies import SlowPolicies
@@ -160,9 +161,14 @@ class Breaking:
 
 
 @on_virtual_time
-async def test_a_bug_in_judging_stops_the_controller() -> None:
+async def test_a_bug_in_judging_fails_the_requests_that_it_is_about() -> None:
     stage = await Stage(policies=Breaking()).start()
-    assert codes(await stage.create("a")) == [-1]
-    assert repr(stage.controller.failure) == "RuntimeError('a bug')"
+    assert [codes(await stage.create(*names)) for names in ("a", "bc")] == [[-1], [-1, -1]]
+    assert stage.heard.failed == ["CreateTopic"] * 3
+    assert codes(await stage.delete("none")) == [3], "others are decided"
+    await stage.settle()
+    refused = [(event.resource, event.rule) for event in stage.events(AsksRefused)]
+    assert refused == [(f"Topic:{name}", "fault:RuntimeError") for name in "abc"]
+    assert stage.controller.failure is None
     await stage.controller.stop()
     assert stage.heard.lines[-1]["why"] == "closing raised something"

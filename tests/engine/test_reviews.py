@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pytest
+
+from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
+from controller.machine.partitions import after_events, blocks, leadership
+from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
 from controller.machine.partitions.leadership import is_settled
-from events.catalog import LeaderElected
+from events.catalog import ConfigOp, LeaderElected, Partition
+from events.names import RequestId, TopicName
+from projections.store import stored_topics
 from projections.store.store import PARTITIONS_PER_SLICE
 from tests.engine.stage import Stage, codes
 from tests.machine.audit.auditor import audit
@@ -106,6 +115,123 @@ async def test_a_big_topic_is_a_slice_of_its_own() -> None:
         after = topics[-1].name
         slices.append(len(topics))
     assert slices == [2] * 5
+
+
+async def with_one_of(partitions: int) -> Stage:
+    """A topic that is as large as no one request can make it."""
+    stage = await with_topics(1, num_partitions=min(partitions, 9_000), replication_factor=3)
+    for count in [*range(18_000, partitions, 9_000), partitions]:
+        if count > 9_000:
+            assert codes(await stage.enlarge("t00000", count)) == [0]
+    return stage
+
+
+@on_virtual_time
+async def test_a_topic_of_very_many_partitions_is_reviewed_in_spans() -> None:
+    stage = await with_one_of(20_000)
+    stage.heard.commits.clear()
+    stage.fleet.stop_broker(1)
+    await stage.settle(5)
+    stage.fleet.start_broker(1)
+    await stage.settle(5)
+    assert unsettled(stage) == []
+    topic = stage.controller.store.durable_named("t00000")
+    assert topic is not None
+    assert all(set(one.isr) == {1, 2, 3} for one in topic.partitions)
+    assert max(events for _, events in stage.heard.commits) <= 2 * PARTITIONS_PER_SLICE + 100
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_others_get_in_between_the_spans_of_a_topic() -> None:
+    stage = await with_one_of(30_000)
+    stage.disk.sync_s = (0.01, 0.01)
+    stage.fleet.stop_broker(1)
+    await stage.settle(0.03)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    assert codes(await stage.create("impatient")) == [0]
+    assert unsettled(stage), "the sweep is under way"
+    assert loop.time() - begun < 0.08, "a create waits for the commit before it and its own two"
+
+
+async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How much is done for a topic's partitions while a broker goes and comes: how many are copied, written, and
+    reported by their leaders."""
+    stage = await with_one_of(partitions)
+    work: Counter[str] = Counter()
+    copying, encoding, observing = blocks.changed, stored_topics.encode_topic, stage.controller.observe
+
+    def copied(before: Sequence[Partition], changes: Mapping[int, Partition]) -> Sequence[Partition]:
+        after = copying(before, changes)
+        work["copied"] += sum(1 for old, new in pairs(before, after) if old is not new) * BLOCK + len(blocks_of(after))
+        return after
+
+    def pairs(before: Sequence[Partition], after: Sequence[Partition]) -> Iterator[tuple[Block, Block]]:
+        return zip(blocks_of(before), blocks_of(after), strict=True)
+
+    def written(value: object) -> bytes:
+        encoded = encoding(value)
+        work["written"] += len(encoded)
+        return encoded
+
+    def observed(command: AnyCommand) -> None:
+        work["reported"] += len(command.reports) if isinstance(command, AlterPartition) else 0
+        observing(command)
+
+    monkeypatch.setattr(after_events, "changed", copied)
+    monkeypatch.setattr(leadership, "changed", copied)
+    monkeypatch.setattr(stored_topics, "encode_topic", written)
+    monkeypatch.setattr(stage.controller, "observe", observed)
+    stage.fleet.stop_broker(1)
+    await stage.settle(5)
+    stage.fleet.start_broker(1)
+    await stage.settle(5)
+    monkeypatch.undo()
+    assert unsettled(stage) == []
+    await stage.controller.stop()
+    assert work["reported"] <= 3 * partitions
+    return work["copied"] + work["written"]
+
+
+@on_virtual_time
+async def test_work_grows_as_the_partitions_of_a_topic_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = await work_of_a_stop_and_a_start(8_000, monkeypatch)
+    large = await work_of_a_stop_and_a_start(32_000, monkeypatch)
+    assert large < 6 * small, f"{small} for 8,000 partitions, {large} for 32,000: four times would be linear"
+
+
+@on_virtual_time
+async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_spans() -> None:
+    stage = await with_topics(1, num_partitions=3 * PARTITIONS_PER_SLICE, replication_factor=2)
+    for broker_id in (1, 2, 3):
+        stage.fleet.stop_broker(broker_id)
+        await stage.settle(2)
+    stage.fleet.start_broker(1)
+    await stage.settle(2)
+    assert without_leader(stage) > PARTITIONS_PER_SLICE, "who leads may lack records"
+    stage.heard.commits.clear()
+    stage.submit(
+        AlterTopicConfigs(
+            request_id=RequestId("q"),
+            at_ms=stage.controller.now_ms(),
+            topic=TopicName("t00000"),
+            api="IncrementalAlterConfigs",
+            ops=(ConfigOp("unclean.leader.election.enable", 0, "true"),),
+            incremental=True,
+        )
+    )
+    await stage.settle(2)
+    topic = stage.controller.store.durable_named("t00000")
+    assert topic is not None
+    assert all(one.leader == 1 for one in topic.partitions if 1 in one.replicas)
+    assert max(events for _, events in stage.heard.commits) <= PARTITIONS_PER_SLICE
+    assert audit(stage.records(), settled=True) == []
+
+
+def without_leader(stage: Stage) -> int:
+    topics = stage.controller.store.durable_slice(None, 10)
+    return sum(1 for topic in topics for one in topic.partitions if one.leader < 0)
 
 
 @on_virtual_time

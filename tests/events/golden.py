@@ -125,6 +125,12 @@ refusals 1
 refusals 4711
 """
 
+LOGINS = """
+secret first
+credential set alice
+secret second
+"""
+
 REAL = """
 quorum elr
 join 1 rack=a
@@ -159,6 +165,7 @@ HISTORIES = {
     "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),
     "life": ("1 2 fewer", LIFE),
+    "logins": ("1", LOGINS),
     "refusals": ("1 policy", REFUSALS),
     "brokers": ("1@a fewer", BROKERS),
     "real": ("fewer", REAL),

@@ -130,11 +130,11 @@ async def test_where_nobody_has_to_log_in_somebody_may(users: Users) -> None:
 
 
 async def test_a_password_that_was_right_is_not_for_ever(users: Users, tmp_path: Any) -> None:
-    assert await users.knows("carol", "carol-PLANTED")
+    assert await users.knows("carol", "carol-PLANTED", "10.0.0.1")
     set_password(tmp_path / "users", "carol", "another")
-    assert await users.knows("carol", "carol-PLANTED"), "the file is read again at reload only"
+    assert await users.knows("carol", "carol-PLANTED", "10.0.0.1"), "the file is read again at reload only"
     users.reload()
-    assert not await users.knows("carol", "carol-PLANTED")
-    assert await users.knows("carol", "another")
+    assert not await users.knows("carol", "carol-PLANTED", "10.0.0.1")
+    assert await users.knows("carol", "another", "10.0.0.1")
     users._cluster().scram.clear()  # type: ignore[attr-defined]
-    assert not await users.knows("alice", "alice-PLANTED")
+    assert not await users.knows("alice", "alice-PLANTED", "10.0.0.1")

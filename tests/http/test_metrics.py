@@ -37,9 +37,22 @@ def test_what_the_controller_reports_is_counted_once_each() -> None:
     figures.answered("CreateTopics", 36, 0)
     figures.policy_judged("my.Policy", "refused", 0.1)
     figures.request("CreateTopics", 7, "ok", 0.01)
+    figures.command_failed("DeleteTopic")
+    metrics.clock_jumped()
     counts = {name: value for (name, _), value in _of(metrics).items() if name.endswith(("_count", "_total"))}
     names = ("commit_seconds", "commit_commands", "commit_events", "answer_wait_seconds", "policy_seconds")
-    assert counts == {f"{name}_count": 1 for name in (*names, "request_seconds")} | {"answers_total": 1}
+    assert counts == {f"{name}_count": 1 for name in (*names, "request_seconds")} | dict.fromkeys(
+        ("answers_total", "commands_failed_total", "clock_jumps_total"), 1
+    )
+
+
+def test_the_longest_stand_still_of_each_cause_is_shown() -> None:
+    metrics = Metrics()
+    for cause, seconds in (("a.b", 0.1), ("a.b", 0.3), ("a.b", 0.2), ("c", 0.15)):
+        metrics.stood_still(cause, seconds)
+    samples = _of(metrics)
+    longest = {cause: samples["loop_standstill_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
+    assert longest == {"a.b": 0.3, "c": 0.15}
 
 
 def test_commits_are_counted_and_their_sizes_and_times_spread() -> None:

@@ -13,6 +13,7 @@ _OfAccess = (
     access.AclsCreated
     | access.AclsDeleted
     | access.AsksRefused
+    | access.LoginSecretDrawn
     | access.QuotasChanged
     | access.ScramCredentialRemoved
     | access.ScramCredentialSet
@@ -115,6 +116,8 @@ def _access_text(event: _OfAccess) -> str:
             return f"quotas({quotas_in_words(event)})"
         case access.AsksRefused():
             return f"refused({event.count})"
+        case access.LoginSecretDrawn():
+            return "login-secret"
         case access.ScramCredentialSet() | access.ScramCredentialRemoved():
             return f"{'credential' if isinstance(event, access.ScramCredentialSet) else 'no-credential'}({event.user})"
 

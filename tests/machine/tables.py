@@ -377,5 +377,6 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "quotas": _of_access(tables.quotas),
     "credential": _of_access(tables.credential),
     "refusals": _of_access(tables.refusals),
+    "secret": _of_access(tables.secret),
     **REAL_VERBS,
 }

@@ -187,6 +187,7 @@ async def _changes_of_access(day: Day) -> None:
     upsert = access.ScramUpsert("bob", 2, 4096, bytes(16), bytes(range(64)), bytes(range(64)))
     await day.submit_cluster(access.AlterUserScramCredentials, upserts=(upsert,))
     await day.submit_cluster(access.AlterUserScramCredentials, removals=(access.ScramRemoval("bob", 2),))
+    day.observe(access.DrawLoginSecret, secret=bytes(range(32)))
     refused = AsksRefused(
         *("User:eve", None, "10.0.0.7", "Metadata", "Describe", "Topic:pay.orders", 29, "authorizer", 4711, BORN_MS)
     )

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from controller.cli import replay
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.spark import session as session_module
-from projections.store.store import TOPIC
+from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_event, put_view
 from tests.replay.history import open_log
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import subprocess
@@ -20,6 +21,7 @@ from tests.security.certificates import Authority, Files
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
+from tests.support.wire import Wire
 
 LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PASSWORDS = {"alice": "alice-PLANTED-1", "bob": "bob, =PLANTED-2 ü"}
@@ -129,3 +131,12 @@ def secured(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
         yield Secured(process, folder, data, ready[1], addresses, authority, server, client, users_file, token, secrets)
         code = process.stop(within_s=120)
         assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"
+
+
+def shown_by_scram(address: str, mechanism: str, user: str) -> tuple[int, bytes]:
+    """Iterations and salt that a login of a user is shown before it has proved anything."""
+    with Wire(address) as wire:
+        assert wire.call("SaslHandshake", 1, mechanism=mechanism)["error_code"] == 0
+        answer = wire.call("SaslAuthenticate", 1, auth_bytes=f"n,,n={user},r=client".encode())
+        said = dict(part.split("=", 1) for part in str(answer["auth_bytes"]).split(","))
+        return int(said["i"]), base64.b64decode(said["s"])

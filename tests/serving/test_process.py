@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from controller.http.metrics import Metrics
 from controller.serving.process import FAILED, reached, run_service
 
 
@@ -13,6 +14,7 @@ class Service:
     """A service that says what became of it."""
 
     ready_line = "ready"
+    metrics = Metrics()
 
     def __init__(self, starting: BaseException | None = None, *, is_slow: bool = False) -> None:
         self.failed, self.started = asyncio.Event(), asyncio.Event()

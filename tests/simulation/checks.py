@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from controller.machine.state import DictTopics, State, Topic
 from events.names import shard_key
-from projections.store.store import TOPIC, TOPIC_ID, WAITING, Counts, TopicStore
+from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
+from projections.store.stored_topics import TOPIC
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lives import Lives
 from tests.machine.rig import fold, topics_of
@@ -54,7 +55,7 @@ def check_state(world: World) -> None:
 def check_keys(world: World) -> None:
     """Nothing is stored for topics that are no more."""
     kept, waiting = world.disk.kept, world.process.controller.state.waiting
-    topics = {key[1:] for key, _ in kept.scan(TOPIC)}
+    topics = {key[1:].partition(b"\0")[0] for key, _ in kept.scan(TOPIC)}
     named = {value.replace(b".", b"_") for _, value in kept.scan(TOPIC_ID)}
     assert named == topics, f"ids are kept for {named - topics}, and none for {topics - named}"
     assert len(list(kept.scan(TOPIC_ID))) == len(topics), "each topic has one id"

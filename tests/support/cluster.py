@@ -8,7 +8,9 @@ Data goes into a temporary folder, which is deleted at the end: Ctrl-C.
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -16,23 +18,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
 from tests.support.processes import Process
 from tests.support.reference_kafka import reference_kafka
 from tests.support.stream import Stream, stream
+from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
 
+COMPOSE = ROOT / "docker-compose.yml"
 SPARK_WITHIN_S = 300
 SETTINGS = {"num.partitions": "3", "default.replication.factor": "3"}
 
 
+def write_spark_secret(folder: Path) -> Path:
+    """The file in which docker-compose.yml's `spark-secret` says who may use Spark, unless it is there already."""
+    shell, flags, script = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]["spark-secret"]["entrypoint"]
+    run = [shell, flags, script.replace("$$", "$")]
+    subprocess.run(run, env={**os.environ, "SPARK_CONF_DIR": str(folder)}, check=True)
+    return folder / "spark-defaults.conf"
+
+
 @contextmanager
 def spark(folder: Path) -> Iterator[str]:
-    """A standalone master with one worker; its URL."""
+    """A standalone master with one worker, for those whose SPARK_CONF_DIR is the folder; its URL."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
     spark_class, deploy = home / "bin" / "spark-class", "org.apache.spark.deploy"
-    env = {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_DIRS": str(folder)}
+    write_spark_secret(folder)
+    env = {
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_HOME": str(home),
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_LOCAL_DIRS": str(folder),
+    }
     ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with Process([spark_class, f"{deploy}.master.Master", *ports], cwd=folder, env=env) as master:
         url = master.wait_for_line(r"Starting Spark master at (spark://\S+)", within_s=SPARK_WITHIN_S)[1]
@@ -63,18 +83,18 @@ def main() -> int:
         signal.signal(number, lambda *_: stopped.set())
     print("starting three Kafka nodes, two workers, two fronts and Spark; this takes a minute", flush=True)
     with tempfile.TemporaryDirectory(prefix="topicwright-cluster-") as made, cluster(Path(made)) as (running, master):
-        print(_what_there_is(running, master), flush=True)
+        print(_what_there_is(running, master, Path(made) / "spark"), flush=True)
         stopped.wait()
     return 0
 
 
-def _what_there_is(running: Stream, master: str) -> str:
+def _what_there_is(running: Stream, master: str, spark_conf: Path) -> str:
     one, other = running.fronts
     return f"""
 Kafka clients   {one.kafka} and {other.kafka}
 HTTP            {one.http} and {other.http}
 the log         {running.kafka}, topic {running.names}.events
-Spark           {master}
+Spark           {master}, to whom SPARK_CONF_DIR={spark_conf} is known
 
   curl -s -X POST http://{one.http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'
   {COMMAND} topics pay.orders --http {other.http}

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import json
+import re
+import stat
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fastjsonschema
@@ -15,10 +18,10 @@ import yaml
 
 from controller.cli import main
 from controller.settings.load import load_settings
+from tests.support.cluster import COMPOSE, write_spark_secret
 from tests.support.tools import ROOT
 
 SCHEMA = ROOT / "tests/golden/compose-spec.json"
-FILE = ROOT / "docker-compose.yml"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def validate() -> Callable[[object], object]:
 
 def composed() -> dict[str, Any]:
     """The file, with its anchors resolved."""
-    file: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    file: dict[str, Any] = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
     return file
 
 
@@ -49,7 +52,7 @@ def test_it_has_what_a_distributed_topicwright_is_made_of() -> None:
     names = set(composed()["services"])
     assert names == {
         *("kafka-1", "kafka-2", "kafka-3"),
-        *("worker-1", "worker-2", "front-1", "front-2", "spark-master", "spark-worker", "single"),
+        *("worker-1", "worker-2", "front-1", "front-2", "spark-secret", "spark-master", "spark-worker", "single"),
     }
 
 
@@ -62,6 +65,23 @@ def test_what_services_name_is_there() -> None:
             assert volume.partition(":")[0] in file["volumes"], f"{name} mounts {volume}"
         ports = [port.rpartition(":")[0] for port in service.get("ports", ())]
         assert all(port.startswith("127.0.0.1:") for port in ports), f"{name} is open to this machine alone"
+
+
+def test_spark_takes_only_whom_shares_its_secret(tmp_path: Path) -> None:
+    """The secret's script as it stands, run twice: `make cluster` and its test run Spark with what it writes."""
+    services = composed()["services"]
+    for name in ("spark-master", "spark-worker"):
+        assert services[name]["environment"] == services["spark-secret"]["environment"] == {"SPARK_CONF_DIR": "/spark"}
+        assert services[name]["volumes"] == ["spark:/spark:ro"]
+        assert list(services[name]["depends_on"]) == ["spark-secret"]
+    written = [write_spark_secret(tmp_path).read_text() for _ in range(2)]
+    assert written[0] == written[1], "a further start keeps it"
+    assert re.fullmatch(
+        r"spark.authenticate true\nspark.authenticate.secret [0-9a-f]{64}\nspark.network.crypto.enabled true\n"
+        r"spark.ui.killEnabled false\n",
+        written[0],
+    )
+    assert stat.S_IMODE((tmp_path / "spark-defaults.conf").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("name", [name for name, one in composed()["services"].items() if "command" in one])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.pins import CONSTRAINTS, PLATFORM, SECTIONS, requirements, sections
+from tests.support.pins import CONSTRAINTS, PLATFORM, PROJECT, SECTIONS, requirements, sections
 from tests.support.tools import ROOT
 
 LINE = re.compile(r"[a-z0-9-]+==[a-z0-9.]+( --hash=sha256:[0-9a-f]{64})+")
@@ -46,3 +47,10 @@ def test_wheels_are_of_linux_with_glibc_and_macos() -> None:
     taken = ("any", "manylinux_2_28_x86_64", "manylinux2014_aarch64", "macosx_11_0_arm64", "macosx_10_9_universal2")
     left = ("musllinux_1_2_x86_64", "win_amd64", "manylinux_2_17_s390x", "manylinux2014_i686")
     assert [each for each in (*taken, *left) if PLATFORM.fullmatch(each)] == list(taken)
+
+
+def test_the_licence_and_how_to_report_are_there() -> None:
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    assert "Apache License\n                           Version 2.0, January 2004" in (ROOT / "LICENSE").read_text()
+    assert "Report a vulnerability" in (ROOT / "SECURITY.md").read_text()

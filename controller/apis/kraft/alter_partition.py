@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
 from controller.brokers.port import stamp
 from controller.front.front import Front
+from controller.front.port import in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.alter_partition import (
     AlterPartitionRequest,
@@ -32,37 +35,42 @@ class AlterPartitionHandler:
         self._epochs = epochs
 
     async def __call__(self, context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Put the reports, one command a topic; unknown topics are answered without one."""
+        """Put the reports in portions, one command a topic; unknown topics are answered without one."""
         if not self._front.grants(context, "ClusterAction"):
             return AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         names = {topic.topic_id: self._front.store.durable_name_of(topic.topic_id) for topic in request.topics}
-        known = [(name, topic) for topic in request.topics if (name := names[topic.topic_id]) is not None]
-        commands = self._commands(context, request, known)
-        answers = {answer.topic_name: answer for answer in await self._front.submit(commands)}
-        failed = next((answer.code for answer in answers.values() if answer.code), 0)
-        if failed:
-            return AlterPartitionResponse(error_code=as_brokers_take_it(failed))
+        known = [(topic, topic.partitions) for topic in request.topics if names[topic.topic_id] is not None]
+        answers: dict[TopicName, list[PartitionAnswer]] = {}
+        for portion in in_portions(known):
+            for answer in await self._front.submit(self._commands(context, request, names, portion)):
+                if answer.code:
+                    return AlterPartitionResponse(error_code=as_brokers_take_it(answer.code))
+                answers.setdefault(answer.topic_name, []).extend(answer.partitions)
         topics = []
         for topic in request.topics:
             name = names[topic.topic_id]
-            parts = _unknown(topic) if name is None else answers[name].partitions
+            parts = _unknown(topic) if name is None else answers[name]
             topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts))))
         return AlterPartitionResponse(topics=tuple(topics))
 
     def _commands(
-        self, context: RequestContext, request: AlterPartitionRequest, known: list[tuple[TopicName, RequestTopicData]]
+        self,
+        context: RequestContext,
+        request: AlterPartitionRequest,
+        names: Mapping[bytes, TopicName | None],
+        portion: Sequence[tuple[RequestTopicData, Sequence[RequestPartitionData]]],
     ) -> list[AlterPartition]:
         stamped = stamp(self._front.controller, "isr")
         return [
             AlterPartition(
                 **stamped,
-                topic=name,
+                topic=names[topic.topic_id] or TopicName(""),
                 topic_id=TopicId(topic.topic_id),
                 broker_id=BrokerId(request.broker_id),
                 broker_epoch=self._epochs.machine_epoch(request.broker_id, request.broker_epoch),
-                reports=tuple(self._report(one, context.api_version) for one in topic.partitions),
+                reports=tuple(self._report(one, context.api_version) for one in partitions),
             )
-            for name, topic in known
+            for topic, partitions in portion
         ]
 
     def _report(self, one: RequestPartitionData, version: int) -> IsrReport:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
 from controller.brokers.port import stamp
 from controller.front.front import Front
+from controller.front.port import in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import assign_replicas_to_dirs
 from controller.machine.commands.commands import AssignDirectories
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId, TopicId, TopicName
 
+_Pair = tuple[int, bytes]
+"""A partition, and the directory that the broker's replica of it lies in."""
 _Codes = dict[tuple[bytes, int], int]
 """The error code of each partition, by topic id and index."""
 
@@ -25,7 +30,7 @@ class AssignReplicasToDirsHandler:
     async def __call__(
         self, context: RequestContext, request: assign_replicas_to_dirs.AssignReplicasToDirsRequest
     ) -> assign_replicas_to_dirs.AssignReplicasToDirsResponse:
-        """Put what the broker reports, one command a topic."""
+        """Put what the broker reports in portions, one command a topic."""
         if not self._front.grants(context, "ClusterAction"):
             return assign_replicas_to_dirs.AssignReplicasToDirsResponse(
                 error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -35,12 +40,13 @@ class AssignReplicasToDirsHandler:
             # there. The two would undo each other's word for ever.
             return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
         codes: _Codes = {}
-        commands = self._commands(request)
-        for answer in await self._front.submit(commands):
-            if answer.code:
-                return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=as_brokers_take_it(answer.code))
-            topic_id = next(command.topic_id for command in commands if command.topic == answer.topic_name)
-            codes.update({(topic_id, one.partition): one.code for one in answer.partitions})
+        for portion in in_portions(_by_topic(request).items()):
+            commands = self._commands(request, portion)
+            for command, answer in zip(commands, await self._front.submit(commands), strict=True):
+                if answer.code:
+                    code = as_brokers_take_it(answer.code)
+                    return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=code)
+                codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
         directories = tuple(
             assign_replicas_to_dirs.ResponseDirectoryData(
                 id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)
@@ -49,12 +55,11 @@ class AssignReplicasToDirsHandler:
         )
         return assign_replicas_to_dirs.AssignReplicasToDirsResponse(directories=directories)
 
-    def _commands(self, request: assign_replicas_to_dirs.AssignReplicasToDirsRequest) -> list[AssignDirectories]:
-        found: dict[bytes, list[tuple[int, bytes]]] = {}
-        for directory in request.directories:
-            for topic in directory.topics:
-                pairs = [(one.partition_index, directory.id_) for one in topic.partitions]
-                found.setdefault(topic.topic_id, []).extend(pairs)
+    def _commands(
+        self,
+        request: assign_replicas_to_dirs.AssignReplicasToDirsRequest,
+        portion: Sequence[tuple[bytes, Sequence[_Pair]]],
+    ) -> list[AssignDirectories]:
         stamped = stamp(self._front.controller, "directories")
         epoch = self._epochs.machine_epoch(request.broker_id, request.broker_epoch)
         return [
@@ -67,8 +72,17 @@ class AssignReplicasToDirsHandler:
                 topic_id=TopicId(topic_id),
                 directories=tuple(pairs),
             )
-            for topic_id, pairs in found.items()
+            for topic_id, pairs in portion
         ]
+
+
+def _by_topic(request: assign_replicas_to_dirs.AssignReplicasToDirsRequest) -> dict[bytes, list[_Pair]]:
+    found: dict[bytes, list[_Pair]] = {}
+    for directory in request.directories:
+        for topic in directory.topics:
+            pairs = [(one.partition_index, directory.id_) for one in topic.partitions]
+            found.setdefault(topic.topic_id, []).extend(pairs)
+    return found
 
 
 def _coded(topic: assign_replicas_to_dirs.RequestTopicData, codes: _Codes) -> assign_replicas_to_dirs.ResponseTopicData:

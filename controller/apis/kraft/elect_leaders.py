@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from controller.brokers.port import stamp
 from controller.front.front import Front
-from controller.front.port import Reply
+from controller.front.port import Reply, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import elect_leaders
 from controller.machine.commands.commands import ElectLeaders
@@ -17,6 +17,7 @@ from projections.store.store import topic_slices
 
 UNCLEAN = 1
 PREFERRED = 0
+TOPICS_PER_SLICE = 200
 
 
 class ElectLeadersHandler:
@@ -35,24 +36,24 @@ class ElectLeadersHandler:
             return elect_leaders.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         results: list[elect_leaders.ReplicaElectionResult] = []
         everything = request.topic_partitions is None
-        for wanted in self._slices(request):
-            answers = await self._elect(context, wanted, request.election_type == UNCLEAN)
+        for portion in in_portions(self._wanted(request)):
+            answers = await self._elect(context, portion, request.election_type == UNCLEAN)
             results += (_result(answer, everything) for answer in answers)
-        return elect_leaders.ElectLeadersResponse(replica_election_results=tuple(results))
+        return elect_leaders.ElectLeadersResponse(replica_election_results=_joined(results))
 
-    def _slices(self, request: elect_leaders.ElectLeadersRequest) -> Iterator[list[tuple[str, tuple[int, ...]]]]:
+    def _wanted(self, request: elect_leaders.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
         if request.topic_partitions is not None:
-            merged: dict[str, tuple[int, ...]] = {}
+            merged: dict[str, list[int]] = {}
             for topic in request.topic_partitions:
-                merged[topic.topic] = (*merged.get(topic.topic, ()), *topic.partitions)
-            if merged:
-                yield list(merged.items())
+                merged.setdefault(topic.topic, []).extend(topic.partitions)
+            yield from merged.items()
             return
         for topics in topic_slices(lambda: self._front.store):
-            yield [(topic.name, tuple(range(len(topic.partitions)))) for topic in topics]
+            for each in topics:
+                yield each.name, range(len(each.partitions))
 
     async def _elect(
-        self, context: RequestContext, wanted: Sequence[tuple[str, tuple[int, ...]]], unclean: bool
+        self, context: RequestContext, wanted: Sequence[tuple[str, Sequence[int]]], unclean: bool
     ) -> Reply:
         stamped = stamp(self._front.controller, "")
         return await self._front.submit(
@@ -60,7 +61,7 @@ class ElectLeadersHandler:
                 ElectLeaders(
                     **stamped,
                     topic=TopicName(name),
-                    partitions=partitions,
+                    partitions=tuple(partitions),
                     unclean=unclean,
                     principal=context.principal,
                     client_id=context.client_id,
@@ -70,6 +71,17 @@ class ElectLeadersHandler:
                 for name, partitions in wanted
             ]
         )
+
+
+def _joined(results: Iterable[elect_leaders.ReplicaElectionResult]) -> tuple[elect_leaders.ReplicaElectionResult, ...]:
+    """The results, each topic once: one that has many partitions comes in several portions."""
+    by_topic: dict[str, list[elect_leaders.PartitionResult]] = {}
+    for result in results:
+        by_topic.setdefault(result.topic, []).extend(result.partition_result)
+    return tuple(
+        elect_leaders.ReplicaElectionResult(topic=topic, partition_result=tuple(each))
+        for topic, each in by_topic.items()
+    )
 
 
 def _result(answer: Answer, everything: bool) -> elect_leaders.ReplicaElectionResult:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 
+from controller.apis.bounds import slices
 from controller.front.front import Front
+from controller.front.port import in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -27,6 +30,7 @@ from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
 from projections.store.store import topic_slices
 
+TOPICS_PER_SLICE = 200
 NO_FACTOR_CHECK_BEFORE = 1
 """The version from which a request can say that replication factors are to stay as they are (KIP-860)."""
 
@@ -45,30 +49,40 @@ class AlterPartitionReassignmentsHandler:
         if not self._front.grants(context, "Alter"):
             code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return AlterPartitionReassignmentsResponse(error_code=code, allow_replication_factor_change=allowed)
+        wanted: dict[str, list[Reassignment]] = {}
+        for topic in request.topics:
+            wanted.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
+        answers: dict[str, list[ReassignablePartitionResponse]] = {name: [] for name in wanted}
+        for portion in in_portions(wanted.items()):
+            reply = await self._front.submit(self._commands(context, portion, allowed))
+            for answer, (name, reassignments) in zip(reply, portion, strict=True):
+                answers[name] += _responses(answer, reassignments)
+        return AlterPartitionReassignmentsResponse(
+            responses=tuple(
+                ReassignableTopicResponse(name=name, partitions=tuple(each)) for name, each in answers.items()
+            ),
+            allow_replication_factor_change=allowed,
+        )
+
+    def _commands(
+        self, context: RequestContext, portion: Sequence[tuple[str, Sequence[Reassignment]]], other_factors: bool
+    ) -> list[ReassignPartitions]:
         controller = self._front.controller
         request_id, at_ms = controller.new_request_id(), controller.now_ms()
-        wanted: dict[str, tuple[Reassignment, ...]] = {}
-        for topic in request.topics:
-            wanted[topic.name] = (*wanted.get(topic.name, ()), *map(_reassignment, topic.partitions))
-        commands = [
+        return [
             ReassignPartitions(
                 request_id=request_id,
                 at_ms=at_ms,
                 topic=TopicName(name),
-                reassignments=reassignments,
-                other_factors=allowed,
+                reassignments=tuple(reassignments),
+                other_factors=other_factors,
                 principal=context.principal,
                 client_id=context.client_id,
                 api="AlterPartitionReassignments",
                 api_version=context.api_version,
             )
-            for name, reassignments in wanted.items()
+            for name, reassignments in portion
         ]
-        reply = await self._front.submit(commands)
-        return AlterPartitionReassignmentsResponse(
-            responses=tuple(_response(answer, wanted[answer.topic_name]) for answer in reply),
-            allow_replication_factor_change=allowed,
-        )
 
 
 def _reassignment(one: ReassignablePartition) -> Reassignment:
@@ -76,24 +90,17 @@ def _reassignment(one: ReassignablePartition) -> Reassignment:
     return Reassignment(one.partition_index, replicas)
 
 
-def _response(answer: Answer, wanted: tuple[Reassignment, ...]) -> ReassignableTopicResponse:
+def _responses(answer: Answer, wanted: Sequence[Reassignment]) -> Iterator[ReassignablePartitionResponse]:
     if answer.code:
-        failed = tuple(
-            ReassignablePartitionResponse(
-                partition_index=one.partition, error_code=answer.code, error_message=answer.message
+        for failed in wanted:
+            yield ReassignablePartitionResponse(
+                partition_index=failed.partition, error_code=answer.code, error_message=answer.message
             )
-            for one in wanted
+        return
+    for one in answer.partitions:
+        yield ReassignablePartitionResponse(
+            partition_index=one.partition, error_code=one.code, error_message=one.message or None
         )
-        return ReassignableTopicResponse(name=answer.topic_name, partitions=failed)
-    return ReassignableTopicResponse(
-        name=answer.topic_name,
-        partitions=tuple(
-            ReassignablePartitionResponse(
-                partition_index=one.partition, error_code=one.code, error_message=one.message or None
-            )
-            for one in answer.partitions
-        ),
-    )
 
 
 class ListReassignmentsHandler:
@@ -114,8 +121,11 @@ class ListReassignmentsHandler:
                 found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
                 await asyncio.sleep(0)
         else:
-            known = [(self._front.topic(one.name), one.partition_indexes) for one in request.topics]
-            found = [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+            found = []
+            for part in slices(request.topics, TOPICS_PER_SLICE):
+                known = [(self._front.topic(one.name), one.partition_indexes) for one in part]
+                found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+                await asyncio.sleep(0)
         return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
 
 

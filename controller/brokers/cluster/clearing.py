@@ -7,7 +7,7 @@ the very replicas that would be chosen, finds what it would refuse before anythi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from controller.brokers.cluster.carrier import config_steps, new_partitions, new_topic
@@ -33,9 +33,8 @@ class Planned(NamedTuple):
 class Clearing:
     """Dry runs at the cluster, tried until the time of their command is up."""
 
-    def __init__(self, link: ClusterLink, now_ms: Callable[[], int]) -> None:
+    def __init__(self, link: ClusterLink) -> None:
         self._link = link
-        self._now_ms = now_ms
 
     async def clear(self, planned: Sequence[Planned]) -> list[commands.Clearance]:
         """What the cluster says of each, in order."""
@@ -49,13 +48,13 @@ class Clearing:
 
     async def _creates(self, planned: Sequence[Planned]) -> dict[str, commands.Clearance]:
         cleared: dict[str, commands.Clearance] = {}
-        left, backoff_s = list(planned), BACKOFF_S_MIN
+        left, backoff_s, begun_s = list(planned), BACKOFF_S_MIN, _now_s()
         while left:
             wanted = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in left]
             refusals = await self._link.create(wanted, validate_only=True)
             for one in left:
                 refusal = refusals[one.topic.name]
-                if refusal is None or not refusal.retriable or self._is_over(one.command):
+                if refusal is None or not refusal.retriable or _is_over(one.command, begun_s):
                     cleared[one.command.topic] = _clearance(refusal)
             left = [one for one in left if one.command.topic not in cleared]
             if left:
@@ -64,13 +63,13 @@ class Clearing:
         return cleared
 
     async def _change(self, planned: Planned) -> dict[str, commands.Clearance]:
-        backoff_s = BACKOFF_S_MIN
+        backoff_s, begun_s = BACKOFF_S_MIN, _now_s()
         while True:
             try:
                 refusal = await self._try(planned)
             except (ClusterUnreachable, NotAuthenticated) as unreachable:
                 refusal = Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(unreachable), retriable=True)
-            if refusal is None or not refusal.retriable or self._is_over(planned.command):
+            if refusal is None or not refusal.retriable or _is_over(planned.command, begun_s):
                 return {planned.command.topic: _clearance(refusal)}
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
@@ -92,9 +91,15 @@ class Clearing:
             case _:
                 return None
 
-    def _is_over(self, command: commands.TopicCommand) -> bool:
-        waits_ms = command.timeout_ms if isinstance(command, commands.CreateTopic) else CHANGE_WAITS_MS
-        return self._now_ms() >= command.at_ms + max(0, waits_ms)
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _is_over(command: commands.TopicCommand, begun_s: float) -> bool:
+    """Whether the cluster was tried for as long as the command waits."""
+    waits_ms = command.timeout_ms if isinstance(command, commands.CreateTopic) else CHANGE_WAITS_MS
+    return _now_s() >= begun_s + max(0, waits_ms) / 1000
 
 
 def _clearance(refusal: Refusal | None) -> commands.Clearance:

@@ -95,7 +95,7 @@ class ClusterFleet:
         self._loop = asyncio.get_running_loop()
         self._watch = ClusterWatch(self.link, controller, self, self._owns)
         self._carrier = Carrier(self.link, self, self._log)
-        self._clearing = Clearing(self.link, controller.now_ms)
+        self._clearing = Clearing(self.link)
         self.resume()
         work = (self._keep_watching(), self._carrier.run(), self._watch.confirm_all())
         self._tasks = [controller.background(each) for each in work]

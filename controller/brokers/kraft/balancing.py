@@ -10,6 +10,7 @@ import asyncio
 
 from controller.brokers.port import CommandSink, stamp, walk
 from controller.machine.commands.commands import BalanceLeaders
+from controller.machine.partitions.blocks import Span, numbered
 from controller.machine.state import Topic
 from events.logs.log import LogClosed
 from events.names import NO_LEADER
@@ -27,14 +28,15 @@ async def balance_leaders(controller: CommandSink, every_s: float) -> None:
 
 async def balance_once(controller: CommandSink) -> None:
     """Have the leaderships of all topics looked at once. Raises LogClosed."""
-    async for topics in walk(controller):
-        names = tuple(topic.name for topic in topics if _is_imbalanced(topic))
+    async for part in walk(controller):
+        names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
         if names:
-            controller.observe(BalanceLeaders(**stamp(controller, "balance"), topics=names))
+            controller.observe(BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span))
 
 
-def _is_imbalanced(topic: Topic) -> bool:
+def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
     """Whether another than the preferred replica leads, where that one is in sync."""
     return any(
-        one.leader not in (one.replicas[0], NO_LEADER) and one.replicas[0] in one.isr for one in topic.partitions
+        one.leader not in (one.replicas[0], NO_LEADER) and one.replicas[0] in one.isr
+        for _, one in numbered(topic.partitions, span)
     )

@@ -50,6 +50,10 @@ class KraftFleet:
         """Where brokers reach the controller: to be set before the start."""
         self._endpoint = endpoint
 
+    def is_reached_at(self, listener: Endpoint) -> bool:
+        """Whether a listener is the controller's own, which brokers come to, and not one for clients alone."""
+        return listener.name == self._endpoint.name
+
     def start(self, controller: CommandSink) -> None:
         """Begin an epoch; brokers of another kind, that the log may have, are forgotten first."""
         options, metadata = self._options, self.metadata

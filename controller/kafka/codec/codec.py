@@ -28,6 +28,7 @@ from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.schema import Direction, Layout, Schema, load_schema
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import APIS, Encoded, Message
+from controller.machine.keeping import cut
 
 _HEADER_START: Final = struct.Struct(">hhih")
 _REQUEST_START: Final = struct.Struct(">ihhi")
@@ -67,7 +68,7 @@ def parse_header(frame: bytes) -> RequestHeader:
         offset = 10 + max(length, 0)
         if offset > len(frame):
             raise too_long(length, len(frame) - 10)
-        client_id = None if length < 0 else frame[10:offset].decode("utf-8", "replace")
+        client_id = None if length < 0 else cut(frame[10:offset].decode("utf-8", "replace"))
         if is_known(api_key, version) and _schema(api_key, version, "request").flexible_header:
             offset = skip_tags(frame, offset, len(frame))
     except READ_FAILURES as failure:
@@ -84,10 +85,12 @@ def decode_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -
     return read_request(api_key, version, buffer, offset)[0]
 
 
-def read_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> tuple[Message, int]:
-    """As `decode_request`, with how many elements its arrays have. More than `ELEMENTS_MAX` are malformed."""
-    message, left = _read(_reader(api_key, version, "request"), buffer, offset, ELEMENTS_MAX)
-    return message, ELEMENTS_MAX - left
+def read_request(
+    api_key: int, version: int, buffer: bytes, offset: int = 0, elements_max: int = ELEMENTS_MAX
+) -> tuple[Message, int]:
+    """As `decode_request`, with how many elements its arrays have. More than `elements_max` are malformed."""
+    message, left = _read(_reader(api_key, version, "request"), buffer, offset, elements_max)
+    return message, elements_max - left
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:

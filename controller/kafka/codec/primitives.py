@@ -13,9 +13,9 @@ UVARINT_BYTES_MAX: Final = 5
 STRING_BYTES_MAX: Final = 0x7FFF
 """Kafka neither writes nor reads longer strings, not even where a varint could encode their length."""
 
-ELEMENTS_MAX: Final = 200_000
-"""In all arrays of one request together, where eight numbers count as one. It bounds the time and the memory that a
-request takes. Kafka has no such bound; within it a broker reports the in-sync replicas of 50,000 partitions."""
+ELEMENTS_MAX: Final = 50_000
+"""In all arrays of one request together, where eight numbers count as one: it bounds the time and the memory that a
+request takes. Kafka has no such bound, but changes no more than 10,000 things at once."""
 
 _SMALL: Final = 1 << 14  # lengths up to this are looked up, not computed
 
@@ -117,7 +117,7 @@ def not_filled(size: int, read: int) -> Malformation:
 
 def too_many_in_all() -> Malformation:
     """For a request with more elements than are taken."""
-    return Malformation(f"more than {ELEMENTS_MAX} elements in one request")
+    return Malformation("more elements than one request may have")
 
 
 def is_null() -> Malformation:

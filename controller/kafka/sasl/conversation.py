@@ -46,9 +46,11 @@ class Users(Protocol):
         """The credential of a user; for one that is not there a made-up one, the same each time, or None for none."""
         ...
 
-    async def has_password(self, user: str, password: str) -> bool:
-        """Whether this is the password of a PLAIN user; takes as long for a user that is not there."""
+    async def has_password(self, user: str, password: str, address: str) -> bool:
+        """Whether this is the password of a PLAIN user; takes as long for a user that is not there. The client's
+        `address` says who takes turns with whom."""
         ...
 
 
-StartConversation = Callable[[Users], Conversation]
+StartConversation = Callable[[Users, str], Conversation]
+"""Begins a login of a client at an address."""

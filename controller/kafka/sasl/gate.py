@@ -145,7 +145,7 @@ class SaslGate:
             )
         else:
             self._mechanism = request.mechanism
-            self._conversation = start(self._rules.users)
+            self._conversation = start(self._rules.users, self._client.session.host)
         self._state = "tokens"
         self.raw = context.api_version == 0
         return SaslHandshakeResponse(mechanisms=enabled)

@@ -12,8 +12,9 @@ BYTES_MAX = 255 * 3 + 2
 class PlainConversation:
     """One login by PLAIN. The messages are Kafka's."""
 
-    def __init__(self, users: Users) -> None:
+    def __init__(self, users: Users, address: str) -> None:
         self._users = users
+        self._address = address
 
     async def step(self, token: bytes) -> Step:
         """The one step: name and password. Raises LoginRefused."""
@@ -22,7 +23,7 @@ class PlainConversation:
             raise LoginRefused("no user name", "Authentication failed: username not specified")
         if not password:
             raise LoginRefused("no password", "Authentication failed: password not specified", user)
-        if not await self._users.has_password(user, password):
+        if not await self._users.has_password(user, password, self._address):
             raise LoginRefused(
                 "wrong user name or password", "Authentication failed: Invalid username or password", user
             )

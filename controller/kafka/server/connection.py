@@ -1,9 +1,9 @@
 """One client's connection: carries bytes between asyncio and `ServerProtocol`, and requests to their handlers.
 
 Every request that has arrived is begun at once, in order, as long as no limit is reached; answers that are ready
-together leave in one write, in the order of their requests. An answer is encoded only when it can be written, so a
-client that reads slowly keeps at most one batch of encoded answers here, and while it does not read, nothing more is
-read from it (`pause_writing`).
+together leave in one write, in the order of their requests. Requests and answers count until they have left: past a
+limit, and while the client does not read (`pause_writing`), nothing more is read from it. A large frame is read in
+another thread, and a list of everything is worked on alone.
 
 A connection ends, with one log line that says why, when the client sends what cannot be read or is not spoken, when a
 handler asks for it (`Disconnect`) or raises, when it has been idle for too long, or when the server stops. What was
@@ -13,72 +13,33 @@ requested before is answered first. When it is lost, what its handlers still wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Any, Final, cast
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ClientConnection, Disconnect, RequestContext
+from controller.kafka.codec.primitives import MalformedRequest
+from controller.kafka.handling import NO_RESPONSE, Answer, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import APIS, Message
-from controller.kafka.sasl.gate import Closed, OnLogin, RawToken, SaslGate, SaslRules
+from controller.kafka.sasl.gate import Closed, RawToken, SaslGate, SaslRules
 from controller.kafka.server import eager
-from controller.kafka.server.protocol import Exchange, Outcome, ServerProtocol
-from controller.kafka.session import ANONYMOUS, SecurityProtocol, Session, normal_host
+from controller.kafka.server.protocol import Exchange, ServerProtocol
+from controller.kafka.server.service import Service
+from controller.kafka.session import ANONYMOUS, Session, normal_host
 
 _WRITE_BYTES: Final = 256 * 1024
-"""How much is encoded before it is handed to the transport, which may then say that it has enough."""
+"""How much is handed to the transport at once, which may then say that it has enough."""
 
 _TURN_S: Final = 0.005
 """How long one connection may keep the loop from the others."""
 
-OnRequest = Callable[[int, int, Outcome, float], None]
-"""Called for each request: API key, version, outcome, and the seconds from its start until its answer was ready.
-
-Key and version are -1 where they are not spoken here: there are no more of them than the listener's table has, whatever
-clients send before they log in.
-"""
-
 _logger = structlog.get_logger(__name__)
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one listener puts up with, with Kafka's names and defaults where Kafka has them."""
-
-    request_bytes_max: int = 100 * 1024 * 1024
-    """`socket.request.max.bytes`; as much may be in flight on one connection."""
-    connections_max: int = 2**31 - 1
-    """`max.connections`."""
-    idle_ms_max: int = 600_000
-    """`connections.max.idle.ms`."""
-    requests_in_flight_max: int = 1000
-    """Requests of one connection that are worked on together. Kafka has one; clients send from 5 to any number."""
-    authentication_ms_max: int = 30_000
-    """How long a client may take until it has authenticated, the handshake of TLS included."""
-
-
-class Service(Protocol):
-    """What a connection needs of its server."""
-
-    handlers: Mapping[int, ApiHandler]
-    limits: Limits
-    listener: str
-    protocol: SecurityProtocol
-    sasl: SaslRules | None
-    on_login: OnLogin
-    on_request: OnRequest
-    clock: Callable[[], float]
-    loop: asyncio.AbstractEventLoop
-
-    def opened(self, connection: Connection) -> bool:
-        """Whether there is room for this connection."""
-        ...
-
-    def closed(self, connection: Connection) -> None:
-        """The connection is closed and its handlers have ended."""
-        ...
+class _Gone(Exception):
+    """The client has gone."""
 
 
 class Connection(asyncio.Protocol):
@@ -96,7 +57,9 @@ class Connection(asyncio.Protocol):
         self._mutes = 0
         self._gate: SaslGate | None = None
         self._authentication_timer: asyncio.TimerHandle | None = None
-        self._waiting: set[asyncio.Future[Answer]] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._alone: Exchange | None = None
+        """The request that nothing else is begun beside."""
         self._reading = True
         self._writable = True
         self._turn_scheduled = False
@@ -233,7 +196,7 @@ class Connection(asyncio.Protocol):
 
     def _may_begin(self) -> bool:
         limits = self._service.limits
-        if self._gate is not None and self._gate.busy:
+        if (self._gate is not None and self._gate.busy) or (self._alone is not None and not self._alone.answered):
             return False
         return (
             self._writable
@@ -263,9 +226,28 @@ class Connection(asyncio.Protocol):
                 if exchange.ends is not None:
                     self._log(_logger.warning, exchange.ends, exchange)
                 self._report(exchange, now)
+            elif exchange.unread is not None:
+                self._read_elsewhere(exchange, exchange.unread, now)
             else:
                 self._begin(exchange, now)
             now = clock()
+
+    def _read_elsewhere(self, exchange: Exchange, frame: bytes, started: float) -> None:
+        """Read a large request in another thread, which the loop takes turns with; nothing else begins before it."""
+        self._alone = exchange
+        service, elements_max = self._service, self._service.handlers[exchange.header.api_key].elements_max
+        future = service.loop.run_in_executor(service.reader, exchange.read, frame, elements_max)
+        self._wait_for(future, partial(self._was_read, exchange, started))
+
+    def _was_read(self, exchange: Exchange, started: float, future: asyncio.Future[int]) -> None:
+        self._alone = exchange.unread = None
+        error = self._why_not(future)
+        if error is not None:
+            self._fail(exchange, error, started)
+        else:
+            self._protocol.take(exchange, future.result())
+            self._begin(exchange, started)
+        self._waited_for(future)
 
     def _begin(self, exchange: Exchange, started: float) -> None:
         service, header = self._service, exchange.header
@@ -286,35 +268,55 @@ class Connection(asyncio.Protocol):
         except (Exception, asyncio.CancelledError) as error:
             self._fail(exchange, error, started)
             return
+        if service.handlers[header.api_key].alone:
+            self._alone = exchange
+        self._wait_for(future, partial(self._done, exchange, started))
+
+    def _wait_for(self, future: asyncio.Future[Any], done: Callable[[asyncio.Future[Any]], None]) -> None:
         self._waiting.add(future)
-        future.add_done_callback(partial(self._done, exchange, started))
+        future.add_done_callback(done)
 
     def _done(self, exchange: Exchange, started: float, future: asyncio.Future[Answer]) -> None:
-        self._waiting.discard(future)
-        if future.cancelled():
-            error: BaseException | None = asyncio.CancelledError("the handler's wait was cancelled")
-        else:
-            error = future.exception()
-        if self._transport is None and (future.cancelled() or error is None):
-            exchange.end("the client has gone", "cancelled")
-            self._report(exchange, started)
-        elif error is not None:
+        error = self._why_not(future)
+        if error is not None:
             self._fail(exchange, error, started)
         else:
             self._answer(exchange, future.result(), started)
+        self._waited_for(future)
+
+    def _why_not(self, future: asyncio.Future[Any]) -> BaseException | None:
+        """Why it does not go on with what was waited for, if it does not."""
+        if future.cancelled():
+            return _Gone() if self._transport is None else asyncio.CancelledError("the handler's wait was cancelled")
+        error = future.exception()
+        return _Gone() if error is None and self._transport is None else error
+
+    def _waited_for(self, future: asyncio.Future[Any]) -> None:
+        self._waiting.discard(future)
         if self._transport is not None:
             self._schedule_turn()
         elif not self._waiting:
             self._service.closed(self)
 
     def _answer(self, exchange: Exchange, response: Answer, started: float) -> None:
-        exchange.answer(response)
+        try:
+            exchange.answer(response)
+        except Exception as error:
+            self._protocol.end()
+            exchange.end("the answer cannot be encoded", "failed")
+            self._log(partial(_logger.error, exc_info=error), "the answer cannot be encoded", exchange)
+        self._protocol.take(exchange, len(exchange.frame))
         self._report(exchange, started)
 
     def _fail(self, exchange: Exchange, error: BaseException, started: float) -> None:
-        """End the conversation at this request: on the handler's wish, or because of a bug in it."""
+        """End the conversation here: it cannot be read, its handler wishes so or has a bug, or the client has gone."""
         self._protocol.end()
-        if isinstance(error, Closed):
+        if isinstance(error, _Gone):
+            exchange.end("the client has gone", "cancelled")
+        elif isinstance(error, MalformedRequest):
+            exchange.end(str(error), "malformed")
+            self._log(_logger.warning, str(error), exchange)
+        elif isinstance(error, Closed):
             exchange.end("authentication failed", "disconnected")
         elif isinstance(error, Disconnect):
             exchange.end(error.reason, "disconnected")
@@ -325,9 +327,9 @@ class Connection(asyncio.Protocol):
         self._report(exchange, started)
 
     def _send_answers(self) -> None:
-        """Encode and write answers in order, as long as the client reads."""
+        """Write answers in order, as long as the client reads."""
         while self._writable and self._transport is not None and not self._transport.is_closing():
-            frames, ends = self._ready_frames()
+            frames, ends = self._protocol.frames(_WRITE_BYTES)
             if frames:
                 self._active_at = self._service.clock()
                 self._transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
@@ -336,27 +338,6 @@ class Connection(asyncio.Protocol):
                 return
             if not frames:
                 return
-
-    def _ready_frames(self) -> tuple[list[bytes], bool]:
-        """Encoded answers, about as many as one write should have, and whether the conversation ends after them."""
-        frames: list[bytes] = []
-        size = 0
-        while size < _WRITE_BYTES:
-            exchange = self._protocol.next_answered()
-            if exchange is None:
-                break
-            if exchange.ends is not None:
-                return frames, True
-            try:
-                frame = exchange.encode()
-            except Exception as error:
-                self._protocol.end()
-                self._log(partial(_logger.error, exc_info=error), "the answer cannot be encoded", exchange)
-                return frames, True
-            if frame:
-                frames.append(frame)
-                size += len(frame)
-        return frames, False
 
     def _report(self, exchange: Exchange, started: float) -> None:
         assert exchange.outcome is not None, "reported once answered"

@@ -34,6 +34,8 @@ too long after, a login.
 
 ELEMENT_BYTES: Final = 100
 """What an element of an array takes once it is read; on the wire it may be a single byte."""
+READ_AT_ONCE_BYTES_MAX: Final = 16 * 1024
+"""Of a frame: whatever it says, it is read in some milliseconds. Larger ones are for another thread to read."""
 _SIZE: Final = struct.Struct(">i")
 _UNSUPPORTED_VERSION: Final = 35
 _RAW: Final = RequestHeader(api_key=36, api_version=-1, correlation_id=-1, client_id=None, body_offset=0)
@@ -44,42 +46,56 @@ _UNREADABLE: Final = RequestHeader(api_key=-1, api_version=-1, correlation_id=-1
 class Exchange:
     """One request and, in time, its answer or the end of the conversation."""
 
-    __slots__ = ("answered", "bytes_taken", "ends", "header", "outcome", "request", "response", "version_answered")
+    __slots__ = ("answered", "bytes_taken", "ends", "frame", "header", "outcome", "request", "unread")
 
     def __init__(self, header: RequestHeader, request: Message | None, bytes_taken: int) -> None:
         self.header = header
         self.request = request
+        self.unread: bytes | None = None
+        """The frame of the request, while it is not read: it is so large that reading it would hold up others."""
         self.bytes_taken = bytes_taken
         self.answered = False
-        self.response: Answer = NO_RESPONSE
-        self.version_answered = header.api_version
+        self.frame = b""
+        """The answer's; empty where there is none."""
         self.ends: str | None = None
         """Why the conversation ends here, if it does."""
         self.outcome: Outcome | None = None
 
-    def answer(self, response: Answer, outcome: Outcome | None = None) -> None:
-        """Give the answer, once."""
+    def read(self, frame: bytes, elements_max: int) -> int:
+        """Make the request of its frame; the bytes that it takes from now on. Raises MalformedRequest."""
+        header = self.header
+        self.request, elements = codec.read_request(
+            header.api_key, header.api_version, frame, header.body_offset, elements_max
+        )
+        return len(frame) + elements * ELEMENT_BYTES
+
+    def answer(self, response: Answer, outcome: Outcome | None = None, version: int | None = None) -> None:
+        """Give the answer, once; in another version than that of the request where one is given.
+
+        It is encoded at once, because bytes take less memory than values while they wait for their turn. Raises what
+        its values do not fit; then there is no answer yet.
+        """
         assert not self.answered, "a request is answered once"
-        self.response = response
+        self.frame = self._encoded(response, version)
         self.outcome = outcome or ("unanswered" if response is NO_RESPONSE else "answered")
-        self.answered = True
+        self.answered, self.request = True, None
 
     def end(self, reason: str, outcome: Outcome) -> None:
         """End the conversation here instead of answering."""
         self.ends = reason
         self.answer(NO_RESPONSE, outcome)
 
-    def encode(self) -> bytes:
-        """The frame of the answer; empty where there is none."""
-        if self.response is NO_RESPONSE:
+    def _encoded(self, response: Answer, version: int | None) -> bytes:
+        if response is NO_RESPONSE:
             return b""
         header = self.header
-        if isinstance(self.response, PassedAnswer):
-            return _SIZE.pack(len(self.response.frame)) + self.response.frame
+        if isinstance(response, PassedAnswer):
+            return _SIZE.pack(len(response.frame)) + response.frame
         if header is _RAW:
-            token: bytes = self.response.token  # type: ignore[attr-defined]
+            token: bytes = response.token  # type: ignore[attr-defined]
             return _SIZE.pack(len(token)) + token
-        return codec.encode_response(header.api_key, self.version_answered, header.correlation_id, self.response)
+        version = header.api_version if version is None else version
+        return codec.encode_response(header.api_key, version, header.correlation_id, response)
 
 
 class Gate(Protocol):
@@ -156,6 +172,11 @@ class ServerProtocol:
             return self._ending(_UNREADABLE, str(malformed), "malformed", 0)
         return None if frame is None else self._exchange(frame)
 
+    def take(self, exchange: Exchange, bytes_taken: int) -> None:
+        """Note what a request in flight takes from now on."""
+        self.bytes_in_flight += bytes_taken - exchange.bytes_taken
+        exchange.bytes_taken = bytes_taken
+
     def next_answered(self) -> Exchange | None:
         """The oldest request, taken out, once it is answered; None while it is not."""
         if not self._exchanges or not self._exchanges[0].answered:
@@ -163,6 +184,20 @@ class ServerProtocol:
         exchange = self._exchanges.popleft()
         self.bytes_in_flight -= exchange.bytes_taken
         return exchange
+
+    def frames(self, bytes_max: int) -> tuple[list[bytes], bool]:
+        """Answers to write now, about so many bytes of them, and whether the conversation ends after them."""
+        found: list[bytes] = []
+        while bytes_max > 0:
+            exchange = self.next_answered()
+            if exchange is None:
+                break
+            if exchange.ends is not None:
+                return found, True
+            if exchange.frame:
+                found.append(exchange.frame)
+                bytes_max -= len(exchange.frame)
+        return found, False
 
     def _next_frame(self) -> bytes | None:
         while self.has_frame():
@@ -198,19 +233,24 @@ class ServerProtocol:
                 return self._unsupported(header, api, len(frame))
             if api.passes:
                 return self._add(Exchange(header, PassedRequest(frame=frame), len(frame)))
-            request, elements = codec.read_request(header.api_key, header.api_version, frame, header.body_offset)
+            exchange = Exchange(header, None, len(frame))
+            if len(frame) > READ_AT_ONCE_BYTES_MAX:
+                exchange.unread = frame
+            else:
+                exchange.bytes_taken = exchange.read(frame, api.elements_max)
         except MalformedRequest as malformed:
             return self._ending(header, str(malformed), "malformed", len(frame))
-        return self._add(Exchange(header, request, len(frame) + elements * ELEMENT_BYTES))
+        return self._add(exchange)
 
     def _unsupported(self, header: RequestHeader, api: ApiHandler | None, size: int) -> Exchange:
         if api is None or header.api_key != ApiKey.API_VERSIONS:
             reason = "unsupported API" if api is None else "unsupported version"
             return self._ending(header, reason, "unsupported", size)
         exchange = self._add(Exchange(header, None, size))
-        exchange.version_answered = 0
         spoken = ApiVersion(api_key=header.api_key, min_version=api.min_version, max_version=api.max_version)
-        exchange.answer(ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=(spoken,)), "unsupported")
+        exchange.answer(
+            ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=(spoken,)), "unsupported", version=0
+        )
         return exchange
 
     def _ending(self, header: RequestHeader, reason: str, outcome: Outcome, size: int) -> Exchange:

@@ -10,15 +10,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
 
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl.gate import LoginOutcome, OnLogin, SaslRules
-from controller.kafka.server.connection import Connection, Limits, OnRequest
+from controller.kafka.server.connection import Connection
 from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.protocol import Outcome
+from controller.kafka.server.service import Limits, OnRequest
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
 from controller.kafka.session import SecurityProtocol
@@ -86,6 +88,7 @@ class KafkaServer:
         self.on_request = on_request
         self._given_clock = clock
         self._server: asyncio.Server | None = None
+        self.reader = ThreadPoolExecutor(1, thread_name_prefix="read")
         self._connections: set[Connection] = set()
         self._all_closed = asyncio.Event()
         self._idle_check: asyncio.TimerHandle | None = None
@@ -121,6 +124,7 @@ class KafkaServer:
             if not await self._all_close(_CANCELLATION_S):
                 _logger.error("handlers_not_cancelled", listener=self.listener, connections=len(self._connections))
         await self._server.wait_closed()
+        self.reader.shutdown(wait=False, cancel_futures=True)
 
     @property
     def connections(self) -> int:

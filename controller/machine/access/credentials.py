@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
+from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramRemoval, ScramUpsert
 from controller.machine.commands.base import NO_TOPIC
-from controller.machine.decision import Answer, Decision, Detail
+from controller.machine.decision import NOTHING, Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, ScramCredential, State
-from events.access import ScramCredentialRemoved, ScramCredentialSet
+from events.access import LoginSecretDrawn, ScramCredentialRemoved, ScramCredentialSet
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """SCRAM mechanisms by Kafka's numbers."""
@@ -47,6 +47,11 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
     events = tuple(_event(command, change) for change in changes if not outcomes[change.user].code)
     details = tuple(outcomes[change.user] for change in changes)
     return Decision(events, (Answer(command.request_id, NO_TOPIC, 0, details=details),))
+
+
+def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
+    """Of several secrets that are drawn at once, by fronts that start together, the first counts."""
+    return NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
 
 
 def _check(cluster: Cluster, change: _Change) -> Detail:

@@ -6,6 +6,7 @@ All quotas that Kafka knows are kept and shown; which of them is enforced where 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from math import inf
 from typing import Final
@@ -83,9 +84,8 @@ def after_quotas(values: tuple[tuple[str, float], ...], event: QuotasChanged) ->
 def _twice(entity: QuotaEntity, seen: set[QuotaEntity], alteration: QuotaAlteration) -> str:
     if entity in seen:
         return f"Ignoring duplicate entity {_text_of(entity)}"
-    keys = [key for key, _ in alteration.ops]
-    for key in keys:
-        if keys.count(key) > 1:
+    for key, times in Counter(key for key, _ in alteration.ops).items():
+        if times > 1:
             return f"Duplicate quota key {key} not updating quota for this entity {_text_of(entity)}"
     return ""
 

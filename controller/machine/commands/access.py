@@ -93,6 +93,15 @@ class AlterUserScramCredentials(ClusterCommand, frozen=True, kw_only=True, gc=Fa
     upserts: tuple[ScramUpsert, ...] = ()
 
 
+class DrawLoginSecret(Command, frozen=True, kw_only=True, gc=False):
+    """Make up what logins of unknown users are shown from this, unless there is such a secret already."""
+
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "DrawLoginSecret(secret hidden)"
+
+
 class RecordRefusals(Command, frozen=True, kw_only=True, gc=False):
     """Record refusals that were only counted until now."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from controller.machine.commands import access, cluster
 from controller.machine.commands.base import NO_TOPIC, Command
+from controller.machine.partitions.blocks import Span
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 
@@ -161,14 +162,20 @@ class ChangeFeatures(MembershipCommand, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
-class ReviewTopics(Command, frozen=True, kw_only=True, gc=False):
+class PartitionsOfTopics(Command, frozen=True, kw_only=True, gc=False):
+    """Base of what concerns topics: all their partitions, or a `span` of each. A worker of an earlier release takes
+    all of them, which costs time and changes nothing else."""
+
+    topics: tuple[TopicName, ...]
+    span: Span | None = None
+
+
+class ReviewTopics(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
     """Look again at these topics with the brokers that are live now: leaders, in-sync sets, placeholders, readiness.
 
     Broker events concern every topic. To keep one decision small the shell sends the topics in slices; which slices is
     of no consequence, because a review is a function of the state alone and a second one changes nothing.
     """
-
-    topics: tuple[TopicName, ...]
 
 
 class IsrReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -223,10 +230,8 @@ class ElectLeaders(TopicCommand, frozen=True, kw_only=True, gc=False):
     unclean: bool = False
 
 
-class BalanceLeaders(Command, frozen=True, kw_only=True, gc=False):
+class BalanceLeaders(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
     """Give the leadership of these topics' partitions back to the preferred replicas that are in sync."""
-
-    topics: tuple[TopicName, ...]
 
 
 class Reassignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -326,5 +331,6 @@ AnyCommand = (
     | access.DeleteAcls
     | access.AlterClientQuotas
     | access.AlterUserScramCredentials
+    | access.DrawLoginSecret
     | access.RecordRefusals
 )

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from controller.machine.partitions.blocks import changed
 from controller.machine.state import Topic
 from events.catalog import IsrChanged, LeaderElected, Partition, PartitionChanged, PlaceholderFilled, Upkeep
 
@@ -57,5 +58,4 @@ def after_fill(before: Partition, fill: PlaceholderFilled) -> Partition:
 
 def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:
     """The topic with one partition replaced."""
-    partitions = topic.partitions
-    return replace(topic, partitions=(*partitions[:index], partition, *partitions[index + 1 :]))
+    return replace(topic, partitions=changed(topic.partitions, {index: partition}))

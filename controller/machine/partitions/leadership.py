@@ -19,6 +19,7 @@ from controller.machine.commands.commands import IsrReport
 from controller.machine.configs.topic_configs import allows_unclean_election
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import placement, reports
+from controller.machine.partitions.blocks import Span, changed, numbered
 from controller.machine.partitions.rules import fill, has_real_brokers, is_kept_up, new_upkeep
 from controller.machine.state import Cluster, Topic
 from events.catalog import Event, IsrChanged, LeaderElected, Partition
@@ -42,24 +43,26 @@ def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor:
     return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
 
 
-def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Event]]:
-    """The topic brought in line with the brokers that are live now, and the events that do it; none if it is."""
+def settle(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
+    """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
+    do it; none if it is."""
     if has_real_brokers(cluster):
-        return reports.settle(topic, cluster, reason)
+        return reports.settle(topic, cluster, reason, span)
     events: list[Event] = []
-    partitions = list(topic.partitions)
-    for index, before in enumerate(partitions):
+    settled: dict[int, Partition] = {}
+    for index, before in numbered(topic.partitions, span):
         filled, fills = fill(topic.name, index, before, cluster)
         events += fills
+        if fills:
+            settled[index] = filled
         if cluster.settings.cluster_carries_out:
-            partitions[index] = filled  # its leaders are elected elsewhere, and observed
-            continue
+            continue  # its leaders are elected elsewhere, and observed
         after, how = _led(filled, topic, cluster)
         change = _change(topic.name, index, filled, after, how + reason)
         if change is not None:
             events.append(change)
-        partitions[index] = after
-    return (replace(topic, partitions=tuple(partitions)) if events else topic), events
+            settled[index] = after
+    return (replace(topic, partitions=changed(topic.partitions, settled)) if events else topic), events
 
 
 def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
@@ -67,14 +70,15 @@ def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
     return all(replica in partition.isr for replica in partition.replicas if replica in live)
 
 
-def is_settled(topic: Topic, cluster: Cluster) -> bool:
-    """Whether `settle` has nothing to do; cheap, for choosing which topics to review. It may err by saying no."""
+def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
+    """Whether `settle` has nothing to do; cheap, for choosing what to review. It may err by saying no."""
     live = cluster.live
+    partitions = (partition for _, partition in numbered(topic.partitions, span))
     if cluster.settings.cluster_carries_out:
-        return all(p.replicas[-1] >= 0 or all(broker in p.replicas for broker in live) for p in topic.partitions)
+        return all(p.replicas[-1] >= 0 or all(broker in p.replicas for broker in live) for p in partitions)
     if has_real_brokers(cluster):
-        return all(is_kept_up(partition, cluster) for partition in topic.partitions)
-    for partition in topic.partitions:
+        return all(is_kept_up(partition, cluster) for partition in partitions)
+    for partition in partitions:
         if partition.leader not in live and (
             partition.leader >= 0 or any(replica in live for replica in partition.replicas)
         ):

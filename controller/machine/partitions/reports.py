@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from controller.machine.commands import commands
 from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import rules
+from controller.machine.partitions import blocks, rules
 from controller.machine.partitions.after_events import after_step, with_partition
-from controller.machine.partitions.changes import Election, Ids, Wanted, change, upkeep_of
+from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change, upkeep_of
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import Event, Partition, PartitionChanged, ProducerIdsAllocated
 from events.names import BrokerId, RequestId, TopicName
@@ -26,12 +26,13 @@ PRODUCER_IDS_PER_BLOCK = 1000
 # Brokers come and go.
 
 
-def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Event]]:
-    """The topic brought in line with the brokers that are live now, and the events that do it; none if it is."""
+def settle(topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None) -> tuple[Topic, list[Event]]:
+    """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
+    do it; none if it is."""
     events: list[Event] = []
     topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
-    partitions = list(topic.partitions)
-    for index, before in enumerate(partitions):
+    settled: dict[int, Partition] = {}
+    for index, before in blocks.numbered(topic.partitions, span):
         if rules.is_untouched(before, cluster):
             continue
         filled, fills = rules.fill(topic.name, index, before, cluster)
@@ -43,15 +44,16 @@ def settle(topic: Topic, cluster: Cluster, reason: str) -> tuple[Topic, list[Eve
         if changed is not None:
             events.append(changed)
             filled = after_step(filled, changed)
-        partitions[index] = filled
-    return (replace(topic, partitions=tuple(partitions)) if events else topic), events
+        if fills or changed is not None:
+            settled[index] = filled
+    return (replace(topic, partitions=blocks.changed(topic.partitions, settled)) if events else topic), events
 
 
-def balance(topic: Topic, cluster: Cluster) -> list[Event]:
-    """Preferred leaders where they are in sync and others lead."""
+def balance(topic: Topic, cluster: Cluster, span: blocks.Span | None = None) -> list[Event]:
+    """Preferred leaders where they are in sync and others lead; in a span of the topic's partitions, or in all."""
     events: list[Event] = []
     topic_rules = rules.rules_for(topic, cluster)
-    for index, partition in enumerate(topic.partitions):
+    for index, partition in blocks.numbered(topic.partitions, span):
         if partition.leader not in (partition.replicas[0], -1):
             changed = change(
                 topic.name, index, partition, Wanted(election=Election.PREFERRED), topic_rules, "leaders balanced"
@@ -89,8 +91,9 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
         return Decision((), (Answer(command.request_id, command.topic, 0, partitions=refusals),))
     events: list[Event] = []
     answers: list[PartitionAnswer] = []
+    topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
     for report in command.reports:
-        changed, answer = _report(topic, command.broker_id, report, cluster)
+        changed, answer = _report(topic, command.broker_id, report, cluster, topic_rules, election)
         answers.append(answer)
         if changed is not None:
             events.append(changed)
@@ -100,7 +103,12 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
 
 
 def _report(
-    topic: Topic, broker_id: BrokerId, report: commands.IsrReport, cluster: Cluster
+    topic: Topic,
+    broker_id: BrokerId,
+    report: commands.IsrReport,
+    cluster: Cluster,
+    topic_rules: Rules,
+    election: Election,
 ) -> tuple[PartitionChanged | None, PartitionAnswer]:
     if not 0 <= report.partition < len(topic.partitions):
         return None, PartitionAnswer(report.partition, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -108,8 +116,7 @@ def _report(
     code = refusal(partition, broker_id, report, cluster)
     if code is not None:
         return None, PartitionAnswer(report.partition, int(code))
-    wanted = Wanted(isr=report.isr, recovering=report.recovering, election=rules.election_for(topic, cluster))
-    topic_rules = rules.rules_for(topic, cluster)
+    wanted = Wanted(isr=report.isr, recovering=report.recovering, election=election)
     changed = change(topic.name, report.partition, partition, wanted, topic_rules, f"reported by broker {broker_id}")
     if changed is None:
         return None, PartitionAnswer(report.partition, 0, "", partition)
@@ -164,11 +171,12 @@ def assign_directories(state: State, command: commands.AssignDirectories) -> Dec
         return Decision((), (Answer(command.request_id, command.topic, 0, partitions=refusals),))
     events: list[Event] = []
     answers: list[PartitionAnswer] = []
+    topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
     for index, directory in command.directories:
         refused = _not_a_replica(topic, index, command.broker_id)
         answers.append(PartitionAnswer(index, int(refused or 0)))
         if refused is None:
-            for changed in _assigned(topic, index, command.broker_id, directory, cluster):
+            for changed in _assigned(topic, index, command.broker_id, directory, cluster, topic_rules, election):
                 events.append(changed)
                 topic = with_partition(topic, index, after_step(topic.partitions[index], changed))
     return Decision(tuple(events), (Answer(command.request_id, topic.name, 0, partitions=tuple(answers)),))
@@ -181,9 +189,15 @@ def _not_a_replica(topic: Topic, index: int, broker_id: BrokerId) -> ErrorCode |
 
 
 def _assigned(
-    topic: Topic, index: int, broker_id: BrokerId, directory: bytes, cluster: Cluster
+    topic: Topic,
+    index: int,
+    broker_id: BrokerId,
+    directory: bytes,
+    cluster: Cluster,
+    topic_rules: Rules,
+    election: Election,
 ) -> Iterator[PartitionChanged]:
-    partition, topic_rules = topic.partitions[index], rules.rules_for(topic, cluster)
+    partition = topic.partitions[index]
     reason = f"directory told by broker {broker_id}"  # as logs have it
     assigned = change(topic.name, index, partition, Wanted(directories={broker_id: directory}), topic_rules, reason)
     if assigned is not None:
@@ -191,7 +205,7 @@ def _assigned(
         partition = after_step(partition, assigned)
     if not rules.is_online(cluster.brokers[broker_id], directory):
         isr = tuple(member for member in partition.isr if member != broker_id)
-        gone = Wanted(isr=isr, election=rules.election_for(topic, cluster))
+        gone = Wanted(isr=isr, election=election)
         failed = change(topic.name, index, partition, gone, topic_rules, f"directory of broker {broker_id} failed")
         if failed is not None:
             yield failed

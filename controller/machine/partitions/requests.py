@@ -28,7 +28,7 @@ def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            events += reports.balance(topic, state.cluster)
+            events += reports.balance(topic, state.cluster, command.span)
     return Decision(tuple(events)) if events else NOTHING
 
 

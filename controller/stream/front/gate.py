@@ -41,11 +41,11 @@ class FrontGate:
         if expected is None:
             return command
         if expected.refusal is not None:
-            return command if self._refusals.is_recorded(command, expected.refusal) else expected.answers
+            return command if self._refusals.is_recorded(command, expected) else expected.answers
         changes = mutations(state, command, expected) if quotas else 0
         wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
         if wait_ms:
-            self._replies.throttle(command.request_id, command.at_ms + wait_ms)
+            self._replies.throttle(command.request_id, wait_ms)
         if not is_refused:
             return command
         return self._beyond_quota(state, replace(command, throttle_ms=wait_ms))
@@ -53,7 +53,7 @@ class FrontGate:
     def _beyond_quota(self, state: State, stamped: Any) -> TopicCommand | tuple[Answer, ...]:
         """One that is refused for its requester's quota: put, until there were too many to record each."""
         expected = _expected(state, stamped)
-        if expected is None or expected.refusal is None or self._refusals.is_recorded(stamped, expected.refusal):
+        if expected is None or expected.refusal is None or self._refusals.is_recorded(stamped, expected):
             return stamped  # type: ignore[no-any-return]
         return expected.answers
 

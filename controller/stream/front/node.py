@@ -12,6 +12,7 @@ Constraints:
   request has none. REQUEST_TIMED_OUT says that the command lies in Kafka; NOT_CONTROLLER that Kafka did not take it in
   time;
 - without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready;
+- a command on which something raises before it is sent fails alone (`controller.engine.faults`);
 - an event that cannot be read or applied ends the process: it would show another state than the one that was decided.
 """
 
@@ -25,6 +26,7 @@ import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
+from controller.engine.faults import Faults
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.stamps import Stamps
 from controller.front.port import Reply, Standing
@@ -68,7 +70,9 @@ class FrontNode:
         clock_ms: Callable[[], int],
         answer_timeout_s: float,
         quotas: MutationQuotas | None = None,
+        command_failed: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`command_failed` counts the commands that could not be sent because something raised on them."""
         self.partitions = tuple(partitions)
         self.store = PartitionedStore([each.store for each in self.partitions], self.partition_of)
         self.cluster_id = topics.cluster_id
@@ -78,6 +82,7 @@ class FrontNode:
         stamps = Stamps(boot_id, clock_ms)
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
         self.refusals = RefusalRecords(stamps, self.observe)
+        self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
         self._gate = FrontGate(self.replies, quotas or MutationQuotas(), self.refusals)
         self._presence = presence
         self._sender = CommandSender(
@@ -120,7 +125,10 @@ class FrontNode:
         pending.when_late(wait_s, lambda: self._time_is_up(pending))
         for command in commands:
             assert isinstance(command, TopicCommand | ClusterCommand), "brokers do not report to fronts"
-            self._send_if_passed(command)
+            try:
+                self._send_if_passed(command)
+            except Exception as error:
+                self.replies.resolve(self._faults.note(command, error))  # type: ignore[arg-type]
         return pending.future
 
     def observe(self, command: AnyCommand) -> None:

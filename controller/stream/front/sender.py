@@ -69,10 +69,11 @@ class CommandSender:
             else:
                 self._answer_error(*owner, ErrorCode.NOT_CONTROLLER, f"{NOT_TAKEN} ({error.str()})")
 
+        key = key_of(command).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
+        value = encode_command(command)  # type: ignore[arg-type]
         self._untaken.add(owner)
         try:
-            key = key_of(command).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
-            self._producer.produce(self._topic, number, key, encode_command(command), done)  # type: ignore[arg-type]
+            self._producer.produce(self._topic, number, key, value, done)
         except NotProduced as error:
             self._untaken.discard(owner)
             code = ErrorCode.INVALID_REQUEST if error.too_large else ErrorCode.NOT_CONTROLLER

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.apis.tables import cluster_listener, controller_listener
 from controller.brokers.cluster.security import Security
+from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.clients_entry import Address, Entrance
@@ -34,6 +35,7 @@ from controller.serving.process import (
     reached,
     run_service,
     stop_on_signals,
+    wall_ms,
 )
 from controller.settings.load import ServeSettings
 from controller.stream.front.brokers import FrontBrokers
@@ -95,7 +97,7 @@ class FrontService:
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         self._partitions = self._open_partitions()
-        self._announcing: asyncio.Task[None] | None = None
+        self._is_following = False
         self._cluster: FrontCluster | None = None
 
     def _open_partitions(self) -> list[PartitionState]:
@@ -183,22 +185,26 @@ class FrontService:
             self._presence,
             self._producer,
             boot_id=self._process,
-            clock_ms=lambda: time.time_ns() // 1_000_000,
+            clock_ms=wall_ms,
             answer_timeout_s=settings.front_answer_timeout_ms / 1000,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
+            command_failed=self.metrics.command_failed,
         )
 
     def _follow(self) -> None:
         self._producer.start()
         self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
         self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_fronts_topic)
-        self._announcing = asyncio.create_task(self._announce(), name="announce")
-        topic_watch = TopicWatch(self.options.properties, self._topics)
-        self._watching = asyncio.create_task(topic_watch.watch(self.node.fail), name="watch the topics")
+        self._is_following = True
+        self._beside = Background(self.node.fail)
+        self._beside.begin(self._announce())
+        self._beside.begin(TopicWatch(self.options.properties, self._topics).watch(self.node.fail))
 
     async def _announce(self) -> None:
         while True:
             self._presence.announce()
+            if self.node.caught_up:
+                self._entrance.draw_login_secret(self.node)
             await asyncio.sleep(self.options.settings.front_heartbeat_interval_ms / 1000)
 
     async def _caught_up(self) -> None:
@@ -239,20 +245,17 @@ class FrontService:
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided in time, say good-bye, close."""
-        if self._announcing is None:  # it never came to follow anything
+        if not self._is_following:  # it never came to follow anything
             await self._entrance.listening.stop(0)
             self._entrance.users.close()
             for each in self._partitions:
                 each.close()
             return
-        self._watching.cancel()
         self.node.take_no_more()
         await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self.http.stop())
         if self._cluster is not None:
             await self._cluster.stop()
-        self._announcing.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._announcing
+        await self._beside.stop()
         self.node.refusals.stop()
         self._presence.announce(leaving=True)
         await self._producer.stop()

@@ -30,7 +30,7 @@ class _Carried(Fact, frozen=True):
     number: int = 0
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder(enc_hook=tuple).encode
 _decode = msgspec.msgpack.Decoder(tuple[_Carried, ...]).decode
 
 

@@ -16,7 +16,7 @@ from controller.machine.commands.commands import AlterPartition, AnyCommand, Exp
 from events.logs.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
-COMMAND_VERSION = 1
+COMMAND_VERSION = 2
 """The version in which commands are written; to be raised with any change to what a command can say."""
 
 _OF_A_TOPIC = (

@@ -17,7 +17,7 @@ class FolderHeld(OSError):
 def hold_folder(folder: Path) -> IO[str]:
     """Make the folder if it is missing, and hold it for as long as the returned file is open. Raises FolderHeld, and
     OSError where the folder cannot be used."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(0o700, parents=True, exist_ok=True)
     file = (folder / LOCK).open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -72,7 +72,7 @@ class _CachedLog(RocksDbLog):
 class PartitionState:
     """One partition's log, state and place in the events topic. One process writes a folder, one thread at a time.
 
-    After an exception of `accept` or `decided` only `close` may follow.
+    After an exception of `accept` only `close` may follow; after one of `decided` all is as before it.
     """
 
     def __init__(
@@ -137,7 +137,8 @@ class PartitionState:
             return None
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
         for record, event in zip(records, taken.events, strict=True):
-            self._apply(record, event)
+            self._recorder.take(record, event)
+        self._note(records)
         answers = decode_answers(taken.answers, self.state.topics) if self._answers else ()
         return Accepted(records, answers, taken.source_offset, taken.fault)
 
@@ -165,10 +166,11 @@ class PartitionState:
 
         `values` are the bytes of its events. Returns the events as the log will have them.
         """
-        first = self.fold.take_own(source_offset, len(events))
+        first = self.fold.next_event
         records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
-        for record, value in zip(records, values, strict=True):
-            self._apply(record, value)
+        self._recorder.take_all(records, values)
+        self.fold.take_own(source_offset, len(events))
+        self._note(records)
         return records
 
     def commit(self) -> None:
@@ -188,11 +190,11 @@ class PartitionState:
         """Let go of the folder. What was not committed is not kept."""
         self.log.close()
 
-    def _apply(self, record: Recorded, value: bytes) -> None:
-        self._recorder.take(record, value)
-        self._is_ahead = True
+    def _note(self, records: Sequence[Recorded]) -> None:
+        self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
-            self._recent.note(record)
+            for record in records:
+                self._recent.note(record)
 
     def _place(self) -> bytes:
         return _encode(_Place(self._topic_id, self.fold.position))

@@ -3,7 +3,8 @@
 A topic that is deleted takes its history along, and what is made in its place under the same name (by somebody, or by a
 cluster that creates topics on demand) is another log: nothing that is decided or shown from there on would be
 true. Idle processes would not notice for minutes, so the topics' ids are looked at now and then. A topic counts as gone
-when it is missing twice in a row; Kafka's own troubles say nothing.
+when it is missing twice in a row; Kafka's own troubles say nothing, nor does any other exception of a look: it is
+logged once, and the next look comes all the same.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
@@ -38,14 +40,22 @@ class TopicWatch:
 
     async def watch(self, fail: Callable[[TopicGone], None]) -> None:
         """Look until cancelled, or until a topic is gone, which `fail` is called with."""
-        admin = AdminClient(self._properties)
-        try:
-            while True:
+        admin: AdminClient | None = None
+        logged = ""
+        while True:
+            try:
+                admin = admin or AdminClient(self._properties)
                 for name, topic_id in (await asyncio.to_thread(self._look, admin)).items():
                     self.learn(name, topic_id)
-                await asyncio.sleep(LOOK_EVERY_S)
-        except TopicGone as gone:
-            fail(gone)
+            except TopicGone as gone:
+                fail(gone)
+                return
+            except Exception as error:
+                if (why := type(error).__name__) != logged:
+                    logged = why
+                    log = structlog.get_logger("topicwright")
+                    log.warning("topics of the log cannot be looked at", why=f"{why}: {error}", exc_info=error)
+            await asyncio.sleep(LOOK_EVERY_S)
 
     def learn(self, name: str, topic_id: str | None) -> None:
         """Take what one look found: the topic's id, None where it is missing. Raises TopicGone."""

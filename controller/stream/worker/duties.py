@@ -18,7 +18,9 @@ from controller.engine.background import Background
 from controller.engine.consulting import Clears
 from controller.engine.deadlines import Deadlines
 from controller.engine.reviews import Reviews
+from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReviewTopics
+from controller.machine.partitions.blocks import Span
 from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaTrouble, Transport
@@ -59,6 +61,7 @@ class PartitionSink:
         self._outbox: list[AnyCommand] = []
         self._observed = self._put = 0
         self._last_offset = -1
+        self._stamps = Stamps("", around.clock_ms, partition.last_ms)
         self._wake = asyncio.Event()
         self._step = asyncio.Event()
         """Set, and another in its place, when commands are put or decided."""
@@ -82,7 +85,7 @@ class PartitionSink:
 
     def now_ms(self, at_least_ms: int = 0) -> int:
         """The time to stamp on a command: not before the newest event of the partition."""
-        return max(self._around.clock_ms(), self._state.last_ms, at_least_ms)
+        return self._stamps.now_ms(max(self._state.last_ms, at_least_ms))
 
     def new_request_id(self, origin: str = "") -> RequestId:
         """An id that no other request has."""
@@ -112,8 +115,9 @@ class PartitionSink:
         self._decided = self._state.fold.next_source
         self._poke()
 
-    def _review(self, topics: tuple[TopicName, ...]) -> None:
-        self.observe(ReviewTopics(request_id=self.new_request_id("review"), at_ms=self.now_ms(), topics=topics))
+    def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
+        request_id = self.new_request_id("review")
+        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     async def _put_all(self) -> None:
         while True:

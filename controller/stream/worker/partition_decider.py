@@ -4,9 +4,9 @@ Order is all: command after command, each on the state that the ones before have
 the cluster that carries decisions out, are foreign and may be slow, so those commands of the batch that they have a say
 in are shown to them together before the first is decided; one that needs them only then is shown to them alone.
 
-A command that cannot be read, that lies in the wrong partition, or on which `decide` raises, is a poison command: it is
-recorded with its cause, its client gets an error, and the partition goes on. It would otherwise stop every worker in
-turn.
+A command that cannot be read, that lies in the wrong partition, or on which deciding or applying raises, is a poison
+command: it is recorded with its cause, its client gets an error, and the partition goes on, with the state before it.
+It would otherwise stop every worker in turn.
 
 A copy of a command that was decided a short time ago (`recent_requests`) is passed over too: its record has neither
 events nor answers, and the client has the answer of the first, or waits for it.
@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.engine.consulting import Clears, consulted
+from controller.engine.faults import in_short
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decide import decide
@@ -35,6 +36,7 @@ from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import Cause, Recorded
 from events.codec import encode_event
 from events.logs.kafka_record import Decided, encode_record
+from events.logs.log import LogError
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
 _ROOM_BYTES = 1 << 16
@@ -126,20 +128,29 @@ class PartitionDecider:
         if isinstance(decision, Decision) and decision.consult:
             assert isinstance(command, TopicCommand), "others have a say in nothing else"
             command, decision = await self._consulted_alone(command, sourced)
-        if isinstance(decision, Fault):
-            self._pass_over(batch, decision, command)
-            return
+        fault = decision if isinstance(decision, Fault) else self._keep(batch, sourced, command, decision)
+        if fault is not None:
+            self._pass_over(batch, fault, command)
+
+    def _keep(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
+        """Bring the state past a decision; why that cannot be, where it cannot."""
+        partition = self._partition
         cause = Cause(type(command).__name__, command.request_id)
-        values = tuple(encode_event(command.at_ms, cause, event) for event in decision.events)
-        size = sum(map(len, values)) + size_of_details(decision)
-        if size > RECORD_BYTES_MAX - _ROOM_BYTES:
-            why = f"its events and answers take {size} bytes, more than a record may"
-            self._pass_over(batch, Fault(sourced.partition, sourced.offset, why), command)
-            return
-        epoch = partition.fold.epoch
-        batch.records += partition.decided(sourced.offset, command.at_ms, cause, decision.events, values)
+        try:
+            values = tuple(encode_event(command.at_ms, cause, event) for event in decision.events)
+            size = sum(map(len, values)) + size_of_details(decision)
+            if size > RECORD_BYTES_MAX - _ROOM_BYTES:
+                why = f"its events and answers take {size} bytes, more than a record may"
+                return Fault(sourced.partition, sourced.offset, why)
+            records = partition.decided(sourced.offset, command.at_ms, cause, decision.events, values)
+        except LogError:
+            raise
+        except Exception as error:
+            return _fault(command, sourced, error)
+        batch.records += records
         answers = encode_answers(decision, partition.state.topics)
-        batch.values.append(encode_record(Decided(epoch, sourced.offset, values, answers)))
+        batch.values.append(encode_record(Decided(partition.fold.epoch, sourced.offset, values, answers)))
+        return None
 
     def _pass_over(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
         partition, answers = self._partition, b""
@@ -212,7 +223,7 @@ def _decision(state: State, command: AnyCommand, sourced: Sourced) -> Decision |
 
 
 def _fault(command: AnyCommand, sourced: Sourced, error: Exception) -> Fault:
-    why = f"{type(command).__name__} of request {command.request_id}: {type(error).__name__}: {error}"
+    why = f"{type(command).__name__} of request {command.request_id}: {in_short(error)}"
     return Fault(sourced.partition, sourced.offset, why, error)
 
 

@@ -20,6 +20,7 @@ import structlog
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.engine.background import Background
 from controller.engine.reports import Reports
 from controller.engine.stamps import Stamps
 from controller.http.app import build_worker_app
@@ -30,7 +31,7 @@ from controller.serving.clients_entry import Address
 from controller.serving.exposure import is_open, reach_of
 from controller.serving.file_limits import connection_counts
 from controller.serving.log_lines import write_lines
-from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals
+from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder_lock import hold_folder
@@ -82,6 +83,7 @@ class Worker:
         self.failed = asyncio.Event()
         """Never set: a failure ends the process at once."""
         metrics, settings = Metrics(), options.settings
+        self.metrics = metrics
         self._log = structlog.get_logger("topicwright")
         self._policies = policy_runner(settings, metrics)
         self._folder = hold_folder(options.data)
@@ -95,7 +97,7 @@ class Worker:
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None
         self._running: asyncio.Task[None] | None = None
-        self._beside: list[asyncio.Task[None]] = []
+        self._beside = Background(self.fail)
         self._leaving = asyncio.Event()
         self._claimed_once = asyncio.Event()
 
@@ -130,8 +132,7 @@ class Worker:
             ended, _ = await asyncio.wait((self._running,), timeout=LEAVE_S)
             has_left = bool(ended)
         self._status.doing = "stopping"
-        for each in self._beside:
-            each.cancel()
+        await self._beside.stop()
         if self._engine is not None and has_left:
             await self._engine.close()
         if self._cluster is not None:
@@ -191,8 +192,8 @@ class Worker:
             Surroundings(
                 partitions=topics.partitions,
                 transport=lambda: engine.transport,
-                clock_ms=_clock_ms,
-                new_request_id=Stamps(writer, _clock_ms).new_request_id,
+                clock_ms=wall_ms,
+                new_request_id=Stamps(writer, wall_ms).new_request_id,
                 make_fleet=make_fleet,
                 on_trouble=troubled,
                 on_failure=self.fail,
@@ -206,14 +207,14 @@ class Worker:
             owner=duties,
             watcher=self._status,
             clock=time.perf_counter,
-            clock_ms=_clock_ms,
+            clock_ms=wall_ms,
             judge=self._policies,
             cluster_of=duties.cluster_of,
         )
         self._status.show(engine, duties)
         topic_watch = TopicWatch(options.properties, topics)
-        looking = (self._status.look(engine), topic_watch.watch(self.fail))
-        self._beside = [asyncio.create_task(each) for each in looking]
+        for looking in (self._status.look(engine), topic_watch.watch(self.fail)):
+            self._beside.begin(looking)
         group = Group(
             options.bootstrap,
             settings.stream_group_id,
@@ -233,10 +234,6 @@ class Worker:
         error = None if running.cancelled() else running.exception()
         if error is not None:
             self.fail(error)
-
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def work(options: WorkerOptions) -> int:

@@ -68,6 +68,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "SettingsChanged": ("ChangeSettings", ADOPTED),
     "ScramCredentialSet": ("AlterUserScramCredentials", ADOPTED),
     "ScramCredentialRemoved": ("AlterUserScramCredentials",),
+    "LoginSecretDrawn": ("DrawLoginSecret",),
     "AclsCreated": ("CreateAcls", ADOPTED),
     "AclsDeleted": ("DeleteAcls",),
     "QuotasChanged": ("AlterClientQuotas", ADOPTED),

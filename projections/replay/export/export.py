@@ -198,7 +198,7 @@ def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
 def _add_segments(session: SparkSession, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
     """Write the segments that begin at `starts`, and move them to their places once all are there."""
     names = [f"{SEGMENT}={start}" for start in starts]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(0o700, parents=True, exist_ok=True)
     run = folder.resolve() / f"{RUN}{token_hex(8)}"
     for name in names:
         (run / name).mkdir(parents=True)

@@ -25,7 +25,8 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.differences import cluster_difference, difference, different, live_hashes, outcome
 from projections.replay.rebuild.parting import History
 from projections.replay.rebuild.rebuild import rebuilt_topics
-from projections.store.store import TOPIC, TopicStore
+from projections.store.store import TopicStore
+from projections.store.stored_topics import stored_values
 
 
 def check_compare(ref: Ref, options: Options) -> None:
@@ -58,7 +59,7 @@ def run_compare(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         end, live = log.next_offset, live_hashes(log, ref.partition)
         rows = different(session, rebuilt_topics(session, ref, end), live).collect()
         differences = [
-            difference(History(log, row["shard"]), log.get(TOPIC + row["shard"].encode()), row.asDict()) for row in rows
+            difference(History(log, row["shard"]), stored_values(log, row["shard"]), row.asDict()) for row in rows
         ]
         cluster = (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD))
         differences += cluster_difference(cluster, TopicStore(log).durable_cluster, ref.partition)

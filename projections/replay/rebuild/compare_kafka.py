@@ -45,7 +45,8 @@ from projections.replay.rebuild.parting import History, Parting, parting
 from projections.replay.rebuild.rebuild import rebuilt_topics, state_hash
 from projections.replay.spark.folding import cluster_events
 from projections.replay.spark.source import events_frame
-from projections.store.store import TOPIC, TopicStore
+from projections.store.store import TopicStore
+from projections.store.stored_topics import encode_topic, stored_values
 from projections.words.names import topic_id_bytes
 
 PARTED_MAX = 500
@@ -53,7 +54,6 @@ PARTED_MAX = 500
 ROUNDS = 3
 """How often a front is asked for a topic that seems to differ."""
 _NOT_LOOKED_INTO = Parting(None, f"not looked into: more than {PARTED_MAX} topics differ")
-_encode = msgspec.msgpack.Encoder().encode
 _Key = tuple[int, str]
 
 
@@ -126,7 +126,7 @@ def _differing(histories: Mapping[_Key, History], looks: Mapping[int, Look], row
     history = histories.get((partition, shard))
     if history is None:
         return Difference(shard, None, None, row["state_hash"], row["live_hash"], _NOT_LOOKED_INTO, partition)
-    return difference(history, looks[partition].get(TOPIC + shard.encode()), row)
+    return difference(history, stored_values(looks[partition], shard), row)
 
 
 def _histories(
@@ -202,7 +202,7 @@ def _sides_differ(rebuilt: Topic | None, shown: Shown | None) -> bool:
 
 
 def _hash(topic: Topic | None) -> str | None:
-    return None if topic is None else state_hash(_encode(topic))
+    return None if topic is None else state_hash(encode_topic(topic))
 
 
 def _plain(topic: Topic | None) -> Topic | None:

@@ -18,7 +18,7 @@ from projections.replay.log.secondary import Look
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.parting import UNEXPLAINED, History, Parting, parting
 from projections.replay.rebuild.rebuild import state_hash
-from projections.store.store import TOPIC
+from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 from projections.words.names import topic_id_text
 from projections.words.wording import in_words, many
 
@@ -29,9 +29,6 @@ SIDES_SHOWN = 12  # fields of one difference
 
 
 _LIVE = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("live_hash", pa.string())])
-
-
-_decode_topic = msgspec.msgpack.Decoder(Topic).decode
 
 
 Side = Topic | Cluster | None
@@ -65,8 +62,17 @@ Hashes = dict[tuple[int, str], str]
 
 
 def live_hashes(log: Look, partition: int) -> Hashes:
-    """The hash of every topic's state as it is stored."""
-    return {(partition, key[len(TOPIC) :].decode()): state_hash(value) for key, value in log.scan(TOPIC)}
+    """The hash of every topic's state as it is stored, or would be in one piece."""
+    return {(partition, key): state_hash(_whole(values)) for key, values in each_stored(log.scan(TOPIC))}
+
+
+def _whole(values: Sequence[bytes]) -> bytes:
+    if len(values) == 1:
+        return values[0]
+    try:
+        return encode_topic(decode_topic(values))
+    except msgspec.DecodeError:
+        return b"".join(values)
 
 
 def different(session: SparkSession, rebuilt: DataFrame, live: Hashes) -> DataFrame:
@@ -83,12 +89,12 @@ def _columns(rows: Sequence[tuple[int, str, str]]) -> list[Any]:
     return [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_LIVE)]
 
 
-def difference(history: History, stored: bytes | None, row: Mapping[str, Any]) -> Difference:
-    """How a topic differs whose hashes do: its events, what is stored of it, and the row of `different`."""
+def difference(history: History, stored: Sequence[bytes], row: Mapping[str, Any]) -> Difference:
+    """How a topic differs whose hashes do: its events, the values that are stored of it, and the row of `different`."""
     shard, hashes = row["shard"], (row["state_hash"], row["live_hash"])
     rebuilt = history.after(len(history.offsets))
     try:
-        live = None if stored is None else _decode_topic(stored)
+        live = decode_topic(stored) if stored else None
     except msgspec.DecodeError as error:
         unreadable = Parting(None, f"the live side cannot be read: {error}")
         return Difference(shard, rebuilt, None, *hashes, unreadable, row["log_partition"])

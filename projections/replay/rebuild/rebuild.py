@@ -1,8 +1,8 @@
 """Rebuilding what was from nothing but events: topics, brokers and requests as of any offset or time.
 
 Topics are folded with the machine's `apply`, so they come out as the live state had them, bit for bit: `state_hash` is
-the SHA-256 of the bytes that the live store keeps for the topic (`projections.store.store`). Requests and brokers are
-folded with the projections' own folds.
+the SHA-256 of the bytes that the live store keeps for the topic, or would in one piece
+(`projections.store.stored_topics`). Requests and brokers are folded with the projections' own folds.
 
 Method. Topics are folded a share of the shards at a time (see `packed`), requests shard by shard (see `folding`): every
 request's part for one topic lies in that topic's shard. Brokers come of the few events that concern every shard, and
@@ -39,6 +39,7 @@ from projections.replay.spark.folding import Row, Stored, cluster_events, fold_s
 from projections.replay.spark.packed import Pack, fold_packs, packs_frame
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.rows.requests import RequestTopicRow, fold_request_topic
+from projections.store.stored_topics import encode_topic
 from projections.words.names import error_word, topic_id_text
 from projections.words.wording import many
 
@@ -100,7 +101,6 @@ BROKERS = pa.schema(
 
 VIEWS = ("topics", "brokers", "requests")
 FORMATS = ("parquet", "json")
-_encode = msgspec.msgpack.Encoder().encode
 _REQUEST_ENDS = catalog.CreateAnswered | catalog.ChangeRejected | catalog.ChangeCarriedOut
 _CHANGES = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
 """They end their request too, but where a cluster carries decisions out: there ChangeCarriedOut does."""
@@ -266,7 +266,7 @@ def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -
         topic.ready_at_ms,
         None if topic.waiter is None else topic.waiter.request_id,
         last_offset,
-        state_hash(_encode(topic)),
+        state_hash(encode_topic(topic)),
     )
 
 

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from controller.machine.commands.commands import CreateTopic, TopicCommand
-from controller.machine.decide import decide
+from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State, settings_from_pairs
 from controller.policy.loading import PolicyLoadError
@@ -140,19 +140,19 @@ def _with(cluster: Cluster, tried: WhatIf) -> Cluster:
 def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Fate]:
     settings = state.cluster.settings
     if not isinstance(command, CreateTopic):
-        events = decide(state, command).events  # type: ignore[arg-type]
+        events = decide_in_full(state, command).events  # type: ignore[arg-type]
         return events, _fate(events)
     if command.api == "Metadata" and not settings.auto_create_topics_enable:
         message = f"with {AUTO_CREATE}=false nobody would have asked to create it"
         return (), Fate(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
     command = command if tried.policies is None else replace(command, verdict=None)
-    decision = decide(state, command)
+    decision = decide_in_full(state, command)
     if decision.consult:
         if tried.policies is None:
             return (), Fate(unjudged=True)
         chain = policies.chain(state.cluster.settings_pairs)
         verdict = chain.validate(as_policies_see_it(command, settings))
-        decision = decide(state, replace(command, verdict=verdict))
+        decision = decide_in_full(state, replace(command, verdict=verdict))
         return decision.events, replace(_fate(decision.events), verdict=verdict)
     return decision.events, _fate(decision.events)
 

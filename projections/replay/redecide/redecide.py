@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from controller.machine.decide import decide
+from controller.machine.decide import decide_in_full
 from controller.machine.state import Cluster, settings_from_pairs
 from controller.release import RELEASE
 from events.catalog import (
@@ -211,7 +211,7 @@ def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]
     command = request.command
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
-    events = decide(request.state(cluster), command).events  # type: ignore[arg-type]
+    events = decide_in_full(request.state(cluster), command).events  # type: ignore[arg-type]
     return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)
 
 

@@ -231,6 +231,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.SettingsChanged: _same("settings", "release"),
     access.ScramCredentialSet: _CREDENTIAL,
     access.ScramCredentialRemoved: _CREDENTIAL,
+    access.LoginSecretDrawn: {},
     access.AclsCreated: _ACLS,
     access.AclsDeleted: _ACLS,
     access.QuotasChanged: {
@@ -247,6 +248,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
 LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
     access.ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
+    access.LoginSecretDrawn: ("secret",),
     catalog.PartitionChanged: ("directories", "adding", "removing", "last_known_elr", "recovering"),
     catalog.PlaceholderFilled: ("directory",),
     catalog.LogDirsChanged: ("log_dirs",),

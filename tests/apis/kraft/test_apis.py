@@ -22,6 +22,7 @@ from controller.kafka.messages.expire_delegation_token import ExpireDelegationTo
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
 from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
 from controller.serving.real_brokers import real_broker_listener
+from events.catalog import Endpoint
 from tests.support.tools import KAFKA_SERVER, server_classpath
 
 OF_SEVERAL_CONTROLLERS = {52: "Vote", 53: "BeginQuorumEpoch", 54: "EndQuorumEpoch", 82: "UpdateRaftVoter"}
@@ -42,6 +43,8 @@ ANN = b"\0\0\x05User\x04ann\0\0"
 
 class Granting:
     """A front that grants everything."""
+
+    advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
 
     def grants(self, _: RequestContext, __: str) -> bool:
         return True

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from controller.brokers.kraft.fleet import KraftFleet
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.describe_acls import DescribeAclsRequest
 from controller.serving.real_brokers import real_broker_listener
+from events.catalog import Endpoint
 
 
 class Denying:
     """A front that grants nothing, and remembers the operations it was called for."""
+
+    advertised = Endpoint("PLAINTEXT", "127.0.0.1", 9093)
 
     def __init__(self) -> None:
         self.operations: list[str] = []
@@ -47,6 +52,13 @@ def test_what_one_needs(key: ApiKey, operation: str) -> None:
     handler = real_broker_listener(front, Mock(), {})[key]
     answer = asyncio.run(_answer(handler.handle(RequestContext(int(key), handler.max_version), _request(key))))
     assert (answer.error_code, front.operations) == (31, [operation])
+
+
+@pytest.mark.parametrize("name", ["CONTROLLER", "CLIENTS"])
+def test_envelopes_are_taken_on_the_controllers_listener_alone(name: str) -> None:
+    fleet, front = Mock(), Mock(advertised=Endpoint(name, "127.0.0.1", 9093))
+    fleet.is_reached_at = partial(KraftFleet.is_reached_at, Mock(_endpoint=Endpoint("CONTROLLER", "127.0.0.1", 9092)))
+    assert (ApiKey.ENVELOPE in real_broker_listener(front, fleet, {})) == (name == "CONTROLLER")
 
 
 async def _answer(answer: Any) -> Any:

@@ -15,6 +15,7 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.commands.commands import CreateTopic
 from controller.serving.real_brokers import real_broker_listener
+from events.catalog import Endpoint
 
 
 class Submitted(Exception):
@@ -24,6 +25,7 @@ class Submitted(Exception):
 class Front:
     """A front that raises what is submitted to it."""
 
+    advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
     controller = SimpleNamespace(new_request_id=lambda: "q", now_ms=lambda: 0)
 
     def denial_of_create(self, context: RequestContext, topic: str) -> int:

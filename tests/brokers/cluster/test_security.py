@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,39 @@ def test_properties_that_nothing_can_be_done_with(changed: dict[str, str], error
     with pytest.raises(BadCredentials) as bad:
         security_of({**PLAIN, **changed})
     assert error in str(bad.value)
+
+
+CHALLENGES = [
+    (
+        "r={nonce}x,s=c2FsdA==,i=2000000000",
+        "the broker wants 2000000000 iterations of SCRAM; allowed, as in Kafka: 4096",
+    ),
+    ("r={nonce}x,s=c2FsdA==,i=1", "the broker wants 1 iterations of SCRAM"),
+    ("r={nonce}x,s=c2FsdA==,i=99999999999999999999", "the broker answers SCRAM with 'r="),
+    ("r={nonce}x,s=c2FsdA==,i=-4096", "the broker answers SCRAM with 'r="),
+    ("r={nonce}x,s=%%%,i=4096", "the broker answers SCRAM with 'r="),
+    ("r={nonce},s=c2FsdA==,i=4096", "the broker answers SCRAM with 'r="),
+    ("r=other,s=c2FsdA==,i=4096", "the broker answers SCRAM with 'r=other"),
+    ("e=unknown-user", "the broker answers SCRAM with 'e=unknown-user'"),
+    ("nothing", "the broker answers SCRAM with 'nothing'"),
+    ("\udcff", "the broker answers SCRAM with bytes that are no text"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("challenge", "error"), CHALLENGES)
+async def test_whoever_answers_for_a_broker_does_not_say_how_long_we_hash(challenge: str, error: str) -> None:
+    sent: list[bytes] = []
+
+    async def broker(token: bytes) -> bytes:
+        sent.append(token)
+        nonce = token.decode().rpartition("r=")[2]
+        return challenge.format(nonce=nonce).encode(errors="surrogateescape")
+
+    security = security_of({**PLAIN, "sasl.mechanism": "SCRAM-SHA-256"})
+    with pytest.raises(NotAuthenticated, match=re.escape(error)):
+        await security.authenticate(broker)
+    assert len(sent) == 1, "nothing that says anything of the password was sent"
 
 
 def test_a_certificate_that_is_not_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import struct
 import subprocess
 import sys
@@ -145,6 +146,7 @@ def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     assert main(["handback", "--to", str(tmp_path / "back"), "--data", data]) == 0
+    assert stat.S_IMODE((tmp_path / "back").stat().st_mode) == 0o700, "it holds SCRAM credentials"
     back = tmp_path / "back" / PARTITION
     assert (back / name).read_bytes() == checkpoint
     assert (back / f"{end:020d}.log").read_bytes() == more

@@ -85,7 +85,7 @@ def of_empty_names(count: int) -> bytes:
 def test_elements_are_counted_over_all_arrays() -> None:
     message, elements = codec.read_request(ApiKey.METADATA, 0, of_empty_names(ELEMENTS_MAX))
     assert (len(message.topics), elements) == (ELEMENTS_MAX, ELEMENTS_MAX)  # type: ignore[attr-defined]
-    with pytest.raises(MalformedRequest, match=f"topics: more than {ELEMENTS_MAX} elements in one request"):
+    with pytest.raises(MalformedRequest, match="topics: more elements than one request may have"):
         codec.read_request(ApiKey.METADATA, 0, of_empty_names(ELEMENTS_MAX + 1))
     inner = struct.pack(">i", ELEMENTS_MAX // 2) + b"\0\0" * (ELEMENTS_MAX // 2)
     resource = b"\2\0\1t" + inner
@@ -94,7 +94,7 @@ def test_elements_are_counted_over_all_arrays() -> None:
         if is_read:
             assert codec.read_request(ApiKey.DESCRIBE_CONFIGS, 0, body)[1] == ELEMENTS_MAX // 2 + 1
         else:
-            with pytest.raises(MalformedRequest, match="more than"):
+            with pytest.raises(MalformedRequest, match="more elements than"):
                 codec.read_request(ApiKey.DESCRIBE_CONFIGS, 0, body)
 
 
@@ -104,7 +104,7 @@ def test_eight_numbers_count_as_one_element() -> None:
     message, elements = codec.read_request(ApiKey.ELECT_LEADERS, 1, body)
     assert isinstance(message, ElectLeadersRequest)
     assert elements == ELEMENTS_MAX - 1
-    with pytest.raises(MalformedRequest, match="more than"):
+    with pytest.raises(MalformedRequest, match="more elements than"):
         codec.read_request(
             ApiKey.ELECT_LEADERS, 1, body[:8] + struct.pack(">i", partitions + 24) + bytes(4 * partitions + 100)
         )

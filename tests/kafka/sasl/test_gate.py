@@ -14,8 +14,8 @@ from controller.kafka.messages.api_versions import ApiVersionsRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
-from controller.kafka.server.connection import Limits
-from tests.kafka.sasl.users import ScramClient, rules
+from controller.kafka.server.service import Limits
+from tests.kafka.sasl.users import MemoryUsers, ScramClient, rules
 from tests.kafka.server.listener import Client, Run, connected, frame, metadata_request, request, run, serving
 
 __all__ = ["run"]
@@ -73,6 +73,17 @@ def test_a_login_by_scram(run: Run, mechanism: str) -> None:
             client.send(metadata_request(3))
             await client.receive()
             assert seen.principals == ["User:alice"]
+
+    run(scenario)
+
+
+def test_checks_of_passwords_take_turns_by_address(run: Run) -> None:
+    async def scenario() -> None:
+        sasl = rules()
+        async with serving({}, sasl=sasl) as server, connected(server) as client:
+            await log_in(client)
+        assert isinstance(sasl.users, MemoryUsers)
+        assert sasl.users.addresses == ["127.0.0.1"]
 
     run(scenario)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from functools import partial
 
 from controller.kafka.sasl.conversation import StartConversation
 from controller.kafka.sasl.gate import SaslRules
@@ -16,7 +15,8 @@ from controller.machine.state import ScramCredential
 SALT = b"salt of the tests"
 MECHANISMS: dict[str, StartConversation] = {
     "PLAIN": PlainConversation,
-    **{name: partial(ScramConversation, mechanism=name) for name in DIGESTS},
+    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512"),
 }
 
 
@@ -25,14 +25,17 @@ class MemoryUsers:
 
     def __init__(self, passwords: dict[str, str]) -> None:
         self._passwords = passwords
+        self.addresses: list[str] = []
+        """Where logins by PLAIN came from."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
         """The credential of a user."""
         password = self._passwords.get(user)
         return None if password is None else credential_of(mechanism, password, SALT)
 
-    async def has_password(self, user: str, password: str) -> bool:
+    async def has_password(self, user: str, password: str, address: str) -> bool:
         """Whether this is the password of a user."""
+        self.addresses.append(address)
         return self._passwords.get(user) == password
 
 

@@ -18,9 +18,9 @@ from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.server.connection import Limits, OnRequest
 from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.service import Limits, OnRequest
 from controller.kafka.server.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

@@ -14,7 +14,7 @@ from controller.kafka.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from controller.kafka.server.connection import Limits
+from controller.kafka.server.service import Limits
 from tests.kafka.server.gates import Gates, at_once
 from tests.kafka.server.listener import Run, connected, metadata_request, run, serving, settled, until
 from tests.kafka.server.listener import request as request_frame
@@ -45,7 +45,7 @@ def test_no_more_are_begun_than_may_be_in_flight(run: Run) -> None:
 def test_the_bytes_in_flight_are_limited_too(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
-        limits = Limits(request_bytes_max=1000)
+        limits = Limits(request_bytes_max=1200)
         async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
             client.send(*(metadata_request(number, f"gate{number}" + "x" * 400) for number in range(9)))
             await gates.until(begun=3)

@@ -13,8 +13,8 @@ from controller.kafka.codec import codec
 from controller.kafka.handling import NO_RESPONSE, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from controller.kafka.server.protocol import ELEMENT_BYTES, Exchange, ServerProtocol
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.server.protocol import ELEMENT_BYTES, READ_AT_ONCE_BYTES_MAX, Exchange, ServerProtocol
 from tests.kafka.server.listener import frame, header, metadata_request, table
 
 BYTES_MAX = 1000
@@ -111,7 +111,7 @@ def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
     conversation.receive(frame(header(18, 99, 5) + b"whatever it has") + metadata_request(6))
     fallback, request = exchanges(conversation)
     assert (fallback.outcome, fallback.ends, request.outcome) == ("unsupported", None, None)
-    correlation_id, response = codec.decode_response(18, 0, fallback.encode()[4:])
+    correlation_id, response = codec.decode_response(18, 0, fallback.frame[4:])
     spoken = ApiVersion(api_key=18, min_version=0, max_version=4)
     assert (correlation_id, response) == (5, ApiVersionsResponse(error_code=35, api_keys=(spoken,)))
 
@@ -156,7 +156,7 @@ def test_a_request_without_an_answer_leaves_no_bytes() -> None:
     conversation.receive(metadata_request(1))
     (exchange,) = exchanges(conversation)
     exchange.answer(NO_RESPONSE)
-    assert (exchange.outcome, exchange.encode()) == ("unanswered", b"")
+    assert (exchange.outcome, exchange.frame) == ("unanswered", b"")
 
 
 def test_a_request_is_answered_once() -> None:
@@ -166,3 +166,17 @@ def test_a_request_is_answered_once() -> None:
     exchange.answer(MetadataResponse())
     with pytest.raises(AssertionError, match="answered once"):
         exchange.answer(MetadataResponse())
+
+
+def test_a_large_request_is_left_for_another_thread_to_read() -> None:
+    conversation = ServerProtocol(table({ApiKey.METADATA: never}), 1 << 20)
+    names = tuple(MetadataRequestTopic(name="") for _ in range(READ_AT_ONCE_BYTES_MAX))
+    large = codec.encode_request(ApiKey.METADATA, 1, 1, "test", MetadataRequest(topics=names))
+    conversation.receive(large + metadata_request(2))
+    exchange, small = exchanges(conversation)
+    assert (exchange.request, exchange.unread) == (None, large[4:])
+    assert small.unread is None
+    conversation.take(exchange, exchange.read(large[4:], READ_AT_ONCE_BYTES_MAX))
+    assert exchange.request == MetadataRequest(topics=names)
+    taken = len(large) - 4 + len(names) * ELEMENT_BYTES + len(metadata_request(2)) - 4 + ELEMENT_BYTES
+    assert conversation.bytes_in_flight == taken

@@ -91,3 +91,8 @@ def refusals(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
         *("User:bob", "table", "10.0.0.7", "Metadata", "Describe", "Topic:t", 29, "authorizer", int(count), since_ms)
     )
     return access.RecordRefusals(**stamps, refusals=(one,))
+
+
+def secret(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+    """`secret WORD`."""
+    return access.DrawLoginSecret(**stamps, secret=words[0].encode())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from controller.machine.apply import CannotApply, apply
-from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
+from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramRemoval, ScramUpsert
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.state import Cluster, DictTopics, ScramCredential, State
-from events.access import ScramCredentialRemoved
-from events.catalog import Cause, Recorded
+from events.access import LoginSecretDrawn, ScramCredentialRemoved
+from events.catalog import Cause, Event, Recorded
+from events.hiding import without_secrets
 from events.names import Offset, RequestId
 
 KNOWN = {("alice", "SCRAM-SHA-256"): ScramCredential(4096, b"salt", b"stored", b"server")}
@@ -96,3 +97,22 @@ def test_secrets_are_not_in_a_representation() -> None:
     credential = ScramCredential(4096, b"PLANTED", b"PLANTED", b"PLANTED")
     assert "PLANTED" not in repr(upsert) + repr(credential)
     assert "stored" not in repr(event)
+
+
+def _drawn(state: State, secret: bytes) -> tuple[Event, ...]:
+    return decide(state, DrawLoginSecret(request_id=RequestId("r1"), at_ms=5, secret=secret)).events
+
+
+def test_of_several_login_secrets_the_first_counts() -> None:
+    state = State(DictTopics(), Cluster())
+    (event,) = _drawn(state, b"PLANTED")
+    record = Recorded(Offset(0), 5, Cause("DrawLoginSecret", RequestId("r1")), event)
+    apply(state, record)
+    assert state.cluster.login_secret == b"PLANTED"
+    assert _drawn(state, b"another") == ()
+    with pytest.raises(CannotApply, match="a login secret already"):
+        apply(state, record)
+    shown = without_secrets(event)
+    assert "PLANTED" not in repr(event) + repr(DrawLoginSecret(request_id=RequestId("r"), at_ms=5, secret=b"PLANTED"))
+    assert isinstance(shown, LoginSecretDrawn)
+    assert shown.secret == b"(hidden)"

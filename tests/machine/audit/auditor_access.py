@@ -9,6 +9,7 @@ from events.access import (
     AclsCreated,
     AclsDeleted,
     AsksRefused,
+    LoginSecretDrawn,
     QuotaEntity,
     QuotasChanged,
     ScramCredentialRemoved,
@@ -16,7 +17,7 @@ from events.access import (
 )
 
 ACCESS_COMMANDS = frozenset(
-    {"CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials", "RecordRefusals"}
+    {"CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals"}
 )
 
 
@@ -37,6 +38,9 @@ class AccessAudit:
     def logins(self) -> set[tuple[str, str]]:
         """Users and mechanisms with a credential."""
         return set()
+
+    drew_secret = False
+    """Whether there is a login secret."""
 
     def _expect(self, check: str, holds: bool, seen: str, topic: str | None = None) -> None:
         raise NotImplementedError
@@ -70,3 +74,9 @@ class AccessAudit:
         known = (event.user, event.mechanism) in self.logins
         self._expect("credential-life", known, f"{event.user} has no credential")
         self.logins.discard((event.user, event.mechanism))
+
+    def _on_login_secret_drawn(self, event: LoginSecretDrawn) -> None:
+        self._expect(
+            "credential-life", bool(event.secret) and not self.drew_secret, "a second login secret, or an empty one"
+        )
+        self.drew_secret = True

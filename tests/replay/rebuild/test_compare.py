@@ -19,7 +19,8 @@ from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.parting import UNEXPLAINED, History, parting
-from projections.store.store import CLUSTER, TOPIC
+from projections.store.store import CLUSTER
+from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_view
 
 SHARDS = ("pay_orders", "pay_refunds", "late_one", "slow_one", "team_auto", "orders")

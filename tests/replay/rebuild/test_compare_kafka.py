@@ -22,7 +22,8 @@ from projections.replay.log.log_ref import KafkaRef, LogRef, looked_at, open_fol
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.front_topics import FrontTopics
-from projections.store.store import CLUSTER, TOPIC, TopicStore
+from projections.store.store import CLUSTER, TopicStore
+from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_view
 from tests.replay.history import open_log
 from tests.replay.kafka_history import as_records, in_partitions, make_topic

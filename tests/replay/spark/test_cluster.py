@@ -16,11 +16,11 @@ import pytest
 
 from projections.replay.log.log_ref import KafkaRef, LogRef
 from tests.conftest import SPARK_SETTINGS
-from tests.support.processes import Process
+from tests.support.cluster import spark
 from tests.support.tools import ROOT
+from tests.support.topicwright import COMMAND
 
 SPARK = Path(pyspark.__file__).parent
-STARTED_WITHIN_S = 600
 DONE_WITHIN_S = 1200
 SMALL = (
     "spark.executor.memory=512m",
@@ -34,17 +34,22 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a standalone master on a free port, with one worker."""
+    """The URL of a standalone master on a free port, with one worker; this process shares their secret."""
     folder = tmp_path_factory.mktemp("spark")
-    deploy, spark_class = "org.apache.spark.deploy", SPARK / "bin" / "spark-class"
-    env = {"SPARK_HOME": str(SPARK), "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_DIRS": str(folder)}
-    ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    with Process([spark_class, f"{deploy}.master.Master", *ports], cwd=folder, env=env) as running:
-        url = running.wait_for_line(r"Starting Spark master at (spark://\S+)", within_s=STARTED_WITHIN_S)[1]
-        size = ["--cores", "2", "--memory", "1g", url]
-        with Process([spark_class, f"{deploy}.worker.Worker", *ports, *size], cwd=folder, env=env) as worker:
-            worker.wait_for_line("Successfully registered with master", within_s=STARTED_WITHIN_S)
-            yield url
+    with spark(folder) as url, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SPARK_CONF_DIR", str(folder))
+        yield url
+
+
+@pytest.mark.timeout(2400)
+def test_who_does_not_share_its_secret_runs_nothing(master: str, history: LogRef, tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
+    argv = [str(COMMAND), "replay", "compare", history.text, "--master", master]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=DONE_WITHIN_S, check=False
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Spark did not start on spark://" in done.stderr, done.stderr
 
 
 def run(argv: list[str], folder: Path) -> Any:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from events import catalog
-from events.access import ScramCredentialSet
+from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.codec import decode_event, encode_event
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.spark.column_batches import Columns, decode_columns
@@ -155,7 +155,7 @@ def test_a_batch_has_what_each_event_says(history: LogRef) -> None:
     assert len(rows) == len(events)
     for row, (event, value) in zip(rows, events, strict=True):
         said = decode_columns(event)
-        is_secret = isinstance(event.event, ScramCredentialSet)
+        is_secret = isinstance(event.event, ScramCredentialSet | LoginSecretDrawn)
         assert (row.pop("value") == value) is not is_secret, "the bytes as they are, but for secrets"
         assert {name for name, cell in row.items() if cell is not None} == said.keys()
         assert row["offset"] == event.offset

@@ -44,6 +44,8 @@ class Rig:
     def __init__(self, folder: Path, quotas: MutationQuotas | None = None) -> None:
         self.clock = Clock()
         self.put: list[tuple[str, int, bytes, bytes, Done]] = []
+        self.failed: list[str] = []
+        """The kinds of commands that something raised on."""
         self.full = False
         self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
         own = Announcement(ANNOUNCEMENT_VERSION, "a-front", "p1", "front-a", 9092, "front-a:8080")
@@ -58,6 +60,7 @@ class Rig:
             clock_ms=lambda: BORN_MS,
             answer_timeout_s=30,
             quotas=quotas,
+            command_failed=self.failed.append,
         )
         self.front = StreamFront(self.node, self.members, advertised=Endpoint("PLAINTEXT", "front-a", 9092))
         self._read = [0] * PARTITIONS

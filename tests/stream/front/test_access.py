@@ -170,8 +170,8 @@ async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metere
     other = metered.request(replace(create_by_alice(9, validate_only=True), principal="User:bob"))
     metered.work()
     assert codes(await other) == {in_partition(1): 0}
-    later = replace(create_by_alice(10, validate_only=True), at_ms=BORN_MS + 1500)
-    pending = metered.request(later)
+    await asyncio.sleep(1.5)
+    pending = metered.request(create_by_alice(10, validate_only=True))
     assert put_last(metered).throttle_ms == 0
     metered.work()
     assert codes(await pending) == {in_partition(1): 0}
@@ -186,7 +186,7 @@ async def test_older_versions_are_carried_out_and_their_clients_are_throttled(me
         metered.work()
         reply = await pending
         assert codes(reply) == {in_partition(1): 0}
-        throttles_ms.append(max(0, reply.throttled_until_ms - BORN_MS))
+        throttles_ms.append(reply.silence_ms)
     assert throttles_ms == [0, 1000, 2000]
 
 
@@ -214,6 +214,34 @@ async def test_a_bug_in_deciding_is_left_to_the_workers(metered: Rig, monkeypatc
     metered.put.clear()
     metered.request(create_by_alice(1))
     assert [put_last(metered).request_id] == ["a1"]
+
+
+@on_virtual_time
+async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
+    metered: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metered.put.clear()
+
+    def charge(*_: Any) -> Any:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    fine, unsendable = create("fine", validate_only=True), create("unsendable", client_id="\ud800")
+    with monkeypatch.context() as patch:
+        patch.setattr(MutationQuotas, "charge", charge)
+        assert codes(await metered.request(create_by_alice(1))) == {in_partition(1): -1}
+    pending = metered.request(fine, replace(unsendable, request_id=fine.request_id))
+    assert metered.node._sender.is_untaken(fine.request_id, fine.topic)
+    assert not metered.node._sender.is_untaken(fine.request_id, unsendable.topic), "nothing is kept of it"
+    noted = [decode_command(put[3]) for put in metered.put]
+    refused = [one.refusals[0] for one in noted if isinstance(one, RecordRefusals)]
+    assert [(one.principal, one.client_id, one.resource, one.error_code, one.rule) for one in refused] == [
+        (ALICE, None, f"Topic:{in_partition(1)}", -1, "fault:OverflowError"),
+        ("User:ANONYMOUS", "?", "Topic:unsendable", -1, "fault:UnicodeEncodeError"),
+    ], "the workers record it"
+    metered.work()
+    assert codes(await pending) == {"fine": 0, "unsendable": -1}
+    assert metered.failed == ["CreateTopic", "CreateTopic"]
+    assert metered.node.failure is None
 
 
 # --- refusals

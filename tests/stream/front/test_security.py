@@ -18,7 +18,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from controller.access.users_file import set_password
 from controller.machine.errors import ErrorCode
-from tests.security.service import users
+from tests.security.service import shown_by_scram, users
 from tests.stream.front.test_service import create, until
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
@@ -102,6 +102,17 @@ def test_the_first_user_and_its_permissions_come_in_at_one_front_and_hold_at_the
     assert "AclsCreated" in events
     assert ALICE_PASSWORD not in events
     assert '"stored_key": "(hidden)"' in events
+
+
+def test_an_unknown_user_is_shown_the_same_at_each_front(running: Stream) -> None:
+    until(
+        "the secret is in the log",
+        lambda: "LoginSecretDrawn" in {each["type"] for each in events_at(running.fronts[0])},
+    )
+    fronts = [secured_address(front) for front in running.fronts[:2]]
+    for user in ("nobody-1", "nobody-2"):
+        shown = {shown_by_scram(address, "SCRAM-SHA-512", user) for address in fronts}
+        assert len(shown) == 1, shown
 
 
 def test_refusals_that_were_counted_are_recorded_when_a_front_stops(running: Stream) -> None:

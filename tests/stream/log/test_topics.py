@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from controller.stream.log import topic_watch
 from controller.stream.log.topic_watch import TopicGone, TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
 from controller.stream.log.transport import Topics
@@ -106,3 +112,35 @@ def test_a_topic_of_another_id_is_another_topic(watch: TopicWatch) -> None:
     watch.learn("commands", "any")
     with pytest.raises(TopicGone, match="topic commands was deleted and made anew: what was not decided yet is lost"):
         watch.learn("commands", "other")
+
+
+class Admin:
+    """Each look comes to what is next: an id of both topics, or an exception."""
+
+    looks: list[str | Exception]
+    made = 0
+
+    def __init__(self, _: object) -> None:
+        Admin.made += 1
+
+    def describe_topics(self, *_: object, **__: object) -> dict[str, Future[Any]]:
+        came = Admin.looks.pop(0)
+        if isinstance(came, Exception):
+            raise came
+        found: dict[str, Future[Any]] = {}
+        for name in ("commands", "events"):
+            found[name] = Future()
+            found[name].set_result(SimpleNamespace(topic_id=came))
+        return found
+
+
+async def test_a_look_that_raises_is_no_reason_to_look_no_more(
+    watch: TopicWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_watch, "AdminClient", Admin)
+    monkeypatch.setattr(topic_watch, "LOOK_EVERY_S", 0.001)
+    Admin.looks = ["one", RuntimeError("odd"), KafkaException("no broker"), RuntimeError("odd"), "one", "two"]
+    gone: list[TopicGone] = []
+    await asyncio.wait_for(watch.watch(gone.append), 30)
+    assert ["was deleted and made anew" in str(each) for each in gone] == [True]
+    assert Admin.looks == []

@@ -13,13 +13,15 @@ from controller.brokers.cluster.clearing import Planned
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.commands.commands import AnyCommand, Clearance, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.decide import decide as decide_really
+from controller.machine.state import State
 from controller.policy.interface import RequestMetadata
 from controller.stream.log import partition, recent_requests
 from controller.stream.log.commands_topic import encode_command
 from controller.stream.worker import partition_decider
 from events.access import Acl, AclsCreated, AclsDeleted
-from events.catalog import CreateAnswered, Verdict
-from events.names import RequestId, TopicName
+from events.catalog import CreateAnswered, Recorded, Verdict
+from events.names import RequestId, ShardKey, TopicName
+from projections.store.recorder import EventsAlone
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
 from tests.stream.worker.stage import (
@@ -64,6 +66,35 @@ async def test_poison_commands_are_recorded_and_passed_over(
     assert "CreateTopic of request r-bug: ZeroDivisionError: no such luck" in worker.faults[3].why
     found = check(kafka)
     assert (found.counts["faults"], found.counts["lost"]) == (4, 0)
+    await worker.close()
+
+
+async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, applied = EventsAlone.apply, []
+
+    def apply(state: State, record: Recorded) -> ShardKey:
+        key = real(state, record)
+        applied.append(getattr(record.event, "topic", ""))
+        if applied.count(TopicName("bug")) == 2:
+            applied.clear()
+            raise ZeroDivisionError("half way")
+        return key
+
+    monkeypatch.setattr(EventsAlone, "apply", staticmethod(apply))
+    worker = Stage(kafka, tmp_path)
+    await worker.claim()
+    near = next(name for n in range(99) if home(name := f"near{n}") == home("bug"))
+    await worker.decide(create("bug"), create(near, timeout_ms=0))
+    assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: half way"]
+    assert (topic_of(worker, "bug"), topic_of(worker, near) is None) == (None, False)
+    found = check(kafka)
+    assert (found.counts["faults"], found.counts["lost"]) == (1, 0)
+    monkeypatch.undo()
+    await worker.decide(replace(create("bug", timeout_ms=0), request_id=RequestId("again")))
+    assert topic_of(worker, "bug") is not None
+    check(kafka)
     await worker.close()
 
 

@@ -10,7 +10,7 @@ State keys, under `ka`: an id, with its entry.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,13 +29,14 @@ class AclIds:
         self._log = log
         self._cluster = uuid.uuid5(_IDS, log.cluster_id)
         self._ids: dict[Acl, bytes] = {}
-        self._changed: dict[bytes, bytes | None] = {}
+        self._steps: list[tuple[Acl, bytes, bool]] = []
+        """Since the last `changes`: an entry, its id, and whether it was given or taken."""
 
     def reload(self) -> None:
         """Take what the store has, as at the start and after a failed write."""
         decode = msgspec.msgpack.Decoder(Acl).decode
         self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
-        self._changed = {}
+        self._steps = []
 
     def __contains__(self, acl: Acl) -> bool:
         """Whether the metadata log has an entry."""
@@ -45,16 +46,30 @@ class AclIds:
         """The id of a new entry whose record is at this offset of the metadata log."""
         acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
         self._ids[acl] = acl_id
-        self._changed[ENTRY + acl_id] = msgspec.msgpack.encode(acl)
+        self._steps.append((acl, acl_id, True))
         return acl_id
 
     def take(self, acl: Acl) -> bytes:
         """The id of an entry that holds no more. Raises KeyError for one that the metadata log does not have."""
         acl_id = self._ids.pop(acl)
-        self._changed[ENTRY + acl_id] = None
+        self._steps.append((acl, acl_id, False))
         return acl_id
+
+    def savepoint(self) -> Callable[[], None]:
+        """What undoes what is given and taken from now on; to be called before the next `changes`, if at all."""
+        steps, done = self._steps, len(self._steps)
+
+        def go_back() -> None:
+            while len(steps) > done:
+                acl, acl_id, is_given = steps.pop()
+                if is_given:
+                    del self._ids[acl]
+                else:
+                    self._ids[acl] = acl_id
+
+        return go_back
 
     def changes(self) -> Mapping[bytes, bytes | None]:
         """The state keys that the next commit has to write; they are given once."""
-        changes, self._changed = self._changed, {}
-        return changes
+        steps, self._steps = self._steps, []
+        return {ENTRY + acl_id: msgspec.msgpack.encode(acl) if is_given else None for acl, acl_id, is_given in steps}

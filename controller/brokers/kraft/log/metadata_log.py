@@ -121,7 +121,8 @@ class MetadataLog:
             applied = apply(state, record)
             if self.is_led:
                 level = state.cluster.feature(projection.METADATA_VERSION_FEATURE)
-                self._take(record.at_ms, projection.topic_records(before, state.topics.get(key), level))
+                after, index = state.topics.get(key), getattr(event, "partition", None)
+                self._take(record.at_ms, projection.topic_records(before, after, level, index))
             return applied
         cluster = state.cluster
         applied = apply(state, record)
@@ -165,9 +166,9 @@ class MetadataLog:
 
     def _note_epoch(self, event: catalog.Event, offset: int) -> None:
         if isinstance(event, catalog.BrokerRegistered) and event.details is not None:
-            self._epochs[event.broker_id] = offset
+            self._epochs = {**self._epochs, event.broker_id: offset}
         elif isinstance(event, catalog.BrokerUnregistered):
-            self._epochs.pop(event.broker_id, None)
+            self._epochs = {key: epoch for key, epoch in self._epochs.items() if key != event.broker_id}
 
     def _begin_epoch(self, state: State, at_ms: int) -> None:
         self._close_batch()
@@ -226,6 +227,19 @@ class MetadataLog:
         changes[META] = _encode(self._staged)
         changes |= self._acl_ids.changes()
         return changes
+
+    def savepoint(self) -> Callable[[], None]:
+        """What goes back to what was taken so far; to be called before the next `changes`, if at all."""
+        staged, epochs, fresh = self._staged, self._epochs, len(self._fresh)
+        pending, taken = self._pending, len(self._pending)
+        go_back_with_ids = self._acl_ids.savepoint()
+
+        def go_back() -> None:
+            self._staged, self._epochs, self._pending = staged, epochs, pending
+            del self._fresh[fresh:], pending[taken:]
+            go_back_with_ids()
+
+        return go_back
 
     def became_durable(self) -> None:
         """The commit of the last `changes` is on the disk: show it."""

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.changes import UNASSIGNED, upkeep_of
 from controller.machine.state import Broker, Cluster, Topic
 from events.catalog import Configs, Partition
@@ -36,8 +37,11 @@ BrokerEpochs = Mapping[BrokerId, int]
 T = TypeVar("T")
 
 
-def topic_records(before: Topic | None, after: Topic | None, level: int) -> list[MetadataRecord]:
-    """What brokers learn when a topic is created, changed or deleted, at a level of metadata.version."""
+def topic_records(
+    before: Topic | None, after: Topic | None, level: int, index: int | None = None
+) -> list[MetadataRecord]:
+    """What brokers learn when a topic is created, changed or deleted, at a level of metadata.version; of an event about
+    one partition `index` says which, so that the others need not be looked at."""
     if before is not None and (after is None or before.topic_id != after.topic_id):
         removed: list[MetadataRecord] = [kinds.RemoveTopicRecord(topic_id=before.topic_id)]
         return removed + topic_records(None, after, level)
@@ -48,11 +52,12 @@ def topic_records(before: Topic | None, after: Topic | None, level: int) -> list
         records.append(kinds.TopicRecord(name=after.name, topic_id=after.topic_id))
     records += config_records(TOPICS, after.name, before.configs if before is not None else (), after.configs)
     known = before.partitions if before is not None else ()
-    for index, partition in enumerate(after.partitions):
-        if index >= len(known):
-            records.append(_partition_record(after.topic_id, index, partition, level))
-        elif known[index] is not partition and known[index] != partition:
-            records.append(_change_record(after.topic_id, index, known[index], partition, level))
+    changes = differing(known, after.partitions) if index is None else ((index, after.partitions[index]),)
+    for number, partition in changes:
+        if number >= len(known):
+            records.append(_partition_record(after.topic_id, number, partition, level))
+        elif known[number] != partition:
+            records.append(_change_record(after.topic_id, number, known[number], partition, level))
     return records
 
 

@@ -54,7 +54,8 @@ def write_folder(
     made = folder.with_name(folder.name + ".handback-unfinished")
     _clear(made)
     partition = made / PARTITION
-    partition.mkdir(parents=True)
+    made.mkdir(0o700, parents=True)  # it holds SCRAM credentials
+    partition.mkdir()
     _write_checkpoints(partition, log)
     _write_segments(partition, log)
     replace_file(made / META_PROPERTIES, properties_text(cluster_id, quorum.node_id, quorum.directory_id))

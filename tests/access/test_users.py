@@ -1,0 +1,168 @@
+"""Logins: what nobody can tell about users, and what each costs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.access import users as module
+from controller.access.made_up import MadeUp
+from controller.access.users import THREADS, Users
+from controller.access.users_file import matches, set_password
+from controller.kafka.sasl.scram import credential_of, salted_password
+from controller.machine.access.credentials import ITERATIONS_MAX
+from controller.machine.state import Cluster, ScramCredential
+
+HERE = "10.0.0.1"
+SECRET = bytes(range(32))
+SCRAM = "SCRAM-SHA-256"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """carol and dave have a password in it; of dave there is a SCRAM credential too."""
+    for name in ("carol", "dave"):
+        set_password(tmp_path / "users", name, f"{name}-right")
+    return tmp_path / "users"
+
+
+@pytest.fixture
+def users(file: Path) -> Iterator[Users]:
+    scram = {(name, SCRAM): credential_of(SCRAM, f"{name}-scram", b"s" * 64, 5000) for name in ("alice", "dave")}
+    one = Users(lambda: Cluster(scram=scram, login_secret=SECRET), file)
+    yield one
+    one.close()
+
+
+class Costs:
+    """The slow work that was done: by argon2 with which cost, by SCRAM with how many iterations."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[tuple[object, ...]] = []
+        monkeypatch.setattr(module, "matches", self._matches)
+        monkeypatch.setattr(module, "salted_password", self._salted)
+
+    def _matches(self, hashed: str, password: str) -> bool:
+        self.done.append(("argon2", hashed.split("$")[1:4]))
+        return matches(hashed, password)
+
+    def _salted(self, mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+        self.done.append((mechanism, iterations))
+        return salted_password(mechanism, password, salt, iterations)
+
+
+async def test_a_wrong_password_costs_the_same_for_everybody(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the file, for SCRAM, both, and none: nothing is left for a stopwatch."""
+    costs = Costs(monkeypatch)
+    for login in (users.knows, users.has_password):
+        seen = []
+        for user in ("carol", "alice", "dave", "nobody"):
+            costs.done.clear()
+            assert not await login(user, "wrong", HERE)
+            seen.append(list(costs.done))
+        assert seen[0], "something is compared"
+        assert seen == [seen[0]] * 4
+
+
+async def test_somebody_elses_password_is_nobodys(users: Users) -> None:
+    for user in ("nobody", "alice"):
+        for password in ("carol-right", "dave-right"):
+            assert not await users.knows(user, password, HERE), "what an unknown user is compared with"
+            assert not await users.has_password(user, password, HERE)
+
+
+async def test_a_password_that_was_right_is_not_hashed_again(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await users.has_password("dave", "dave-right", HERE)
+    assert await users.knows("dave", "dave-scram", HERE)
+    costs = Costs(monkeypatch)
+    assert await users.has_password("dave", "dave-right", HERE)
+    assert await users.knows("dave", "dave-scram", HERE)
+    assert costs.done == []
+    assert not await users.has_password("dave", "dave-scram", HERE), "what HTTP takes is not remembered for PLAIN"
+
+
+async def test_without_a_file_nothing_is_compared_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, costs = Users(Cluster), Costs(monkeypatch)
+    assert not await users.has_password("anybody", "wrong", HERE)
+    assert costs.done == []
+    users.close()
+
+
+async def test_iterations_beyond_kafkas_hold_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that was taken over may have such a credential in its log."""
+    endless = ScramCredential(2**31 - 1, b"s" * 32, bytes(32), bytes(32))
+    users = Users(lambda: Cluster(scram={("alice", SCRAM): endless}, login_secret=SECRET))
+    costs = Costs(monkeypatch)
+    assert not await users.knows("alice", "wrong", HERE)
+    assert all(int(str(done[1])) <= ITERATIONS_MAX for done in costs.done)
+    users.close()
+
+
+async def test_a_storm_of_wrong_logins_holds_up_nobody_elsewhere(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred wrong ones made a right one wait for all of them; now for those that are being checked."""
+    costs = Costs(monkeypatch)
+    storm = [asyncio.create_task(users.has_password(f"n{number}", "wrong", "10.0.0.66")) for number in range(200)]
+    await asyncio.sleep(0)
+    assert await users.has_password("carol", "carol-right", HERE)
+    assert len(costs.done) <= 2 * THREADS + 2, "checked before it, or beside it"
+    for task in storm:
+        task.cancel()
+    await asyncio.gather(*storm, return_exceptions=True)
+
+
+# What SCRAM shows of users.
+
+
+def _seen(users: Users, names: range) -> list[tuple[int, bytes]]:
+    credentials = [users.scram(f"n{number}", SCRAM) for number in names]
+    return [(each.iterations, each.salt) for each in credentials]
+
+
+def test_made_up_salts_are_the_same_after_a_restart_and_at_all_fronts(users: Users, file: Path) -> None:
+    again = Users(users._cluster, file)
+    assert _seen(users, range(50)) == _seen(again, range(50))
+    other = Users(lambda: Cluster(scram=users._cluster().scram, login_secret=b"x" * 32))
+    assert not set(_seen(users, range(50))) & set(_seen(other, range(50))), "nobody can know them without the secret"
+    for one in (again, other):
+        one.close()
+
+
+def _cluster(forms: dict[tuple[int, int], int]) -> dict[tuple[str, str], ScramCredential]:
+    """So many users with so many iterations and bytes of salt."""
+    each = [form for form, count in forms.items() for _ in range(count)]
+    return {(f"u{n}", SCRAM): ScramCredential(form[0], b"\xff" * form[1], b"", b"") for n, form in enumerate(each)}
+
+
+def test_unknown_users_look_like_those_that_are() -> None:
+    forms = {(4096, 64): 60, (4096, 32): 20, (8192, 64): 20}
+    made_up, known = MadeUp(), _cluster(forms)
+    found = Counter(
+        (one.iterations, len(one.salt))
+        for one in (made_up.credential(SECRET, known, f"n{number}", SCRAM) for number in range(3000))
+    )
+    assert found.keys() == forms.keys()
+    for form, count in forms.items():
+        assert abs(found[form] - 30 * count) < 200, (form, found)
+
+
+def test_a_user_more_changes_what_few_unknown_ones_are_shown() -> None:
+    made_up, known = MadeUp(), _cluster({(4096, 64): 70, (8192, 32): 30})
+    before = [made_up.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(1000)]
+    more = {**known, ("new", SCRAM): ScramCredential(8192, b"\xff" * 32, b"", b"")}
+    after = [made_up.credential(SECRET, more, f"n{number}", SCRAM).salt for number in range(1000)]
+    assert 0 < sum(one != other for one, other in zip(before, after, strict=True)) < 50
+
+
+def test_salts_like_those_of_kafkas_tools() -> None:
+    """130 bits in base 36 have 26 digits, the first of them a 1, or fewer."""
+    made_up = MadeUp()
+    kafkas = ScramCredential(4096, b"1qg6nvw4o8xv8b0n3mkpu1fmwd", b"", b"")
+    for known in ({}, {("u", SCRAM): kafkas}):
+        salts = [made_up.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(500)]
+        assert all(re.fullmatch(rb"1[0-9a-z]{25}|[1-9a-z][0-9a-z]{19,24}", salt) for salt in salts)
+        assert {len(salt) for salt in salts} >= {25, 26}

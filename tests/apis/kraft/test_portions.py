@@ -1,0 +1,159 @@
+"""Requests about very many partitions are decided in portions, and answered as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from msgspec.structs import replace
+
+from controller.apis.kraft.alter_partition import AlterPartitionHandler
+from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from controller.apis.kraft.elect_leaders import ElectLeadersHandler
+from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler
+from controller.front.port import PARTITIONS_PER_PORTION, Reply, in_portions
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import (
+    ApiKey,
+    alter_partition,
+    alter_partition_reassignments,
+    assign_replicas_to_dirs,
+    elect_leaders,
+)
+from events.names import BrokerId, TopicName
+from tests.machine.rig import Rig, topics_of
+from tests.machine.tables import command
+
+MANY = 2 * PARTITIONS_PER_PORTION + 300
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (1, 2), (500, 500), (499, 2), (1, 1700, 3), (0, 1000, 0, 1)])
+def test_portions_have_everything_in_order_and_none_has_too_much(sizes: Sequence[int]) -> None:
+    wanted = [(f"t{number}", tuple(range(size))) for number, size in enumerate(sizes)]
+    portions = list(in_portions(wanted))
+    again: dict[str, list[int]] = {}
+    for portion in portions:
+        assert sum(len(each) for _, each in portion) <= PARTITIONS_PER_PORTION
+        assert len({name for name, _ in portion}) == len(portion), "a reply is found by the name of its topic"
+        for name, each in portion:
+            again.setdefault(name, []).extend(each)
+    assert list(again.items()) == [(name, list(each)) for name, each in wanted]
+
+
+class Front:
+    """A front that decides at once, on real brokers with one topic of very many partitions."""
+
+    def __init__(self) -> None:
+        self.rig = Rig()
+        for text in (
+            "quorum",
+            "join 1",
+            "join 2",
+            "join 3",
+            "unfence 1",
+            "unfence 2",
+            "unfence 3",
+            f"create t {MANY}x3",
+        ):
+            self.rig.put(command(self.rig, text))
+        self.topic = self.rig.topic("t")
+        self.controller = SimpleNamespace(new_request_id=lambda _="": "q", now_ms=self.rig.tick)
+        self.store = self
+        self.sizes: list[int] = []
+
+    def grants(self, _: RequestContext, __: str) -> bool:
+        return True
+
+    def durable_name_of(self, topic_id: bytes) -> TopicName | None:
+        return self.topic.name if topic_id == self.topic.topic_id else None
+
+    def durable_slice(self, after: str | None, *_: int) -> list[Any]:
+        return [] if after else topics_of(self.rig.state)
+
+    async def submit(self, commands: Sequence[Any]) -> Reply:
+        decisions = [self.rig.put(replace(each, at_ms=self.rig.tick())) for each in commands]
+        answers = tuple(answer for decision in decisions for answer in decision.answers)
+        self.sizes.append(sum(len(answer.partitions) for answer in answers))
+        return Reply(answers)
+
+
+def answer(handler: Any, key: ApiKey, version: int, request: Any) -> Any:
+    return asyncio.run(handler(RequestContext(key, version), request))
+
+
+def check(front: Front) -> None:
+    assert sum(front.sizes) == MANY
+    assert max(front.sizes) <= PARTITIONS_PER_PORTION
+
+
+def test_in_sync_sets() -> None:
+    front, epochs = Front(), Mock(machine_epoch=lambda _, epoch: epoch)
+    reports = tuple(
+        alter_partition.RequestPartitionData(partition_index=index, new_isr=(one.leader,), partition_epoch=0)
+        for index, one in enumerate(front.topic.partitions)
+    )
+    topic = alter_partition.RequestTopicData(topic_id=front.topic.topic_id, partitions=reports)
+    epoch = front.rig.state.cluster.brokers[front.topic.partitions[0].leader].broker_epoch
+    request = alter_partition.AlterPartitionRequest(
+        broker_id=front.topic.partitions[0].leader, broker_epoch=epoch, topics=(topic,)
+    )
+    response = answer(AlterPartitionHandler(front, epochs), ApiKey.ALTER_PARTITION, 2, request)  # type: ignore[arg-type]
+    check(front)
+    assert response.error_code == 0
+    (answered,) = response.topics
+    assert [one.partition_index for one in answered.partitions] == list(range(MANY))
+    mine = [one for one in answered.partitions if one.leader_id == request.broker_id]
+    assert {one.isr for one in mine} == {(request.broker_id,)}
+    assert len(mine) >= MANY // 3
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_elections(everything: bool) -> None:
+    front = Front()
+    named = (elect_leaders.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
+    request = elect_leaders.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
+    response = answer(ElectLeadersHandler(front), ApiKey.ELECT_LEADERS, 2, request)  # type: ignore[arg-type]
+    check(front)
+    (result,) = response.replica_election_results
+    assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
+
+
+def test_reassignments() -> None:
+    front = Front()
+    wanted = tuple(
+        alter_partition_reassignments.ReassignablePartition(partition_index=index, replicas=(1, 2))
+        for index in range(MANY)
+    )
+    request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+        topics=(alter_partition_reassignments.ReassignableTopic(name="t", partitions=wanted),)
+    )
+    handler = AlterPartitionReassignmentsHandler(front)  # type: ignore[arg-type]
+    response = answer(handler, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
+    check(front)
+    (answered,) = response.responses
+    assert [one.partition_index for one in answered.partitions] == list(range(MANY))
+    assert {one.error_code for one in answered.partitions} == {0}
+    assert {one.replicas for one in front.rig.topic("t").partitions} == {(1, 2)}
+
+
+def test_directories() -> None:
+    front = Front()
+    epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_anothers=lambda *_: False)
+    parts = tuple(assign_replicas_to_dirs.RequestPartitionData(partition_index=index) for index in range(MANY))
+    topic = assign_replicas_to_dirs.RequestTopicData(topic_id=front.topic.topic_id, partitions=parts)
+    directory = assign_replicas_to_dirs.RequestDirectoryData(id_=b"d" * 16, topics=(topic,))
+    request = assign_replicas_to_dirs.AssignReplicasToDirsRequest(
+        broker_id=1,
+        broker_epoch=front.rig.state.cluster.brokers[BrokerId(1)].broker_epoch,
+        directories=(directory,),
+    )
+    handler = AssignReplicasToDirsHandler(front, epochs)  # type: ignore[arg-type]
+    response = answer(handler, ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, request)
+    check(front)
+    assert response.error_code == 0
+    ((answered,),) = (one.topics for one in response.directories)
+    assert [one.partition_index for one in answered.partitions] == list(range(MANY))

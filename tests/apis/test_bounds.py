@@ -1,0 +1,257 @@
+"""What one request may change, and what one answer may hold, is bounded; long work is done in turns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.apis import configs
+from controller.apis.bounds import CHANGES, CHANGES_MAX
+from controller.apis.metadata import CREATED_AT_ONCE_MAX
+from controller.kafka.codec import codec
+from controller.kafka.handling import Disconnect
+from controller.kafka.messages import ApiKey, Message, metadata
+from controller.kafka.messages import alter_client_quotas as quotas
+from controller.kafka.messages import alter_configs as alter
+from controller.kafka.messages import alter_user_scram_credentials as scram
+from controller.kafka.messages import create_acls as acls
+from controller.kafka.messages import create_partitions as partitions
+from controller.kafka.messages import create_topics as creates
+from controller.kafka.messages import delete_acls as acl_deletion
+from controller.kafka.messages import delete_topics as deletes
+from controller.kafka.messages import describe_configs as describe
+from controller.kafka.messages import describe_topic_partitions as describe_partitions
+from controller.kafka.messages import describe_user_scram_credentials as describe_scram
+from controller.kafka.messages import incremental_alter_configs as incremental
+from controller.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.apis.rig import Rig, rig
+
+POLICY_VIOLATION = 44
+BATCH = "Unable to perform excessively large batch operation."
+PARTITIONS = "Excessively large number of partitions per request."
+MANY = CHANGES_MAX + 1
+
+
+def topics(count: int, **more: Any) -> tuple[creates.CreatableTopic, ...]:
+    """Topics of one partition, or as said."""
+    each = {"num_partitions": 1, "replication_factor": 1, **more}
+    return tuple(creates.CreatableTopic(name=f"t{number}", **each) for number in range(count))
+
+
+CONFIG = creates.CreatableTopicConfig(name="retention.ms", value="1")
+TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
+    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(5001)), BATCH),
+    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(2, configs=(CONFIG,) * 5000)), BATCH),
+    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(2, num_partitions=5001)), PARTITIONS),
+    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(5001, num_partitions=-1)), PARTITIONS),
+    (ApiKey.DELETE_TOPICS, 5, deletes.DeleteTopicsRequest(topic_names=tuple(map(str, range(MANY)))), BATCH),
+    (
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        partitions.CreatePartitionsRequest(
+            topics=tuple(partitions.CreatePartitionsTopic(name=name, count=5100) for name in ("there", "there.too"))
+        ),
+        PARTITIONS,
+    ),
+    (
+        ApiKey.ALTER_CONFIGS,
+        2,
+        alter.AlterConfigsRequest(
+            resources=tuple(alter.AlterConfigsResource(resource_type=2, resource_name=str(n)) for n in range(MANY))
+        ),
+        BATCH,
+    ),
+    (
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        incremental.IncrementalAlterConfigsRequest(
+            resources=(
+                incremental.AlterConfigsResource(
+                    resource_type=2, resource_name="t", configs=(incremental.AlterableConfig(name="a"),) * MANY
+                ),
+            )
+        ),
+        BATCH,
+    ),
+    (
+        ApiKey.CREATE_ACLS,
+        3,
+        acls.CreateAclsRequest(
+            creations=(acls.AclCreation(resource_type=2, operation=3, permission_type=3, resource_pattern_type=3),)
+            * MANY
+        ),
+        BATCH,
+    ),
+    (
+        ApiKey.DELETE_ACLS,
+        3,
+        acl_deletion.DeleteAclsRequest(filters=(acl_deletion.DeleteAclsFilter(),) * MANY),
+        BATCH,
+    ),
+    (
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        1,
+        quotas.AlterClientQuotasRequest(entries=(quotas.EntryData(ops=(quotas.OpData(key="k"),) * MANY),)),
+        BATCH,
+    ),
+    (
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        scram.AlterUserScramCredentialsRequest(
+            deletions=tuple(scram.ScramCredentialDeletion(name=str(n), mechanism=1) for n in range(MANY))
+        ),
+        BATCH,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "request_", "message"), TOO_LARGE, ids=lambda one: one.name if isinstance(one, ApiKey) else None
+)
+async def test_a_request_beyond_kafkas_bounds_is_refused_as_a_whole(
+    key: ApiKey, version: int, request_: Message, message: str
+) -> None:
+    async with rig({"num.partitions": "3"}) as served:
+        there = creates.CreateTopicsRequest(
+            topics=tuple(
+                creates.CreatableTopic(name=name, num_partitions=n, replication_factor=1)
+                for name, n in (("there", 99), ("there.too", 99))
+            )
+        )
+        await served.call(ApiKey.CREATE_TOPICS, 7, there)
+        before = served.log.durable_offset
+        answer = await served.call(key, version, request_)
+        assert served.log.durable_offset == before, "something was made of it"
+        _, read = codec.decode_response(key, version, codec.encode_response(key, version, 1, answer)[4:])
+        parts = next(value for name in read.__struct_fields__ if isinstance(value := getattr(read, name), tuple))
+        assert {(each.error_code, each.error_message) for each in parts} == {(POLICY_VIOLATION, message)}
+
+
+def test_every_api_that_changes_things_has_a_row_here() -> None:
+    assert {key for key, *_ in TOO_LARGE} == CHANGES
+
+
+async def test_what_kafka_allows_at_once_is_done() -> None:
+    async with rig() as served:
+        answer = await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(4000)))
+        assert {topic.error_code for topic in answer.topics} == {0}
+        wanted = tuple(partitions.CreatePartitionsTopic(name=f"t{number}", count=3) for number in range(4000))
+        grown = await served.call(ApiKey.CREATE_PARTITIONS, 3, partitions.CreatePartitionsRequest(topics=wanted))
+        assert {topic.error_code for topic in grown.results} == {0}
+
+
+async def test_configs_of_one_resource_are_described_once() -> None:
+    async with rig() as served:
+        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(1)))
+        resource = describe.DescribeConfigsResource(resource_type=2, resource_name="t0")
+        request = describe.DescribeConfigsRequest(resources=(resource,) * 50_000)
+        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
+        assert len(answer.results) == 1
+        assert len(answer.results[0].configs) > 20
+
+
+async def test_descriptions_beyond_the_bound_of_an_answer_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configs, "ANSWER_BYTES_MAX", 20_000)
+    async with rig() as served:
+        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(100)))
+        names = [f"t{number}" for number in range(100)]
+        resources = tuple(describe.DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
+        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, describe.DescribeConfigsRequest(resources=resources))
+        frame = codec.encode_response(ApiKey.DESCRIBE_CONFIGS, 4, 1, answer)
+        _, read = codec.decode_response(ApiKey.DESCRIBE_CONFIGS, 4, frame[4:])
+        results = read.results  # type: ignore[attr-defined]
+        assert [each.resource_name for each in results] == names
+        described = sum(not each.error_code for each in results)
+        assert 0 < described < 30
+        assert all("describe fewer resources" in each.error_message for each in results[described:])
+
+
+async def turns_taken(served: Rig, key: ApiKey, version: int, request: Message) -> int:
+    """How often others had their turn while a request was worked on."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    await served.call(key, version, request)
+    beside.cancel()
+    return turns
+
+
+NAMES = tuple(f"n{number}" for number in range(20_000))
+LONG: list[tuple[ApiKey, int, Message]] = [
+    (
+        ApiKey.METADATA,
+        12,
+        metadata.MetadataRequest(
+            topics=tuple(metadata.MetadataRequestTopic(name=name) for name in NAMES), allow_auto_topic_creation=False
+        ),
+    ),
+    (
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        describe.DescribeConfigsRequest(
+            resources=tuple(describe.DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES)
+        ),
+    ),
+    (
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        describe_partitions.DescribeTopicPartitionsRequest(
+            topics=tuple(describe_partitions.TopicRequest(name=name) for name in NAMES)
+        ),
+    ),
+    (
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        describe_scram.DescribeUserScramCredentialsRequest(
+            users=tuple(describe_scram.UserName(name=name) for name in NAMES)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "version", "request_"), LONG, ids=[key.name for key, *_ in LONG])
+async def test_others_have_their_turn_while_a_long_answer_is_made(key: ApiKey, version: int, request_: Message) -> None:
+    async with rig() as served:
+        assert await turns_taken(served, key, version, request_) > 30
+
+
+async def test_a_topic_is_shown_once_however_often_it_is_named() -> None:
+    async with rig() as served:
+        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(1)))
+        wanted = tuple(metadata.MetadataRequestTopic(name=f"t{number % 2}") for number in range(1001))
+        request = metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        answer = await served.call(ApiKey.METADATA, 12, request)
+        frame = codec.encode_response(ApiKey.METADATA, 12, 1, answer)
+        _, read = codec.decode_response(ApiKey.METADATA, 12, frame[4:])
+        shown = {topic.name: topic.error_code for topic in read.topics}  # type: ignore[attr-defined]
+        assert shown == {"t0": 0, "t1": 3}
+        assert len(answer.topics) == 2
+
+
+async def test_one_metadata_request_creates_a_bounded_number_of_topics() -> None:
+    async with rig({"auto.create.topics.enable": "true"}) as served:
+        wanted = tuple(
+            metadata.MetadataRequestTopic(name=f"auto{number}") for number in range(CREATED_AT_ONCE_MAX + 500)
+        )
+        await served.call(ApiKey.METADATA, 12, metadata.MetadataRequest(topics=wanted))
+        await served.controller.decided()
+        assert served.controller.store.durable_counts.topics == CREATED_AT_ONCE_MAX
+        await served.call(ApiKey.METADATA, 12, metadata.MetadataRequest(topics=wanted))
+        await served.controller.decided()
+        assert served.controller.store.durable_counts.topics == len(wanted)
+
+
+async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -> None:
+    async with rig() as served:
+        data = tuple(PartitionProduceData(index=number) for number in range(10_000))
+        request = ProduceRequest(acks=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
+        with pytest.raises(Disconnect, match="at most 10000 partitions"):
+            await served.call(ApiKey.PRODUCE, 9, request)

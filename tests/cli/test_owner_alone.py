@@ -1,0 +1,80 @@
+"""What a command writes is for its owner's eyes alone, whatever the umask; and what is not is warned of."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.access.users_file import set_password
+from controller.cli.main import main
+from controller.serving.process import warn_of_readers
+from controller.settings.load import load_settings
+from controller.stream.log.folder_lock import hold_folder
+from events.catalog import EVENT_VERSION
+from events.logs.rocksdb_log import RocksDbLog
+from tests.support.processes import Process
+from tests.support.tools import ROOT
+from tests.support.topicwright import COMMAND
+
+
+@pytest.fixture(autouse=True)
+def _open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def readable(path: Path) -> list[str]:
+    """What of a folder others may do anything with, itself included."""
+    return [str(each) for each in (path, *path.rglob("*")) if stat.S_IMODE(each.stat().st_mode) & 0o077]
+
+
+def test_all_files_of_a_running_service(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]
+    with Process(argv, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}) as process:
+        process.wait_for_line("^ready ", within_s=240)
+        assert readable(data) == []
+        assert process.stop(within_s=120) == 0
+    assert (data / "CURRENT").is_file()
+    assert readable(data) == []
+    assert "others can read" not in process.output
+    data.chmod(0o750)
+    with Process(argv, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}) as process:
+        process.wait_for_line("^ready ", within_s=240)
+    lines = [json.loads(line) for line in process.output.splitlines() if "others can read" in line]
+    assert [(line["path"], line["mode"], line["change"]) for line in lines] == [
+        (str(data), "0750", f"chmod go= {data}")
+    ]
+
+
+def test_a_command_leaves_the_umask_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "secret")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert main(["users", "add", "alice", "--data", str(tmp_path / "data")]) == 0
+    assert readable(tmp_path / "data") == []
+    assert os.umask(0) == 0
+
+
+def test_folders_are_closed_whoever_makes_them(tmp_path: Path) -> None:
+    RocksDbLog.open(tmp_path / "log", cluster_id="c", event_version=EVENT_VERSION, new_cluster_id=lambda: "c").close()
+    hold_folder(tmp_path / "front").close()
+    for name in ("log", "front"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "log" / "DURABLE").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o604, True)])
+def test_a_users_file_that_everybody_can_read(
+    tmp_path: Path, mode: int, warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "users"
+    set_password(path, "carol", "secret")
+    path.chmod(mode)
+    warn_of_readers(tmp_path / "none", load_settings(overrides=[f"users.file={path}"]))
+    assert ("others can read secrets" in capsys.readouterr().out) is warned

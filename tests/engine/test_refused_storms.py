@@ -1,0 +1,66 @@
+"""Whoever sends refused requests without end: what the log keeps of them is bounded, and all are counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.access.refusals import INTERVAL_S, RECORDED_BYTES_MAX
+from controller.machine.errors import ErrorCode
+from events.access import AsksRefused
+from events.catalog import CreateRejected
+from tests.engine.stage import Stage, codes
+from tests.simulation.virtual_time import on_virtual_time
+
+MANY = 60
+HUGE = "x" * 200_000
+STORMS: dict[str, tuple[list[str], dict[str, Any], ErrorCode]] = {
+    "names that no topic can have": (
+        [f"{number}{'n' * 10_000}" for number in range(20)],
+        {},
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ),
+    "the same names": (["n" * 200_000], {}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "config values": (["t"], {"configs": (("cleanup.policy", HUGE),)}, ErrorCode.INVALID_CONFIG),
+    "config names": (["t"], {"configs": ((HUGE, "1"),)}, ErrorCode.INVALID_CONFIG),
+    "very many configs": (
+        ["t"],
+        {"configs": tuple((f"c{number}", "v" * 100) for number in range(2_000))},
+        ErrorCode.INVALID_CONFIG,
+    ),
+    "client ids": (["t"], {"replication_factor": 9, "client_id": HUGE}, ErrorCode.INVALID_REPLICATION_FACTOR),
+    "who is not allowed": (
+        [f"t{number}" for number in range(100)],
+        {"configs": (("a", HUGE),), "denied": 29},
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ),
+    "who is not allowed, and says it twice": (
+        [f"t{number}" for number in range(100)],
+        {"configs": (("a", HUGE),), "denied": 29, "duplicate": True},
+        ErrorCode.INVALID_REQUEST,
+    ),
+}
+
+
+@pytest.mark.parametrize("storm", STORMS.values(), ids=STORMS)
+def test_a_storm_of_refused_requests_leaves_little_in_the_log(
+    storm: tuple[list[str], dict[str, Any], ErrorCode],
+) -> None:
+    names, fields, code = storm
+
+    @on_virtual_time
+    async def story() -> None:
+        stage = await Stage().start()
+        begin = len(stage.records())
+        for _ in range(MANY):
+            assert set(codes(await stage.create(*names, **fields))) == {code}
+        await stage.settle(INTERVAL_S + 1)
+        added = list(stage.disk.kept.read())[begin:]
+        assert sum(len(value) for _, value in added) < RECORDED_BYTES_MAX
+        assert max(len(value) for _, value in added) < 10_000
+        counted = sum(event.count for event in stage.events(AsksRefused))
+        assert len(stage.events(CreateRejected)) + counted == MANY * len(names), "none is lost"
+        await stage.controller.stop()
+
+    story()

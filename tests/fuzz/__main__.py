@@ -1,0 +1,60 @@
+"""Fuzzes Kafka's door for as long as wanted: `python -m tests.fuzz --seconds 3600 --seed 7`.
+
+Or gives each API, in its oldest and newest version, its worst requests, and shows how long the loop stood still and
+what was kept: `python -m tests.fuzz --worst`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+
+from controller.kafka.messages import APIS
+from tests.fuzz.frames import worst
+from tests.fuzz.fuzzing import Found, fuzz, give
+from tests.fuzz.target import LIMITS, target
+
+
+def main() -> None:
+    """By the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--worst", action="store_true")
+    parser.add_argument("--api", type=int, help="with --worst: the key of one API, in all its versions")
+    options = parser.parse_args()
+    if options.worst:
+        show_worst(options.api)
+        return
+    print(f"seed {options.seed}", flush=True)
+    with target() as served:
+        found = fuzz(served, options.seed, options.seconds)
+    print(found)
+
+
+def show_worst(only: int | None) -> None:
+    """Stand-still, time and kept objects of the worst requests of each API and version."""
+    shown: list[tuple[Found, str]] = []
+    with target() as served:
+        for key, row in sorted(served.table.items()):
+            versions = range(row.min_version, row.max_version + 1)
+            for version in versions if only == key else {versions[0], versions[-1]} if only is None else ():
+                for name, frame in worst(key, version, row, LIMITS.request_bytes_max):
+                    started = time.monotonic()
+                    found = give(served, frame)
+                    title = f"{row_name(key)} v{version} {name}: {time.monotonic() - started:.2f} s"
+                    shown.append((found, title))
+                    print(title, found, flush=True)
+    print("\nThe longest:")
+    for found, title in sorted(shown, key=lambda one: -one[0].stood_still_s)[:15]:
+        print(f"{found.stood_still_s * 1000:6.0f} ms  {title}")
+
+
+def row_name(key: int) -> str:
+    """An API by its name."""
+    return APIS[key].name
+
+
+if __name__ == "__main__":
+    main()

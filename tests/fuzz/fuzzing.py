@@ -1,0 +1,77 @@
+"""Sends a target what nobody honest sends, while an honest client goes on, and says what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from dataclasses import dataclass
+
+from tests.fuzz.frames import Mutator
+from tests.fuzz.target import Target, receive
+
+OPEN_MAX = 50
+"""Connections of the fuzzer that are open together."""
+
+
+@dataclass
+class Found:
+    """What became of a target."""
+
+    frames: int = 0
+    connections: int = 0
+    stood_still_s: float = 0.0
+    blocks_kept: int = 0
+    answered: bool = False
+
+    def __str__(self) -> str:
+        still = f"stood still for {self.stood_still_s * 1000:.0f} ms, keeps {self.blocks_kept} objects"
+        return f"{self.frames} frames on {self.connections} connections: {still}"
+
+
+def fuzz(target: Target, seed: int, seconds: float) -> Found:
+    """Send mutated frames for so long. Raises where an honest client is not answered."""
+    mutator, found = Mutator(seed, target.table), Found()
+    opened: list[socket.socket] = []
+    with target.connect() as honest:
+        assert target.is_answering(honest)
+        target.reset()
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            frames = mutator.frames()
+            client = target.connect()
+            client.settimeout(2)
+            opened.append(client)
+            with contextlib.suppress(OSError):
+                client.sendall(b"".join(frames))
+            found.frames += len(frames)
+            found.connections += 1
+            if len(opened) > OPEN_MAX:
+                opened.pop(0).close()
+            assert target.is_answering(honest), "an honest client is not answered"
+        for client in opened:
+            client.close()
+        found.stood_still_s = target.stood_still_s
+    return found
+
+
+def give(target: Target, frame: bytes) -> Found:
+    """Send one frame, and wait for its answer or the end of its connection."""
+    with target.connect() as honest:
+        assert target.is_answering(honest)
+        found = Found(frames=2, connections=2)
+        before = 0
+        for _ in range(2):  # what the first leaves to be kept until the next, the second does too
+            before, found.blocks_kept = found.blocks_kept, 0
+            target.reset()
+            with target.connect() as client:
+                client.settimeout(120)
+                with contextlib.suppress(ConnectionError):
+                    client.sendall(frame)
+                    receive(client)
+                    found.answered = True
+            assert target.is_answering(honest)
+            found.stood_still_s = max(found.stood_still_s, target.stood_still_s)
+            found.blocks_kept = target.blocks()
+        found.blocks_kept -= before
+    return found
