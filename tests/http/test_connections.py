@@ -150,10 +150,8 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 async def test_who_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 3)
+    monkeypatch.setattr(following.Followers, "_chunk", lambda self, events, place: (b"x" * (1 << 20) + b"\n", place))
     async with opened() as (one, to):
-        big = {f"x{number}": "y" * 1000 for number in range(900)}
-        for number in range(10):
-            await one.create(f"t{number}", 400, configs=big)
         for _ in range(3):
             await to.send(FOLLOW)
         await one.until(lambda: followers(one) == 3)
