@@ -14,6 +14,7 @@ What it does not do: it answers nothing itself, and logs nothing of single clien
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import uvicorn
@@ -21,6 +22,9 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from controller.http.requests import API
+from controller.kafka.server.tls import Tls
+from controller.kafka.server.tls_accept import TlsAccept
 from controller.kafka.session import normal_host
 
 CONNECTIONS_MAX: Final = 1000
@@ -46,16 +50,48 @@ class Counts(Protocol):
 
 
 class Door:
-    """The connections of one listener; `busy` answers instead of `app` where there are too many."""
+    """The connections of one listener, from the handshake on where it speaks TLS.
 
-    def __init__(self, app: ASGIApp, busy: ASGIApp, counts: Counts | None = None) -> None:
+    `busy` answers instead of `app` where there are too many. `make` makes a connection of a client that came in; it is
+    set before the first one comes, as `loop` is.
+    """
+
+    listener: str = API
+    handshake_s_max: float = REQUEST_S
+    loop: asyncio.AbstractEventLoop
+    make: Callable[[], Connection]
+
+    def __init__(self, app: ASGIApp, busy: ASGIApp, counts: Counts | None = None, tls: Tls | None = None) -> None:
         self.app = app
         self.busy = busy
+        self.tls = tls
         self._counts = counts
-        self._open: set[Connection] = set()
-        self._owing: dict[Connection, None] = {}
+        self._open: set[Connection | TlsAccept] = set()
+        self._owing: dict[Connection | TlsAccept, None] = {}
 
-    def admits(self, connection: Connection) -> bool:
+    def accepts(self) -> asyncio.Protocol:
+        """What takes a connection that was just accepted."""
+        return self.make() if self.tls is None else TlsAccept(self)
+
+    def greets(self, principal: str) -> Connection:
+        """The connection of a client whose handshake is done. Certificates of clients are not looked at here."""
+        return self.make()
+
+    def shakes_hands(self, handshake: TlsAccept) -> bool:
+        """Whether there is room for a handshake, which owes a request like any connection."""
+        return self.admits(handshake)
+
+    def handshake_ended(self, handshake: TlsAccept) -> None:
+        """A handshake has ended; what comes of it is a new connection."""
+        self.forget(handshake)
+
+    def close(self) -> None:
+        """Break off the handshakes."""
+        for each in tuple(self._open):
+            if isinstance(each, TlsAccept):
+                each.abort()
+
+    def admits(self, connection: Connection | TlsAccept) -> bool:
         """Whether a new connection may stay."""
         if self._counts is not None and not self._counts.admit(connection.host):
             return False
@@ -63,11 +99,11 @@ class Door:
         oldest = next(iter(self._owing), None)
         if len(self._open) > CONNECTIONS_MAX and oldest is not None:
             self.forget(oldest)
-            oldest.cut_off()
+            oldest.abort()
         if len(self._open) > CONNECTIONS_MAX + CONNECTIONS_MORE:
             self.forget(connection)
             return False
-        if len(self._open) > CONNECTIONS_MAX:
+        if len(self._open) > CONNECTIONS_MAX and isinstance(connection, Connection):
             connection.serves = self.busy
         self._owing[connection] = None
         return True
@@ -79,7 +115,7 @@ class Door:
         elif connection in self._open:
             self._owing.setdefault(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: Connection | TlsAccept) -> None:
         """A connection is gone, or as good as gone."""
         self._owing.pop(connection, None)
         if connection in self._open:
@@ -154,7 +190,7 @@ class Connection(H11Protocol):
 
     # --- called by the door
 
-    def cut_off(self) -> None:
+    def abort(self) -> None:
         """Close at once."""
         self.transport.abort()
 
@@ -193,7 +229,7 @@ class Connection(H11Protocol):
         is_owing = cycle is None or cycle.response_complete or cycle.more_body
         self._door.owes(self, is_owing)
         if is_owing and self._late is None:
-            self._late = self.loop.call_later(REQUEST_S, self.cut_off)
+            self._late = self.loop.call_later(REQUEST_S, self.abort)
         elif not is_owing and self._late is not None:
             self._late.cancel()
             self._late = None
@@ -204,7 +240,7 @@ class Connection(H11Protocol):
 
     def _look_what_was_taken(self) -> None:
         if self._untaken - self.transport.get_write_buffer_size() < STALL_S * TAKEN_BYTES_PER_S:
-            self.cut_off()
+            self.abort()
         else:
             self._wait_for_it_to_be_taken()
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +23,7 @@ from controller.front.front import Front
 from controller.http.addresses import Reach
 from controller.http.app import Parts, build_app
 from controller.http.authentication import Logins
-from controller.http.connections import CONNECTIONS_MAX, REQUEST_S, Connection, Counts, Door
+from controller.http.connections import CONNECTIONS_MAX, Connection, Counts, Door
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
@@ -114,9 +113,8 @@ class HttpListener:
             date_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_WITHIN_S,
-            ssl_context_factory=None if self._tls is None else _giving(self._tls),
         )
-        self._server = _Server(config, Door(app, _busy(app), self._counts))
+        self._server = _Server(config, Door(app, _busy(app), self._counts, self._tls))
         self._task = asyncio.create_task(self._server.serve([listener]), name="http")
         await self._server.listening.wait()
         bound_port: int = listener.getsockname()[1]
@@ -127,18 +125,6 @@ class HttpListener:
         if self._server is not None:
             self._server.should_exit = True
             await self._task
-
-
-def _giving(tls: Tls) -> Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]:
-    """A context for every connection whose handshake goes on with the context of the moment, so that a reload of the
-    files concerns new connections."""
-    first = tls.context
-
-    def take_newest(ssl_object: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        ssl_object.context = tls.context
-
-    first.sni_callback = take_newest  # called for clients that name no host, too
-    return lambda config, make: first
 
 
 def _busy(app: ASGIApp) -> ASGIApp:
@@ -158,22 +144,22 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, door: Door) -> None:
         super().__init__(config)
         self._door = door
+        self._door.make = partial(Connection, door, config, self.server_state)
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, with connections of our own kind."""
         assert sockets is not None, "it is given what is bound"
-        make = partial(Connection, self._door, self.config, self.server_state)
-        within_s = REQUEST_S if self.config.ssl is not None else None
-        loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(
-                make, sock=one, ssl=self.config.ssl, backlog=BACKLOG, ssl_handshake_timeout=within_s
-            )
-            for one in sockets
-        ]
+        door, loop = self._door, asyncio.get_running_loop()
+        door.loop = loop
+        self.servers = [await loop.create_server(door.accepts, sock=one, backlog=BACKLOG) for one in sockets]
         self.started = True
         self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, and end what there is."""
+        self._door.close()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

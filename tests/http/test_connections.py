@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import httpx
 import pytest
 
 from controller.http import connections, following
 from controller.http.connections import BYTES_PER_TURN, Connection
 from controller.http.server import HttpServer
+from controller.kafka.server.tls import Tls, TlsSettings
 from tests.http.service import Service, followers, service
+from tests.security.certificates import Authority
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -145,10 +150,8 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 async def test_who_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 3)
+    monkeypatch.setattr(following.Followers, "_chunk", lambda self, events, place: (b"x" * (1 << 20) + b"\n", place))
     async with opened() as (one, to):
-        big = {f"x{number}": "y" * 1000 for number in range(900)}
-        for number in range(10):
-            await one.create(f"t{number}", 400, configs=big)
         for _ in range(3):
             await to.send(FOLLOW)
         await one.until(lambda: followers(one) == 3)
@@ -191,11 +194,13 @@ async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.Monk
 
 
 class Counted(Counter[str]):
-    """Two connections for each address."""
+    """Some connections for each address."""
+
+    MAX = 2
 
     def admit(self, host: str) -> bool:
         self[host] += 1
-        if self[host] > 2:
+        if self[host] > self.MAX:
             self[host] -= 1
             return False
         return True
@@ -219,3 +224,26 @@ async def test_an_address_has_only_so_many_connections() -> None:
         to.close()
         await other.stop()
         assert not +counts, "all that were counted have left"
+
+
+async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
+    authority = Authority(tmp_path)
+    tls = Tls(TlsSettings(keystore=authority.issue("server").keystore))
+    trusting = ssl.create_default_context(cafile=authority.file)
+    counts = Counted()
+    async with service() as one:
+        monkeypatch.setattr(Counted, "MAX", 100)
+        other = HttpServer(one.front, one.fleet, one.query, one.metrics, tls=tls, counts=counts)
+        to = Opened(await other.start("127.0.0.1", 0))
+        silent = [await to.send() for _ in range(10)]
+        async with httpx.AsyncClient(base_url=f"https://localhost:{to.port}", verify=trusting, timeout=60) as client:
+            for path in ("/health/live", "/topics", "/openapi.json"):
+                assert (await client.get(path)).status_code == 200
+            assert (await client.post("/topics", json={"name": "t", "configs": {"retention.ms": "1" * 15}})).is_success
+        for reader, _ in silent[:7]:
+            assert await _ended(reader) == b""
+        await to.send(b"GET / HTTP/1.1\r\n\r\n")  # no TLS at all
+        await other.stop()
+        to.close()
+        await one.until(lambda: not +counts)

@@ -148,6 +148,15 @@ class KafkaServer:
         self._all_closed.clear()
         return True
 
+    @property
+    def handshake_s_max(self) -> float:
+        """How long a handshake of TLS may take."""
+        return self.limits.authentication_ms_max / 1000
+
+    def greets(self, principal: str) -> Connection:
+        """The connection of a client whose handshake is done."""
+        return Connection(self, principal)
+
     def shakes_hands(self, handshake: TlsAccept) -> bool:
         """Keep a new handshake, or refuse it with a log line when there are too many connections."""
         if not self._admits(handshake.host):

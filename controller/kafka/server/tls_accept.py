@@ -1,4 +1,4 @@
-"""The handshake of TLS on a connection that was just accepted, before anything of Kafka's protocol.
+"""The handshake of TLS on a connection that was just accepted, before anything of the protocol inside: Kafka's or HTTP.
 
 Each handshake takes the listener's context of the moment, is bounded in time and counts as a connection. One that fails
 costs a log line.
@@ -13,17 +13,27 @@ from typing import Protocol, cast
 import structlog
 
 from controller.kafka.server import eager
-from controller.kafka.server.connection import Connection, address_of, host_of
-from controller.kafka.server.service import Service
+from controller.kafka.server.connection import address_of, host_of
 from controller.kafka.server.tls import NoRuleApplies, Tls
 
 _logger = structlog.get_logger(__name__)
 
 
-class TlsService(Service, Protocol):
+class TlsService(Protocol):
     """What an accepted connection needs of its server."""
 
     tls: Tls | None
+    listener: str
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def handshake_s_max(self) -> float:
+        """How long a handshake may take."""
+        ...
+
+    def greets(self, principal: str) -> asyncio.Protocol:
+        """What speaks with a client from here on; `principal` is who the client is by its certificate."""
+        ...
 
     def shakes_hands(self, handshake: TlsAccept) -> bool:
         """Whether there is room for this handshake."""
@@ -67,7 +77,7 @@ class TlsAccept(asyncio.Protocol):
         service = self._service
         assert service.tls is not None, "the listener speaks TLS"
         early = _Early()
-        limit_s = service.limits.authentication_ms_max / 1000
+        limit_s = service.handshake_s_max
         try:
             secure = await service.loop.start_tls(
                 transport, early, service.tls.context, server_side=True, ssl_handshake_timeout=limit_s
@@ -86,7 +96,7 @@ class TlsAccept(asyncio.Protocol):
             return
         finally:
             service.handshake_ended(self)
-        connection = Connection(service, principal)
+        connection = service.greets(principal)
         secure.set_protocol(connection)
         connection.connection_made(secure)
         early.hand_over(connection)
@@ -116,7 +126,7 @@ class _Early(asyncio.Protocol):
         """The client has gone."""
         self.lost = True
 
-    def hand_over(self, connection: Connection) -> None:
+    def hand_over(self, connection: asyncio.Protocol) -> None:
         """Hand the connection what came."""
         if self.lost:
             connection.connection_lost(None)
