@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 import msgspec
@@ -68,6 +68,8 @@ class Front:
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.partitions_per_response_max = partitions_per_response_max
         self._applied: Callable[[], int] | None = None
+        self.static_configs: Mapping[str, str] = {}
+        """The settings that were given, by Kafka's keys: what DescribeConfigs shows as a broker's static configs."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
 

@@ -133,6 +133,7 @@ class FrontService:
             authorizer=entrance.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
+        front.static_configs = settings.static_configs()
         self.http = HttpServer(
             front,
             FrontBrokers(self.node),
@@ -197,6 +198,7 @@ class FrontService:
     async def _announce(self) -> None:
         while True:
             self._presence.announce()
+            self.node.heartbeat()
             await asyncio.sleep(self.options.settings.front_heartbeat_interval_ms / 1000)
 
     async def _caught_up(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.describe_acls import DescribeAclsRequest
+from controller.kafka.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from controller.serving.real_brokers import real_broker_listener
 
 
@@ -57,4 +58,6 @@ def _request(key: ApiKey) -> Any:
 
     # Codes are looked at before permissions, as Kafka reads them with the request.
     one = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    if key is ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS:
+        return DescribeUserScramCredentialsRequest()
     return one if key is ApiKey.DESCRIBE_ACLS else None

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.machine.commands.commands import AnyCommand
-from controller.stream.log.commands_topic import CommandFromNewerVersion, encode_command
+from controller.stream.log.commands_topic import COMMAND_VERSION, CommandFromNewerVersion, encode_command
 from controller.stream.worker.engine import CommandsMissing, Lost
 from events.catalog import EVENT_VERSION, SettingsChanged
 from events.logs.kafka_record import Decided, Fence, RecordFromNewerVersion, encode_record
@@ -260,7 +260,7 @@ async def test_it_does_not_decide_what_a_newer_front_put(kafka: MemoryKafka, tmp
     await worker.claim()
     await worker.work()
     newer = create("a")
-    kafka.commands[home("a")].append(b"\x02" + encode_command(newer)[1:])
+    kafka.commands[home("a")].append(bytes((COMMAND_VERSION + 1,)) + encode_command(newer)[1:])
     with pytest.raises(CommandFromNewerVersion, match="upgrade workers before fronts"):
         await worker.work()
     assert check(kafka).counts["lost"] == 1, "a newer worker will decide it"
