@@ -9,18 +9,37 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from events.access import LoginSecretDrawn, ScramCredentialSet
-from events.catalog import Event, Recorded
+from events.catalog import Configs, Event, Recorded, ResourceConfigsChanged
 from events.codec import encode_event
 
 HIDDEN = b"(hidden)"
 """Stands where a secret is."""
+_SECRETS = (
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.password",
+    "ssl.truststore.certificates",
+    "ssl.truststore.password",
+    "sasl.jaas.config",
+)
+"""The dynamic configs of brokers that are secrets in Kafka, behind whatever listener's name."""
 
 
 def without_secrets(event: Event) -> Event:
     """The event with its secrets hidden; the same one where it has none."""
     if isinstance(event, ScramCredentialSet):
         return replace(event, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
-    return replace(event, secret=HIDDEN) if isinstance(event, LoginSecretDrawn) else event
+    if isinstance(event, LoginSecretDrawn):
+        return replace(event, secret=HIDDEN)
+    if isinstance(event, ResourceConfigsChanged) and shown_configs(event) != event.configs:
+        return replace(event, configs=shown_configs(event))
+    return event
+
+
+def shown_configs(event: ResourceConfigsChanged) -> Configs:
+    """The configs of brokers, or of what else has them, with those hidden that are secrets."""
+    return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in event.configs)
 
 
 def value_without_secrets(record: Recorded, value: bytes) -> bytes:

@@ -15,11 +15,11 @@ from events.catalog import Configs
 
 def creatable_configs(explicit: Configs, settings: Settings, version: int) -> Encoded:
     """All configs of a topic, as CreateTopics answers them from version 5 (KIP-525)."""
-    return _creatable(explicit, settings.topic_defaults, version)
+    return _creatable(explicit, settings.topic_defaults, settings.dynamic_defaults, version)
 
 
 @lru_cache(maxsize=256)
-def _creatable(explicit: Configs, defaults: Configs, version: int) -> Encoded:
+def _creatable(explicit: Configs, defaults: Configs, dynamic: Configs, version: int) -> Encoded:
     return encode_array(
         ApiKey.CREATE_TOPICS,
         version,
@@ -31,7 +31,7 @@ def _creatable(explicit: Configs, defaults: Configs, version: int) -> Encoded:
                 config_source=int(entry.source),
                 is_sensitive=entry.sensitive,
             )
-            for entry in effective_configs(explicit, defaults)
+            for entry in effective_configs(explicit, defaults, dynamic)
         ],
     )
 
@@ -41,13 +41,14 @@ def describable_configs(
 ) -> tuple[DescribeConfigsResourceResult, ...]:
     """The configs of a topic, as DescribeConfigs answers them; `keys` None means all."""
     return tuple(
-        _described(entry, synonyms, documentation)
-        for entry in described_configs(explicit, settings.topic_defaults)
+        described(entry, synonyms, documentation)
+        for entry in described_configs(explicit, settings.topic_defaults, settings.dynamic_defaults)
         if keys is None or entry.name in keys
     )
 
 
-def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+    """One config, as DescribeConfigs answers it."""
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -1,5 +1,5 @@
 """DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339), for
-topics."""
+topics and brokers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from controller.access.authorizer import Operation
 from controller.apis.bounds import ANSWER_BYTES_MAX, slices
+from controller.apis.broker_configs import described_brokers, refused_change
 from controller.apis.config_entries import describable_configs
 from controller.front.front import Front
 from controller.kafka.codec.codec import encode_element
@@ -28,6 +29,7 @@ from controller.machine.commands.commands import AlterResourceConfigs, AlterTopi
 from controller.machine.configs.changes import OpType, check_resources
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions.rules import has_real_brokers
 from events.catalog import ConfigOp
 from events.names import TopicName
 
@@ -63,8 +65,9 @@ def _describe(
     front: Front, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
+    keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None
     if kind != TOPIC:
-        return _describe_other(front, context, kind, name)
+        return _describe_other(front, context, request, kind, name, keys)
     if not front.grants(context, "DescribeConfigs", name):
         return _refused(kind, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     wrong = validation.name(name)
@@ -73,7 +76,6 @@ def _describe(
     topic = front.topic(name)
     if topic is None:
         return _refused(kind, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None
     settings = front.cluster.settings
     return DescribeConfigsResult(
         error_message="",
@@ -85,14 +87,23 @@ def _describe(
     )
 
 
-def _describe_other(front: Front, context: RequestContext, kind: int, name: str) -> DescribeConfigsResult:
+def _describe_other(
+    front: Front,
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    kind: int,
+    name: str,
+    keys: frozenset[str] | None,
+) -> DescribeConfigsResult:
     denied = _denied_beside_topics(front, context, "DescribeConfigs", kind, name)
     if denied is not None:
         return _refused(kind, name, denied.code, denied.message)
-    if kind == BROKER:
-        message = f"Broker configs are not kept by this controller; resource BROKER {name!r} has none to describe."
-        return _refused(kind, name, ErrorCode.INVALID_REQUEST, message)
-    return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    if kind != BROKER:
+        return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    found = described_brokers(front, name, keys, request.include_synonyms, request.include_documentation)
+    if isinstance(found, Rejection):
+        return _refused(kind, name, found.code, found.message)
+    return DescribeConfigsResult(error_message="", resource_type=kind, resource_name=name, configs=found)
 
 
 def _denied_beside_topics(
@@ -173,14 +184,23 @@ async def _alter(
 ) -> list[tuple[int, str | None]]:
     """Error code and message of each resource, in order: each is refused here, or is a command."""
     checked = check_resources([(one.kind, one.name) for one in wanted], others)
-    refusals = [
-        (refusal and _denied_beside_topics(front, context, "AlterConfigs", one.kind, one.name)) or refusal
-        for one, refusal in zip(wanted, checked, strict=True)
-    ]
+    refusals = [_refusal(front, context, one, wrong) for one, wrong in zip(wanted, checked, strict=True)]
     command_of = _commands(front, context, validate_only)
     commands = [command_of(one) for one, refusal in zip(wanted, refusals, strict=True) if refusal is None]
     answers = {answer.topic_name: answer for answer in await front.submit_change(commands)}
     return [_outcome(refusal, answers.get(one.answer_name)) for one, refusal in zip(wanted, refusals, strict=True)]
+
+
+def _refusal(front: Front, context: RequestContext, one: _Wanted, wrong: Rejection | None) -> Rejection | None:
+    """Why there is no command for a resource: who may not change it learns nothing else, then `wrong` counts."""
+    by_brokers = one.kind == BROKER and not has_real_brokers(front.cluster)
+    if wrong is None and not by_brokers:
+        return None
+    denied = _denied_beside_topics(front, context, "AlterConfigs", one.kind, one.name)
+    if denied is not None or wrong is not None:
+        return denied or wrong
+    incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
+    return refused_change(front.cluster, one.name, one.ops, incremental)
 
 
 def _commands(

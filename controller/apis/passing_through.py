@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -31,8 +31,13 @@ from controller.kafka.handling import (
 from controller.kafka.messages.api_versions import ApiVersion
 from controller.kafka.messages.metadata import MetadataRequest
 
-PassOn = Callable[[bytes, float], Awaitable[bytes]]
-"""Sends a request frame to a broker and gives the frame of its answer, within so many seconds."""
+
+class PassOn(Protocol):
+    """Sends a request frame to a broker, whichever it is or the one at an address, and gives the frame of its answer,
+    within so many seconds. Raises ClusterUnreachable, NotAuthenticated."""
+
+    def __call__(self, payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> Awaitable[bytes]: ...
+
 
 WITHIN_S: Final = 330.0
 """How long a broker may keep a request waiting: a join of a group may last as long as a member may poll."""

@@ -20,6 +20,7 @@ from controller.apis import (
 )
 from controller.apis.api_versions import with_api_versions
 from controller.apis.bounds import CHANGES, bounded
+from controller.apis.cluster_configs import to_brokers
 from controller.apis.create_topics import CreateTopicsHandler
 from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
@@ -32,6 +33,7 @@ from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.api_versions import ApiVersionsResponse
+from controller.machine.state import BROKERS
 
 HandlerTable = Mapping[int, ApiHandler]
 
@@ -58,7 +60,7 @@ def controller_listener(front: Front, versions_max: Mapping[str, int]) -> Handle
 
 
 def administration(
-    front: Front, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset()
+    front: Front, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS})
 ) -> dict[int, Handler]:
     """What only a controller answers: changes, and who may log in. A create keeps nobody waiting for longer than
     `create_ms_max`; configs of the kinds `other_configs` can be altered as those of topics can."""
@@ -92,11 +94,12 @@ def cluster_listener(
     front: Front, versions_max: Mapping[str, int], brokers: ApiVersionsResponse, pass_on: PassOn
 ) -> HandlerTable:
     """The controller's listener in front of a cluster: what is not about topics goes to one of its brokers, which speak
-    what `brokers` says."""
+    what `brokers` says; configs of brokers too."""
     table = dict(controller_listener(front, versions_max))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     own = {*table, int(ApiKey.API_VERSIONS)}
+    table |= to_brokers(front, table, brokers.api_keys, pass_on)
     sent_on = SentOn()
     table[ApiKey.METADATA] = sent_on.answering(table[ApiKey.METADATA])
     passed = passing(brokers.api_keys, own, pass_on, lambda context: front.grants(context, "ClusterAction"), sent_on)

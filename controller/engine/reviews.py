@@ -27,6 +27,7 @@ _BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalo
 _OF_ONE_REAL_BROKER = frozenset(
     {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
 )
+_OF_ALL_SIMULATED_BROKERS = _BROKER_EVENTS | {catalog.ResourceConfigsChanged}
 _OF_ALL_REAL_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
 
 
@@ -61,7 +62,7 @@ class Reviews:
         self._learn_of_configs(records)
         if has_real_brokers(self._store().durable_cluster):
             self._learn_of_real_brokers(records)
-        elif any(type(record.event) in _BROKER_EVENTS for record in records):
+        elif any(type(record.event) in _OF_ALL_SIMULATED_BROKERS for record in records):
             self.sweep()
 
     def _learn_of_configs(self, records: Sequence[catalog.Recorded]) -> None:

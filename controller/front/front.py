@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 import msgspec
@@ -70,6 +70,8 @@ class Front:
         self._applied: Callable[[], int] | None = None
         self.turns = asyncio.Lock()
         """Held for each slice of a long answer, so that the loop does one of them in a round."""
+        self.static_configs: Mapping[str, str] = {}
+        """The settings that were given, by Kafka's keys: what DescribeConfigs shows as a broker's static configs."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
 

@@ -16,7 +16,7 @@ from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.after_events import after_change, after_fill, after_step, with_partition
 from controller.machine.partitions.blocks import extended
-from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter, settings_from_pairs
+from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
@@ -81,8 +81,7 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case catalog.ProducerIdsAllocated() as e:
             return replace(cluster, next_producer_id=e.next_producer_id)
         case catalog.SettingsChanged() as e:
-            settings = settings_from_pairs(e.settings)
-            return replace(cluster, settings=settings, settings_pairs=e.settings, release=e.release)
+            return replace(cluster.with_settings(e.settings), release=e.release)
         case _:
             return _with_brokers(cluster, record)
 

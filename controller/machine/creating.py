@@ -49,7 +49,7 @@ def _check_create(state: State, command: CreateTopic) -> Rejection | None:
         or validation.denied(command)
         or validation.name(command.topic)
         or validation.not_existing(command, state.topics.get(shard_key(command.topic)))
-        or (validate_topic_configs(command.configs, cluster.settings.topic_defaults) if command.configs else None)
+        or (validate_topic_configs(command.configs, cluster.settings.defaults_in_force) if command.configs else None)
         or validation.counts(command)
         or validation.size(validation.resolved_partitions(command, cluster.settings), 1 + len(command.configs))
         or (validation.assignment(command.assignments, cluster) if command.assignments else None)

@@ -61,6 +61,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.BalanceLeaders: requests.balance_leaders,
     commands.ReassignPartitions: requests.reassign_partitions,
     commands.AlterResourceConfigs: resource_configs.alter,
+    commands.CopyBrokerConfigs: resource_configs.copy,
     commands.ConfirmMetadata: observing.confirm,
     commands.ReportLeader: observing.report_leader,
     commands.ExpireRequest: observing.expire,

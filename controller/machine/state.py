@@ -24,6 +24,8 @@ ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 """The feature with which eligible leader replicas are kept (KIP-966)."""
 BROKERS = 4
 """Kafka's number of brokers among what has configs."""
+ResourceConfigs = tuple[tuple[tuple[int, str], Configs], ...]
+"""Configs by the kind and name of what has them."""
 
 
 class Waiter(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -103,7 +105,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     `cluster_carries_out`: a cluster with its own controller creates the topics and elects the leaders; what happens
     there is observed. `topic_defaults` holds the broker-level keys that give topics their defaults
-    (`log.retention.ms`, …).
+    (`log.retention.ms`, …); `dynamic_defaults` what all brokers have as dynamic configs, which goes before (KIP-226).
     """
 
     num_partitions: int = 1
@@ -113,10 +115,24 @@ class Settings(msgspec.Struct, frozen=True):
     create_topic_policy_class_name: str = ""
     enable_under_replicated_topic_creation: bool = False
     cluster_carries_out: bool = False
-    topic_defaults: tuple[tuple[str, str], ...] = ()
+    topic_defaults: Configs = ()
+    dynamic_defaults: Configs = ()
+
+    @property
+    def defaults_in_force(self) -> Configs:
+        """The broker-level keys by which topics go that set nothing themselves, sorted."""
+        return in_force(self.topic_defaults, self.dynamic_defaults) if self.dynamic_defaults else self.topic_defaults
 
 
-_FIELD_BY_KEY = {field.replace("_", "."): field for field in Settings.__struct_fields__ if field != "topic_defaults"}
+@lru_cache(maxsize=16)
+def in_force(defaults: Configs, dynamic: Configs) -> Configs:
+    """Broker-level keys that were given, under those that are dynamic, sorted."""
+    return tuple(sorted({**dict(defaults), **dict(dynamic)}.items()))
+
+
+_FIELD_BY_KEY = {
+    field.replace("_", "."): field for field in Settings.__struct_fields__ if not field.endswith("_defaults")
+}
 
 
 @lru_cache(maxsize=64)
@@ -164,7 +180,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """By entity, the keys and values of its quotas; an entity without any is not there."""
     features: tuple[tuple[str, int], ...] = ()
     """The finalized features of real brokers with their levels, by name (KIP-584); empty with others."""
-    resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
+    resource_configs: ResourceConfigs = ()
     """The dynamic configs of what is not a topic, by Kafka's number of its kind and by name, sorted, without
     empty ones: see `ResourceConfigsChanged`."""
     next_producer_id: int = 0
@@ -182,15 +198,30 @@ class Cluster(msgspec.Struct, frozen=True):
         """The finalized level of a feature, 0 where it is off."""
         return dict(self.features).get(name, 0)
 
+    def with_settings(self, pairs: tuple[tuple[str, str], ...]) -> Cluster:
+        """This cluster with other settings, as `SettingsChanged` has them. Raises msgspec.ValidationError."""
+        settings = replace(settings_from_pairs(pairs), dynamic_defaults=self.configs_of(BROKERS, ""))
+        return replace(self, settings=settings, settings_pairs=pairs)
+
     def with_configs(self, kind: int, name: str, configs: Configs) -> Cluster:
         """This cluster with other dynamic configs of what is not a topic."""
         others = [(key, value) for key, value in self.resource_configs if key != (kind, name)]
         ours = [((kind, name), configs)] if configs else []
-        return replace(self, resource_configs=tuple(sorted(others + ours)))
+        return self.with_all_configs(tuple(sorted(others + ours)))
+
+    def with_all_configs(self, resource_configs: ResourceConfigs) -> Cluster:
+        """This cluster with these dynamic configs of all that is not a topic, and no others."""
+        changed = replace(self, resource_configs=resource_configs)
+        settings = replace(self.settings, dynamic_defaults=changed.configs_of(BROKERS, ""))
+        return replace(changed, settings=settings)
 
     def configs_of(self, kind: int, name: str) -> Configs:
         """The dynamic configs of what is not a topic; (4, "") has the defaults of all brokers."""
         return dict(self.resource_configs).get((kind, name), ())
+
+    def configs_of_brokers(self) -> tuple[tuple[str, Configs], ...]:
+        """The dynamic configs of brokers by their names, sorted; the empty name has the defaults of all."""
+        return tuple((name, configs) for (kind, name), configs in self.resource_configs if kind == BROKERS)
 
     def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
         """This cluster with these quotas for an entity; none forget it."""

@@ -164,6 +164,7 @@ class Service:
             authorizer=entrance.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
+        self.front.static_configs = settings.static_configs()
         self._doors: BrokerDoors | None = None
         if isinstance(self.fleet, KraftFleet):
             self.fleet.reachable_at(advertised)

@@ -104,6 +104,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     texts: Configs
     """All settings that have a value, as texts, sorted by key; `topic_defaults` and those for policies among them,
     secrets not."""
+    given: frozenset[str] = frozenset()
+    """The keys that were given, whatever their values."""
     of_listeners: Mapping[str, Mapping[str, Any]] = {}
     """By listener, what was said for it alone: settings by the names of their fields here."""
 
@@ -118,6 +120,11 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
         """
         given = {key for key, _ in self.topic_defaults}
         return tuple(pair for pair in self.texts if pair[0] in given or (pair[0] in BY_KEY and BY_KEY[pair[0]].decides))
+
+    def static_configs(self) -> Mapping[str, str]:
+        """The settings that were given, as texts by key; a secret is empty."""
+        texts = dict(self.texts)
+        return {key: texts.get(key, "") for key in sorted(self.given)}
 
     def as_mapping(self) -> Mapping[str, str]:
         """All settings as texts by key, for a policy's `configure`."""
@@ -145,7 +152,8 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     texts = {setting.key: _text(setting, given.get(setting.key)) for setting in SETTINGS if not setting.secret}
     texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIXES)} | dict(defaults)
     pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
-    return msgspec.convert({**values, "topic_defaults": defaults, "texts": pairs}, ServeSettings)
+    derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given)}
+    return msgspec.convert({**values, **derived}, ServeSettings)
 
 
 # Where settings come from.

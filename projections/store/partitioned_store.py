@@ -1,9 +1,10 @@
 """The stores of all the partitions of an events topic, read as one.
 
 A topic lives in the partition of its shard key, brokers and settings in every one; access control entries, quotas and
-credentials in the first alone, which gives them one order. Brokers' and settings' events reach the partitions
-one after another, so for a moment the partitions may disagree about brokers: the least advanced partition then counts,
-so that nobody sees a broker start or end before every topic has seen it.
+credentials in the first alone, which gives them one order. Configs of brokers get theirs there too, and the others have
+copies. Brokers' and settings' events reach the partitions one after another, so for a moment the partitions may
+disagree about brokers: the least advanced partition then counts, so that nobody sees a broker start or end before every
+topic has seen it.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class PartitionedStore:
             new is not old for new, old in zip(clusters, self._clusters, strict=True)
         ):
             self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
+            least = least.with_all_configs(first.resource_configs)
             self._cluster = replace(
                 least, acls=first.acls, quotas=first.quotas, scram=first.scram, login_secret=first.login_secret
             )

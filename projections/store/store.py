@@ -26,7 +26,7 @@ import msgspec
 
 from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.rules import has_real_brokers
-from controller.machine.state import Broker, Cluster, Quorum, State, Topic, settings_from_pairs
+from controller.machine.state import Broker, Cluster, Quorum, State, Topic
 from events.catalog import Configs
 from events.logs.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
@@ -296,8 +296,7 @@ class TopicStore:
             return Cluster()
         stored = msgspec.msgpack.decode(value, type=_StoredCluster)
         same = {name: getattr(stored, name) for name in _SAME}
-        settings = settings_from_pairs(stored.settings)
-        cluster = stored_access(self._log, Cluster(settings=settings, settings_pairs=stored.settings, **same))
+        cluster = stored_access(self._log, Cluster(**same).with_settings(stored.settings))
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
 
 

@@ -46,7 +46,7 @@ def anybody(_: RequestContext) -> bool:
     return True
 
 
-async def echo(payload: bytes, within_s: float) -> bytes:
+async def echo(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
     """A broker that answers the same to everything."""
     return ANSWER
 
@@ -157,7 +157,7 @@ async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:
 
 
 async def test_without_a_broker_the_client_is_disconnected() -> None:
-    async def nobody(payload: bytes, within_s: float) -> bytes:
+    async def nobody(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
     table = passing(SPOKEN, (), nobody, anybody, SentOn())
@@ -168,7 +168,7 @@ async def test_without_a_broker_the_client_is_disconnected() -> None:
 
 
 async def test_who_may_not_is_disconnected_and_nothing_is_passed() -> None:
-    async def never(frame: bytes, within_s: float) -> bytes:
+    async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise AssertionError("it was passed on")
 
     table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin", SentOn())

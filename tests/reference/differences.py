@@ -150,6 +150,17 @@ def _own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
     return _answered(plain)(rows, case, version)
 
 
+_UNEXPECTED = "Unexpected broker id, expected "
+
+
+def _of_all_brokers(rows: Rows, case: Case, version: int) -> Rows:
+    """Kafka's words where not broker 1 alone could be meant."""
+    expected = f"{_UNEXPECTED}1"
+    return _answered(
+        lambda row, version: replace(row, message=row.message and row.message.replace(expected, f"{expected}, 2, 3"))
+    )(rows, case, version)
+
+
 def _default_or_not(rows: Rows, case: Case, version: int) -> Rows:
     """Sources of configs as version 0 shows them: the default, or not."""
 
@@ -280,8 +291,14 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "Kafka 4 keeps min.insync.replicas of the cluster as a dynamic setting, for eligible leader replicas (KIP-966)",
-        "(CreateTopics|DescribeConfigs): .*",
+        "CreateTopics: .*|DescribeConfigs: (?!broker|all).*",
         _own_min_insync,
+    ),
+    Difference(
+        "without eligible leader replicas nobody sets min.insync.replicas of all brokers",
+        "DescribeConfigs: broker.*",
+        _own_min_insync,
+        fleets=("simulated",),
     ),
     # timeouts of 0 and less: KIP-4 says that the work is begun and not waited for; Kafka does nothing at all
     Difference(
@@ -350,8 +367,27 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     # resources that a controller of topics does not have
     Difference(
-        "brokers' own settings are theirs to show, and to change",
-        "(Describe|Alter|IncrementalAlter)Configs: (broker|all brokers).*",
+        "who decides answers for all its brokers, by their ids",
+        "DescribeConfigs: broker that is another",
+        lambda rows, case, version: (
+            Row("broker 2", "NONE", "", (f"node.id='2' static read_only{' type=3 undocumented' * (version > 2)}",)),
+        ),
+    ),
+    Difference(
+        "who decides knows all its brokers",
+        "(Describe|Alter|IncrementalAlter)Configs: broker unknown",
+        _of_all_brokers,
+        fleets=("simulated",),
+    ),
+    Difference(
+        "configs of all brokers are there where somebody set them: without eligible leader replicas nobody has to",
+        "DescribeConfigs: all brokers",
+        _answered(lambda row, version: replace(row, facts=())),
+        fleets=("simulated",),
+    ),
+    Difference(
+        "brokers have no loggers",
+        "DescribeConfigs: broker logger.*",
         _refused("INVALID_REQUEST"),
     ),
     Difference(

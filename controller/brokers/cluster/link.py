@@ -169,9 +169,10 @@ class ClusterLink:
         request = ApiVersionsRequest(client_software_name="topicwright", client_software_version="1")
         return (await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, ApiVersionsResponse))[1]
 
-    async def pass_on(self, payload: bytes, within_s: float) -> bytes:
-        """A client's request, byte for byte, to a broker, and its answer. Raises ClusterUnreachable."""
-        return await self.connections.exchange(self._first(), payload, within_s)
+    async def pass_on(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
+        """A client's request, byte for byte, to a broker, or to the one at an address, and its answer. Raises
+        ClusterUnreachable."""
+        return await self.connections.exchange(to or self._first(), payload, within_s)
 
     def _first(self) -> Address:
         return self._favourite or (self._known or tuple(self._bootstrap))[0]

@@ -12,7 +12,7 @@ import msgspec
 from controller.machine.commands import access, cluster
 from controller.machine.commands.base import NO_TOPIC, Command
 from controller.machine.partitions.blocks import Span
-from events.catalog import Assignment, BrokerDetails, ConfigOp, Endpoint, Verdict
+from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 
 LATEST_CREATE_TOPICS = 7
@@ -260,6 +260,15 @@ class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     incremental: bool = True
 
 
+class CopyBrokerConfigs(Command, frozen=True, kw_only=True, gc=False):
+    """The dynamic configs of brokers are these, by name, and no others: so they were decided in another partition.
+
+    Where topics are decided in several partitions, each of them needs what all topics go by.
+    """
+
+    configs: tuple[tuple[str, Configs], ...]
+
+
 class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
     """Brokers have applied the log up to and including `offset`.
 
@@ -319,6 +328,7 @@ AnyCommand = (
     | BalanceLeaders
     | ReassignPartitions
     | AlterResourceConfigs
+    | CopyBrokerConfigs
     | ConfirmMetadata
     | ReportLeader
     | ExpireRequest

@@ -60,8 +60,8 @@ def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults
 def altered_configs(current: Configs, command: AlterTopicConfigs, settings: Settings) -> Configs | Rejection:
     """The explicit configs after a change, sorted, or why it is refused."""
     if command.incremental:
-        return incremental_alter(current, command.ops, settings.topic_defaults)
-    return replace_configs(current, [(op.name, op.value) for op in command.ops], settings.topic_defaults)
+        return incremental_alter(current, command.ops, settings.defaults_in_force)
+    return replace_configs(current, [(op.name, op.value) for op in command.ops], settings.defaults_in_force)
 
 
 def check_steps(ops: Sequence[ConfigOp]) -> Rejection | None:

@@ -6,9 +6,11 @@ the request came through.
 
 from __future__ import annotations
 
-from controller.machine.commands.commands import AlterResourceConfigs
+from collections.abc import Sequence
+
+from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
 from controller.machine.configs.changes import OpType, check_steps, joined
-from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, min_insync_replicas
+from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, min_insync_replicas, too_long
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
@@ -17,11 +19,20 @@ from events.names import RequestId
 
 CLIENT_METRICS, GROUPS = 16, 32
 """Kafka's numbers of what has configs, beside topics 2 and brokers 4."""
-LISTS = frozenset({
-    "cipher.suites", "interval.ms.list", "listener.security.protocol.map", "listeners", "log.cleanup.policy", "match",
-    "metric.reporters", "metrics", "sasl.enabled.mechanisms", "ssl.cipher.suites", "ssl.enabled.protocols",
-})  # fmt: skip
-"""The dynamic configs that are lists, so that APPEND and SUBTRACT have a meaning."""
+LISTS = {
+    "config.providers": "",
+    "cordoned.log.dirs": "",
+    "listeners": "PLAINTEXT://:9092",
+    "log.cleanup.policy": "delete",
+    "match": "",
+    "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+    "metrics": "",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+    "ssl.cipher.suites": "",
+    "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+}
+"""The dynamic configs that are lists, so that APPEND and SUBTRACT have a meaning, with what they are where not set."""
 _RULE = "validation:alter-request"
 BY_CONTROLLER = "User:topicwright"
 """Who changes what the controller changes by itself."""
@@ -30,7 +41,7 @@ BY_CONTROLLER = "User:topicwright"
 def alter(state: State, command: AlterResourceConfigs) -> Decision:
     """Change the dynamic configs of what is not a topic. A request is done as a whole or not at all."""
     before = state.cluster.configs_of(command.kind, command.name)
-    after = _refused(command, state.cluster) or _altered(before, command)
+    after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
     if isinstance(after, Rejection):
         return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
     rejection = _unsafe(command, before, after, state.cluster)
@@ -44,6 +55,18 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
         command.request_id, command.kind, command.name, after, command.principal, command.client_id
     )
     return Decision((event,), (answer,))
+
+
+def copy(state: State, command: CopyBrokerConfigs) -> Decision:
+    """Take over the dynamic configs of brokers; nothing where they are the same."""
+    before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
+    changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
+    return Decision(
+        tuple(
+            ResourceConfigsChanged(command.request_id, BROKERS, name, after.get(name, ()), BY_CONTROLLER, None)
+            for name in changed
+        )
+    )
 
 
 def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], request_id: RequestId) -> list[Event]:
@@ -85,9 +108,10 @@ def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
     return Rejection(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.", _RULE)
 
 
-def _altered(before: Configs, command: AlterResourceConfigs) -> Configs | Rejection:
-    configs = dict(before) if command.incremental else {}
-    for op in command.ops:
+def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Configs | Rejection:
+    """The dynamic configs after these steps, or in place of those before, sorted; or why it cannot be."""
+    configs = dict(before) if incremental else {}
+    for op in ops:
         value = _stepped(op, configs.get(op.name))
         if isinstance(value, Rejection):
             return value
@@ -95,7 +119,7 @@ def _altered(before: Configs, command: AlterResourceConfigs) -> Configs | Reject
             configs.pop(op.name, None)
         else:
             configs[op.name] = value
-    return tuple(sorted(configs.items()))
+    return too_long(configs) or tuple(sorted(configs.items()))
 
 
 def _stepped(op: ConfigOp, text: str | None) -> str | Rejection | None:
@@ -104,7 +128,7 @@ def _stepped(op: ConfigOp, text: str | None) -> str | Rejection | None:
     if op.name not in LISTS:
         message = f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST."
         return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
-    return joined(op, text or "")
+    return joined(op, LISTS[op.name] if text is None else text)
 
 
 def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, cluster: Cluster) -> Rejection | None:
@@ -115,7 +139,7 @@ def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, clus
     if not command.name and key in dict(before) and key not in dict(after):
         message = f"Cluster-level {key} cannot be removed while ELR is enabled."
         return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
-    if command.name and key in dict(after):
+    if command.name and any(op.name == key for op in command.ops):
         message = f"Broker-level {key} cannot be altered while ELR is enabled."
         return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
     return None

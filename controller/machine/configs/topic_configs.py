@@ -48,7 +48,7 @@ def validate_topic_configs(
     if len(explicit) < len(wanted):
         missing = ",".join(name for name, value in wanted.items() if value is None)
         return invalid_config(f"Null value not supported for topic configs: {missing}")
-    values = _too_long(explicit) or _unknown_name(explicit) or _explicit_values(explicit)
+    values = too_long(explicit) or _unknown_name(explicit) or _explicit_values(explicit)
     if isinstance(values, Rejection):
         return values
     in_force = {**values_in_force(broker_defaults), **values}
@@ -87,19 +87,20 @@ def min_insync_replicas(configs: Configs, settings: Settings) -> int:
 
     1 where a topic of an older release has a value that is not valid any more.
     """
-    value = topic_config(MIN_INSYNC_REPLICAS, configs, settings.topic_defaults)
+    value = topic_config(MIN_INSYNC_REPLICAS, configs, settings.defaults_in_force)
     return value if isinstance(value, int) else 1
 
 
 def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
     """Whether a replica that is not in sync may lead, if no other can: the topic's own setting, or the cluster's."""
-    return topic_config(UNCLEAN_ELECTION, configs, settings.topic_defaults) is True
+    return topic_config(UNCLEAN_ELECTION, configs, settings.defaults_in_force) is True
 
 
 # Checks of explicit values.
 
 
-def _too_long(explicit: Mapping[str, str]) -> Rejection | None:
+def too_long(explicit: Mapping[str, str]) -> Rejection | None:
+    """The first value of configs, of whatever they are, that is longer than Kafka takes."""
     for name, value in explicit.items():
         if (
             len(value) * 2 > VALUE_LENGTH_MAX

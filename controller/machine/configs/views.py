@@ -18,6 +18,7 @@ import msgspec
 from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, TopicConfig
 from controller.machine.configs.topic_configs import operators_default, values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
+from controller.machine.state import in_force
 from events.catalog import Configs
 
 
@@ -59,18 +60,19 @@ class ConfigEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 @lru_cache(maxsize=256)
-def effective_configs(explicit: Configs, broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
+def effective_configs(explicit: Configs, broker_defaults: Configs, dynamic: Configs = ()) -> tuple[ConfigEntry, ...]:
     """All configs of a topic as CreateTopics v5+ answers them, sorted by name (KIP-525).
 
-    Texts are as they were given, numbers in hours or minutes excepted; synonyms are left out, as Kafka does.
+    Texts are as they were given, numbers in hours or minutes excepted; synonyms are left out, as Kafka does. `dynamic`
+    is what all brokers have as dynamic configs, which goes before `broker_defaults`.
     """
-    return _overlaid(_effective_base(broker_defaults), [_effective_entry(*pair) for pair in explicit])
+    return _overlaid(_effective_base(broker_defaults, dynamic), [_effective_entry(*pair) for pair in explicit])
 
 
 @lru_cache(maxsize=256)
-def described_configs(explicit: Configs, broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
+def described_configs(explicit: Configs, broker_defaults: Configs, dynamic: Configs = ()) -> tuple[ConfigEntry, ...]:
     """All configs of a topic as DescribeConfigs answers them, sorted by name, with their synonyms (KIP-226)."""
-    base = _described_base(broker_defaults)
+    base = _described_base(broker_defaults, dynamic)
     chains = {entry.name: entry.synonyms for entry in base}
     return _overlaid(base, [_described_entry(name, text, chains.get(name, ())) for name, text in explicit])
 
@@ -83,16 +85,26 @@ def _overlaid(base: tuple[ConfigEntry, ...], entries: list[ConfigEntry]) -> tupl
     return tuple(sorted([*kept, *own.values()], key=lambda entry: entry.name))
 
 
+_Origin = tuple[ConfigSource, Mapping[str, str]]
+
+
+def _origins(broker_defaults: Configs, dynamic: Configs) -> tuple[_Origin, ...]:
+    """Where broker-level settings come from, first what goes before."""
+    return (
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(dynamic)),
+        (ConfigSource.STATIC_BROKER_CONFIG, dict(broker_defaults)),
+    )
+
+
 @lru_cache(maxsize=16)
-def _effective_base(broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
-    chosen = dict(broker_defaults)
+def _effective_base(broker_defaults: Configs, dynamic: Configs) -> tuple[ConfigEntry, ...]:
+    origins = _origins(broker_defaults, dynamic)
     entries = []
     for row in TOPIC_CONFIGS:
-        text = operators_default(row, chosen)
-        if text is not None:
-            entries.append(_entry(row, text, ConfigSource.STATIC_BROKER_CONFIG))
-        elif not row.internal:
-            entries.append(_entry(row, row.default, ConfigSource.DEFAULT_CONFIG))
+        found = ((operators_default(row, chosen), source) for source, chosen in origins)
+        text, source = next((one for one in found if one[0] is not None), (None, ConfigSource.DEFAULT_CONFIG))
+        if text is not None or not row.internal:
+            entries.append(_entry(row, row.default if text is None else text, source))
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
@@ -109,12 +121,12 @@ def _entry(
 
 
 @lru_cache(maxsize=16)
-def _described_base(broker_defaults: Configs) -> tuple[ConfigEntry, ...]:
-    values, chosen = values_in_force(broker_defaults), dict(broker_defaults)
+def _described_base(broker_defaults: Configs, dynamic: Configs) -> tuple[ConfigEntry, ...]:
+    values, origins = values_in_force(in_force(broker_defaults, dynamic)), _origins(broker_defaults, dynamic)
     entries = []
     for row in TOPIC_CONFIGS:
         if not row.internal:
-            chain = _chain(row, chosen)
+            chain = _chain(row, origins)
             source = chain[0].source if chain else ConfigSource.DEFAULT_CONFIG
             entries.append(_entry(row, value_text(values[row.name]), source, chain))
     return tuple(sorted(entries, key=lambda entry: entry.name))
@@ -128,14 +140,15 @@ def _described_entry(name: str, text: str, chain: tuple[ConfigSynonym, ...]) -> 
     return _entry(row, shown, source, (ConfigSynonym(name, shown, source), *chain))
 
 
-def _chain(row: TopicConfig, chosen: Mapping[str, str]) -> tuple[ConfigSynonym, ...]:
+def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynonym, ...]:
     """The broker-level names of a row that have a value: those set, then those with a default.
 
     Kafka begins the chain at the row's first name and shows nothing where that has no value: a retention set by
     `log.retention.hours` alone is described as a default without synonyms. We answer the same.
     """
-    static = [
-        ConfigSynonym(synonym.name, chosen[synonym.name], ConfigSource.STATIC_BROKER_CONFIG)
+    set_ = [
+        ConfigSynonym(synonym.name, chosen[synonym.name], source)
+        for source, chosen in origins
         for synonym in row.synonyms
         if synonym.name in chosen
     ]
@@ -144,7 +157,7 @@ def _chain(row: TopicConfig, chosen: Mapping[str, str]) -> tuple[ConfigSynonym, 
         for synonym in row.synonyms
         if synonym.default is not None
     ]
-    chain = (*static, *default)
+    chain = (*set_, *default)
     return chain if chain and chain[0].name == row.synonyms[0].name else ()
 
 

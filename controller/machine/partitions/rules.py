@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
 from controller.machine.partitions.after_events import after_fill
 from controller.machine.partitions.changes import UNASSIGNED, Election, Ids, Rules
 from controller.machine.partitions.placement import pick_for_placeholder
-from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Broker, Cluster, Settings, Topic
-from events.catalog import Configs, Partition, PlaceholderFilled, Upkeep
+from controller.machine.state import ELIGIBLE_REPLICAS, Broker, Cluster, Topic
+from events.catalog import Partition, PlaceholderFilled, Upkeep
 from events.names import NO_LEADER, BrokerId, TopicName, is_placeholder
 
 LOST = (1).to_bytes(16, "big")
@@ -23,23 +21,9 @@ def has_real_brokers(cluster: Cluster) -> bool:
     return bool(cluster.features)
 
 
-def topic_settings(cluster: Cluster) -> Settings:
-    """The settings that topics go by: the controller's own, under those that all brokers have as dynamic defaults."""
-    dynamic = cluster.configs_of(BROKERS, "")
-    return _with_defaults(cluster.settings, dynamic) if dynamic else cluster.settings
-
-
-@lru_cache(maxsize=16)
-def _with_defaults(settings: Settings, dynamic: Configs) -> Settings:
-    fields = {name: getattr(settings, name) for name in settings.__struct_fields__}
-    defaults = {**dict(settings.topic_defaults), **dict(dynamic)}
-    return Settings(**{**fields, "topic_defaults": tuple(sorted(defaults.items()))})
-
-
 def rules_for(topic: Topic, cluster: Cluster) -> Rules:
     """What a change of the topic's partitions depends on."""
-    settings = topic_settings(cluster)
-    floor = min(min_insync_replicas(topic.configs, settings), topic.replication_factor)
+    floor = min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
     return Rules(
         may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
         min_isr=floor,
@@ -50,7 +34,7 @@ def rules_for(topic: Topic, cluster: Cluster) -> Rules:
 
 def election_for(topic: Topic, cluster: Cluster) -> Election:
     """How leaders of the topic are elected when nobody asks for an election."""
-    unclean = allows_unclean_election(topic.configs, topic_settings(cluster))
+    unclean = allows_unclean_election(topic.configs, cluster.settings)
     return Election.UNCLEAN if unclean else Election.ONLINE
 
 

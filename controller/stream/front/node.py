@@ -31,9 +31,10 @@ from controller.engine.replies import PendingRequest, Replies
 from controller.engine.stamps import Stamps
 from controller.front.port import Reply, Standing
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import AnyCommand, ClientCommand, TopicCommand
+from controller.machine.commands.commands import AlterResourceConfigs, AnyCommand, ClientCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
+from controller.stream.front.broker_configs import BrokerConfigCopies
 from controller.stream.front.follower import FollowedEvents, Record
 from controller.stream.front.gate import FrontGate
 from controller.stream.front.presence import Presence
@@ -88,6 +89,7 @@ class FrontNode:
         self._sender = CommandSender(
             producer, topics.commands, self._answer_error, lambda number: self.partitions[number].fold.next_source
         )
+        self._copies = BrokerConfigCopies(self.partitions, stamps, self._sender.send_unanswered)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number) for number in range(len(self.partitions))}
@@ -129,7 +131,20 @@ class FrontNode:
                 self._send_if_passed(command)
             except Exception as error:
                 self.replies.resolve(self._faults.note(command, error))  # type: ignore[arg-type]
+        if any(isinstance(command, AlterResourceConfigs) for command in commands):
+            return asyncio.ensure_future(self._in_all_partitions(pending.future))
         return pending.future
+
+    async def _in_all_partitions(self, decided: asyncio.Future[Reply]) -> Reply:
+        """The reply to a change of brokers' configs, as soon as every partition decides by it."""
+        reply = await decided
+        await self._copies.everywhere(self._answer_timeout_s)
+        return reply
+
+    def heartbeat(self) -> None:
+        """To be called now and then: what others left undone is done."""
+        if self._refusal() is None and self.caught_up:
+            self._copies.heartbeat()
 
     def observe(self, command: AnyCommand) -> None:
         """Send a command that nobody waits for and that concerns no topic, also while stopping. Dropped while Kafka is
@@ -199,6 +214,7 @@ class FrontNode:
             self.fail(error)
             return
         self._unread -= batch.ended
+        self._copies.learn()
         for number, decision in accepted:
             for answer in decision.answers:
                 self.replies.resolve(answer)

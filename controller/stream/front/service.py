@@ -135,6 +135,7 @@ class FrontService:
             authorizer=entrance.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
+        front.static_configs = settings.static_configs()
         self.http = HttpServer(
             front,
             FrontBrokers(self.node),
@@ -205,6 +206,7 @@ class FrontService:
             self._presence.announce()
             if self.node.caught_up:
                 self._entrance.draw_login_secret(self.node)
+            self.node.heartbeat()
             await asyncio.sleep(self.options.settings.front_heartbeat_interval_ms / 1000)
 
     async def _caught_up(self) -> None:

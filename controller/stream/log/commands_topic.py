@@ -12,11 +12,18 @@ import msgspec
 
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic, FinishChange, RefuseCreation
-from controller.machine.commands.commands import AlterPartition, AnyCommand, ExpireRequest, ReportLeader, TopicCommand
+from controller.machine.commands.commands import (
+    AlterPartition,
+    AlterResourceConfigs,
+    AnyCommand,
+    ExpireRequest,
+    ReportLeader,
+    TopicCommand,
+)
 from events.logs.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
-COMMAND_VERSION = 1
+COMMAND_VERSION = 2
 """The version in which commands are written; to be raised with any change to what a command can say. A kind of command
 that older workers may pass over, since it is put again until it is decided (`DrawLoginSecret`), does not raise it."""
 
@@ -31,8 +38,8 @@ _OF_A_TOPIC = (
     FinishChange,
 )
 CLUSTER_PARTITION = 0
-"""Where it is decided who may do what, which quotas hold and who can log in, and where counted refusals are recorded.
-One partition gives it one order, whichever fronts it comes from."""
+"""Where it is decided who may do what, which quotas hold, who can log in and which configs brokers have, and where
+counted refusals are recorded. One partition gives it one order, whichever fronts it comes from."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
@@ -68,9 +75,9 @@ def decode_command(value: bytes | None) -> AnyCommand:
 
 def home_of(command: TopicCommand | ClusterCommand, partitions: int) -> int:
     """The one partition in which a client's command is decided."""
-    return (
-        CLUSTER_PARTITION if isinstance(command, ClusterCommand) else partition_of(shard_key(command.topic), partitions)
-    )
+    if isinstance(command, ClusterCommand | AlterResourceConfigs):
+        return CLUSTER_PARTITION
+    return partition_of(shard_key(command.topic), partitions)
 
 
 def key_of(command: AnyCommand) -> ShardKey:

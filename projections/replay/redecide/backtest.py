@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Cluster, State, settings_from_pairs
+from controller.machine.state import Cluster, State
 from controller.policy.loading import PolicyLoadError
 from controller.policy.shown import as_policies_see_it
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
@@ -133,8 +133,7 @@ def _wording(change: Change, was: Fate, now: Fate) -> tuple[str, str]:
 
 
 def _with(cluster: Cluster, tried: WhatIf) -> Cluster:
-    pairs = tried.pairs_over(cluster.settings_pairs)
-    return replace(cluster, settings=settings_from_pairs(pairs), settings_pairs=pairs)
+    return cluster.with_settings(tried.pairs_over(cluster.settings_pairs))
 
 
 def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Fate]:

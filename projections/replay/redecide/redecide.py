@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from controller.machine.decide import decide_in_full
-from controller.machine.state import Cluster, settings_from_pairs
+from controller.machine.state import Cluster
 from controller.release import RELEASE
 from events.catalog import (
     Cause,
@@ -340,7 +340,7 @@ def _suggested(request: RecordedRequest) -> Iterator[tuple[str, str]]:
 
 def _with_settings(cluster: Cluster, pairs: Pairs) -> Cluster | None:
     try:
-        return msgspec.structs.replace(cluster, settings=settings_from_pairs(pairs), settings_pairs=pairs)
+        return cluster.with_settings(pairs)
     except msgspec.ValidationError:
         return None
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
+from events.hiding import shown_configs
 from projections.words.access_words import DEFAULT_ENTITY, acl_in_words
 from projections.words.names import topic_id_text
 
@@ -226,7 +227,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
-    catalog.ResourceConfigsChanged: _same("request_id", "configs", "principal", "client_id"),
+    catalog.ResourceConfigsChanged: {**_same("request_id", "principal", "client_id"), "configs": shown_configs},
     catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
     catalog.SettingsChanged: _same("settings", "release"),
     access.ScramCredentialSet: _CREDENTIAL,

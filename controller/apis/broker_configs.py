@@ -1,0 +1,294 @@
+"""The configs of brokers (KIP-226): what DescribeConfigs shows of them, and which changes a broker takes.
+
+A value comes from the broker's own dynamic configs, else from those of all brokers, else from the settings, else it is
+the default. The settings are this controller's own, under Kafka's keys, for simulated brokers have no others.
+
+In Kafka the broker that a request comes through checks the values, and then has its controller decide. Here that check
+is `refused_change`; real brokers have made it themselves before they come to us.
+
+What it does not do: it checks what a value says of other values only where topics depend on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
+from controller.apis.config_entries import described
+from controller.front.front import Front, Node
+from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
+from controller.machine.configs.changes import OpType, check_steps
+from controller.machine.configs.resource_configs import LISTS, altered
+from controller.machine.configs.topic_configs import values_in_force
+from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
+from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.state import BROKERS, Cluster
+from controller.settings.server_table import BY_KEY
+from events.catalog import ConfigOp, Configs
+
+_RULE = "validation:broker-configs"
+_SECURITY = frozenset(
+    f"ssl.{name}"
+    for name in (
+        "keystore.type", "keystore.location", "keystore.password", "keystore.key", "keystore.certificate.chain",
+        "key.password", "truststore.type", "truststore.location", "truststore.password", "truststore.certificates",
+    )
+)  # fmt: skip
+"""What can be changed for one listener alone (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+_OF_ALL_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""What can be changed for a listener of all brokers."""
+_POOLS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
+"""Threads, of which a change may at most double or halve the number."""
+_FIXED = frozenset({"listeners", "listener.security.protocol.map"})
+_JAVA = frozenset({"principal.builder.class", "metric.reporters", "ssl.engine.factory.class"})
+_IN_WORDS = {
+    "log.retention.ms": "must be unlimited (-1) or, greater than or equal to 1",
+    "log.roll.ms": "must be greater than or equal to 1",
+    "log.roll.jitter.ms": "must be equal or greater than 0",
+}
+"""How Kafka says what is allowed of values that it does not check where it reads them."""
+
+_ID = re.compile(r"0|-?[1-9][0-9]{0,9}")
+
+Layer = tuple[ConfigSource, Mapping[str, str]]
+
+
+# --- showing
+
+
+def described_brokers(
+    front: Front, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
+) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+    """The configs of the broker of this id, or, without a name, the dynamic ones of all; or why there are none.
+
+    `keys` None means all. The controller answers for every node that clients are shown; that of real brokers for
+    itself alone, as each of them does.
+    """
+    cluster = front.cluster
+    if not name:
+        entries = _of_all(cluster.configs_of(BROKERS, ""))
+    else:
+        nodes = _nodes(front)
+        broker_id = _integer(name)
+        if broker_id is None:
+            return _invalid(f"Broker id must be an integer, but it is: {name}")
+        if broker_id not in nodes:
+            ids = ", ".join(map(str, sorted(nodes)))
+            return _invalid(f"Unexpected broker id, expected {ids} or empty string, but received {name}")
+        static = tuple(sorted(_static(front, nodes[broker_id]).items()))
+        entries = _of_one(cluster.configs_of(BROKERS, str(broker_id)), cluster.configs_of(BROKERS, ""), static)
+    return tuple(described(entry, synonyms, documentation) for entry in entries if keys is None or entry.name in keys)
+
+
+def _nodes(front: Front) -> dict[int, Node]:
+    if has_real_brokers(front.cluster):
+        return {front.node_id: Node(front.node_id, front.advertised.host, front.advertised.port)}
+    return {node.node_id: node for node in front.nodes(include_fenced=True)}
+
+
+def _static(front: Front, node: Node) -> dict[str, str]:
+    """The settings that were given, as a node has them. Those that decide are as the log has them."""
+    given = {key: text for key, text in front.static_configs.items() if key in BROKER_CONFIGS}
+    for key, text in front.cluster.settings_pairs:
+        if key in BROKER_CONFIGS and (key in given or key not in BY_KEY or BY_KEY[key].default != text):
+            given[key] = text
+    where = f"{front.advertised.name}://{node.host}:{node.port}"
+    is_broker = node.node_id in front.cluster.brokers
+    given["node.id"] = given["broker.id"] = str(node.node_id)
+    given["process.roles"] = "broker" if is_broker else "controller"
+    given.setdefault("listeners", where)
+    given["advertised.listeners"] = where
+    broker = front.cluster.brokers.get(node.node_id)  # type: ignore[call-overload]  # any node's id
+    if broker is not None and broker.rack is not None:
+        given["broker.rack"] = broker.rack
+    return given
+
+
+@lru_cache(maxsize=16)
+def _of_all(dynamic: Configs) -> tuple[ConfigEntry, ...]:
+    """What all brokers have: texts as they were given, from nowhere else."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return tuple(_entry(name, text, (ConfigSynonym(name, text, source),)) for name, text in dynamic)
+
+
+@lru_cache(maxsize=64)
+def _of_one(own: Configs, of_all: Configs, static: Configs) -> tuple[ConfigEntry, ...]:
+    layers: tuple[Layer, ...] = (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, dict(own)),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(of_all)),
+        (ConfigSource.STATIC_BROKER_CONFIG, dict(static)),
+        (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
+    )
+    given = {name for _, layer in layers[:-1] for name in layer}
+    names = [*(name for name, row in BROKER_CONFIGS.items() if row.documentation is not None or name in given)]
+    names += sorted(given - BROKER_CONFIGS.keys())
+    return tuple(_in_force(name, layers) for name in names)
+
+
+_DEFAULTS = {name: row.default for name, row in BROKER_CONFIGS.items() if row.default is not None}
+
+
+def _in_force(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:
+    names = synonyms_of(name)
+    chain = [ConfigSynonym(each, layer[each], source) for source, layer in layers for each in names if each in layer]
+    while chain and chain[0].name != name:  # as in Kafka: hours alone say nothing of milliseconds
+        del chain[0]
+    group = (name,) if is_of_a_listener(name) else names
+    set_in = next((layer for _, layer in layers if any(each in layer for each in group)), {})
+    text = set_in.get(name, _DEFAULTS.get(name))  # what sets a synonym in a layer above puts an end to those below
+    row = BROKER_CONFIGS.get(base_name(name))
+    if row is not None and text is not None:
+        value = read_value(name, row.kind, row.allowed, text)
+        text = text if isinstance(value, Bad) else value_text(value)
+    return _entry(name, text, tuple(chain))
+
+
+def _entry(name: str, text: str | None, chain: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+    """A config as it is shown: the value of a secret, and of a name that Kafka does not know, is not."""
+    row = BROKER_CONFIGS.get(base_name(name))
+    hidden = row is None or row.is_sensitive
+    return ConfigEntry(
+        name,
+        None if hidden else text,
+        chain[0].source if chain else ConfigSource.DEFAULT_CONFIG,
+        ConfigType.UNKNOWN if row is None else row.kind,
+        BROKER_CONFIGS[name].documentation if name in BROKER_CONFIGS else None,
+        tuple(ConfigSynonym(one.name, None, one.source) for one in chain) if hidden else chain,
+        read_only=name not in BROKER_CONFIGS or not BROKER_CONFIGS[name].dynamic,
+        sensitive=hidden,
+    )
+
+
+# --- changing
+
+
+def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], incremental: bool) -> Rejection | None:
+    """Why simulated brokers do not take a change of the configs of one, or of all (no name); None if they do.
+
+    INVALID_REQUEST with Kafka's words, INVALID_CONFIG for what would be added to no list.
+    """
+    wrong = check_steps(ops) or _unknown_broker(name, cluster) or _no_list(ops)
+    if wrong is not None:
+        return wrong
+    after = altered(cluster.configs_of(BROKERS, name), ops, incremental)
+    if isinstance(after, Rejection):
+        return after
+    props = dict(after)
+    return _not_dynamic(props) or _bad_value(props) or _of_one_alone(name, props) or _unfit(cluster, name, props)
+
+
+def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
+    if not name:
+        return None
+    broker_id = _integer(name)
+    if broker_id is None:
+        return _invalid(f"Node id must be an integer, but it is: {name}")
+    if broker_id in cluster.brokers:
+        return None
+    ids = ", ".join(map(str, sorted(cluster.brokers)))
+    return _invalid(f"Unexpected broker id, expected {ids}, but received {name}")
+
+
+def _no_list(ops: Sequence[ConfigOp]) -> Rejection | None:
+    for op in ops:
+        if op.op in (OpType.APPEND, OpType.SUBTRACT) and op.name not in LISTS:
+            what = OpType(op.op).name.lower()
+            known = op.name in BROKER_CONFIGS
+            message = f"Config value {what} is not allowed for config key: {op.name}"
+            return Rejection(ErrorCode.INVALID_CONFIG, message if known else f"Unknown config name: {op.name}", _RULE)
+    return None
+
+
+def _not_dynamic(props: Mapping[str, str]) -> Rejection | None:
+    static = [name for name in props if name in BROKER_CONFIGS and not BROKER_CONFIGS[name].dynamic]
+    if static:
+        return _invalid(f"Cannot update these configs dynamically: [{', '.join(static)}]")
+    bare = [name for name in props if name in _SECURITY]
+    if bare:
+        words = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        return _invalid(f"{words}: [{', '.join(bare)}]")
+    return None
+
+
+def _bad_value(props: Mapping[str, str]) -> Rejection | None:
+    texts = {base_name(name): text for name, text in props.items()}
+    for row in BROKER_CONFIGS.values():
+        text = texts.get(row.name)
+        why = None if text is None else _wrong_with(row, text)
+        if why is not None:
+            return _invalid(why)
+    return None
+
+
+def _wrong_with(row: BrokerConfig, text: str) -> str | None:
+    if row.is_sensitive:
+        return f"{row.name} is a secret, which simulated brokers have no use for; it would only be kept in the log"
+    if row.name in _JAVA and text != row.default:
+        return f"Invalid value {text} for configuration {row.name}: Class {text} could not be found."
+    if row.name in _FIXED:
+        return f"Invalid dynamic configuration: {row.name} of simulated brokers cannot be altered"
+    value = read_value(row.name, row.kind, row.allowed, text)
+    if not isinstance(value, Bad):
+        return None
+    is_number = not isinstance(read_value(row.name, row.kind, None, text), Bad)
+    words = _IN_WORDS.get(row.name) if is_number else None
+    return f"requirement failed: {row.name} {words}" if words else value.message
+
+
+def _of_one_alone(name: str, props: Mapping[str, str]) -> Rejection | None:
+    if name:
+        return None
+    alone = [each for each in props if _is_of_one_alone(each)]
+    if not alone:
+        return None
+    words = "Cannot update these configs at default cluster level, broker id must be specified"
+    return _invalid(f"{words}: [{', '.join(alone)}]")
+
+
+def _is_of_one_alone(name: str) -> bool:
+    if is_of_a_listener(name):
+        return base_name(name) not in _OF_ALL_LISTENERS
+    return name in BROKER_CONFIGS and BROKER_CONFIGS[name].dynamic == "broker"
+
+
+def _unfit(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection | None:
+    """What a new value makes impossible: too many threads at once, local logs that outlive or outgrow whole ones."""
+    of_all = dict(cluster.configs_of(BROKERS, ""))
+    before = {**_DEFAULTS, **of_all, **dict(cluster.configs_of(BROKERS, name))}
+    whys = [*_pools_unfit(before, props), *_local_logs_unfit(cluster, {**of_all, **props})]
+    return _invalid(f"Invalid dynamic configuration: {whys[0]}") if whys else None
+
+
+def _pools_unfit(before: Mapping[str, str], props: Mapping[str, str]) -> Iterator[str]:
+    for pool in _POOLS:
+        now, wanted = int(before[pool]), int(props.get(pool, before[pool]))
+        said = f"Dynamic thread count update validation failed for {pool}={wanted}, value should"
+        if wanted > now * 2:
+            yield f"{said} not be greater than double the current value {now}"
+        elif wanted < now // 2:
+            yield f"{said} be at least half the current value {now}"
+
+
+def _local_logs_unfit(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterator[str]:
+    values = values_in_force(tuple(sorted({**dict(cluster.settings.topic_defaults), **dynamic}.items())))
+    for unit in ("ms", "bytes"):
+        local, whole = values[f"local.retention.{unit}"], values[f"retention.{unit}"]
+        assert isinstance(local, int), "numbers in the table"
+        assert isinstance(whole, int), "numbers in the table"
+        said = f"Invalid value {local} for configuration log.local.retention.{unit}: Value must not be"
+        if whole > -1 and local == -1:
+            yield f"{said} -1 as log.retention.{unit} value is set as {whole}."
+        elif whole > -1 and local > whole:
+            yield f"{said} more than log.retention.{unit} property value: {whole}"
+
+
+def _integer(name: str) -> int | None:
+    return int(name) if _ID.fullmatch(name) else None
+
+
+def _invalid(message: str) -> Rejection:
+    return Rejection(ErrorCode.INVALID_REQUEST, message, _RULE)

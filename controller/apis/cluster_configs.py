@@ -1,0 +1,136 @@
+"""Configs of a cluster's brokers, where that cluster carries decisions out: they are its own, and kept by it.
+
+Of a request about configs, what concerns one broker goes to that broker, what concerns all of them to any, and the
+rest is answered here. The cluster sees Topicwright and not the client, so the client's permission counts first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from controller.access.authorizer import Operation
+from controller.apis.configs import BROKER
+from controller.apis.passing_through import PassOn
+from controller.brokers.cluster.security import NotAuthenticated
+from controller.brokers.cluster.wire import CLIENT_ID, ClusterUnreachable
+from controller.front.front import Front
+from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.codec.primitives import MalformedRequest
+from controller.kafka.handling import Answer, ApiHandler, RequestContext
+from controller.kafka.messages import ApiKey, alter_configs, describe_configs, incremental_alter_configs
+from controller.kafka.messages.api_versions import ApiVersion
+from controller.machine.errors import ErrorCode
+
+WITHIN_S = 15.0
+"""How long a broker may take: longer than a busy one takes, shorter than clients wait."""
+DEFAULT = 5
+"""The source of a config that nobody set."""
+_OPERATIONS: dict[int, Operation] = {
+    ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
+    ApiKey.ALTER_CONFIGS: "AlterConfigs",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "AlterConfigs",
+}
+
+
+def to_brokers(
+    front: Front, own: dict[int, ApiHandler], spoken: Iterable[ApiVersion], pass_on: PassOn
+) -> dict[int, ApiHandler]:
+    """The rows of a listener's table for requests about configs; `own` are the rows for what is answered here,
+    `spoken` the versions of brokers."""
+    versions = {api.api_key: (api.min_version, api.max_version) for api in spoken}
+    return {
+        key: replace(own[key], handle=_Split(front, own[key].handle, versions[key], pass_on))
+        for key in _OPERATIONS
+        if key in own and key in versions
+    }
+
+
+class _Split:
+    """Answers what is about brokers by one of them, and the rest by `own`."""
+
+    def __init__(
+        self,
+        front: Front,
+        own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]],
+        versions: tuple[int, int],
+        pass_on: PassOn,
+    ) -> None:
+        self._front = front
+        self._own = own
+        self._versions = versions
+        self._pass_on = pass_on
+
+    def __call__(self, context: RequestContext, request: Any) -> Any:
+        given = Counter(each.resource_name for each in request.resources if each.resource_type == BROKER)
+        given.pop(str(self._front.node_id), None)  # that is this node
+        if context.api_key != ApiKey.DESCRIBE_CONFIGS:
+            given = Counter({name: times for name, times in given.items() if times == 1})  # others are refused here
+        if not given or not self._front.allows(context, _OPERATIONS[context.api_key]):
+            return self._own(context, request)
+        theirs = tuple(e for e in request.resources if e.resource_type == BROKER and e.resource_name in given)
+        return asyncio.ensure_future(self._both(context, request, theirs))
+
+    async def _both(self, context: RequestContext, request: Any, theirs: tuple[Any, ...]) -> Any:
+        ours = tuple(each for each in request.resources if each not in theirs)
+        answer: Any = self._own(context, replace(request, resources=ours))
+        answer = await answer if isinstance(answer, Awaitable) else answer
+        key = context.api_key
+        field = "results" if key == ApiKey.DESCRIBE_CONFIGS else "responses"
+        results = list(getattr(answer, field))
+        for name in dict.fromkeys(each.resource_name for each in theirs):
+            of_one = tuple(each for each in theirs if each.resource_name == name)
+            try:
+                results += await self._of_broker(key, context.api_version, replace(request, resources=of_one), field)
+            except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
+                code = int(ErrorCode.REQUEST_TIMED_OUT)
+                results += [_failed(key, each, code, f"The broker does not answer: {why}") for each in of_one]
+        return replace(answer, **{field: tuple(_in_order(results, request.resources))})
+
+    async def _of_broker(self, key: int, version: int, request: Any, field: str) -> tuple[Any, ...]:
+        lowest, highest = self._versions
+        version = min(max(version, lowest), highest)
+        frame = encode_request(key, version, 1, CLIENT_ID, request)[4:]
+        payload = await self._pass_on(frame, WITHIN_S, self._address(request.resources[0].resource_name))
+        _, answer = decode_response(key, version, payload)
+        results: tuple[Any, ...] = getattr(answer, field)
+        return tuple(map(_with_defaults, results)) if key == ApiKey.DESCRIBE_CONFIGS else results
+
+    def _address(self, name: str) -> tuple[str, int] | None:
+        """Where a broker is; None for all, and for one that is not known, which any broker refuses."""
+        for broker in self._front.cluster.brokers.values():
+            if str(broker.broker_id) == name and broker.endpoints:
+                return broker.endpoints[0].host, broker.endpoints[0].port
+        return None
+
+
+def _with_defaults(result: Any) -> Any:
+    """A result as version 0 shows it too, which has no sources."""
+    return replace(
+        result, configs=tuple(replace(each, is_default=each.config_source == DEFAULT) for each in result.configs)
+    )
+
+
+def _failed(key: int, resource: Any, code: int, message: str) -> Any:
+    """The row of a resource whose broker cannot be reached."""
+    kinds: dict[int, Any] = {
+        ApiKey.DESCRIBE_CONFIGS: describe_configs.DescribeConfigsResult,
+        ApiKey.ALTER_CONFIGS: alter_configs.AlterConfigsResourceResponse,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.AlterConfigsResourceResponse,
+    }
+    return kinds[key](
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_code=code,
+        error_message=message,
+    )
+
+
+def _in_order(results: list[Any], resources: tuple[Any, ...]) -> Iterable[Any]:
+    """The results in the order of the resources."""
+    place = {(each.resource_type, each.resource_name): number for number, each in enumerate(resources)}
+    return sorted(results, key=lambda each: place.get((each.resource_type, each.resource_name), len(place)))

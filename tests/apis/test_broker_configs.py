@@ -1,0 +1,340 @@
+"""Configs of brokers on a simulated fleet: shown as Kafka shows them, changed where Kafka lets them, and counted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.apis.broker_table import BROKER_CONFIGS
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.alter_configs import AlterableConfig as Replacement
+from controller.kafka.messages.alter_configs import AlterConfigsRequest
+from controller.kafka.messages.alter_configs import AlterConfigsResource as Replaced
+from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from controller.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from controller.machine.configs.changes import OpType
+from controller.machine.configs.resource_configs import LISTS
+from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
+from controller.machine.configs.values import ConfigType
+from events.catalog import LeaderElected, ResourceConfigsChanged
+from events.codec import decode_event
+from tests.apis.rig import Rig, rig
+from tests.apis.test_permissions import BOB, Granted
+
+TOPIC, BROKER = 2, 4
+OF_ONE, OF_ALL, STATIC, DEFAULT = 2, 3, 4, 5
+SET, DELETE, APPEND = OpType.SET, OpType.DELETE, OpType.APPEND
+
+
+async def described(a: Rig, name: str, *keys: str, kind: int = BROKER, principal: str = "User:ANONYMOUS") -> Any:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys or None)
+    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
+    (result,) = (await a.call(ApiKey.DESCRIBE_CONFIGS, 4, request, principal)).results
+    return result
+
+
+async def shown(a: Rig, name: str, key: str, kind: int = BROKER) -> Any:
+    (config,) = (await described(a, name, key, kind=kind)).configs
+    return config
+
+
+async def altered(
+    a: Rig, name: str, *steps: tuple[str, OpType, str | None], dry: bool = False, principal: str = "User:ANONYMOUS"
+) -> tuple[int, str | None]:
+    configs = tuple(AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in steps)
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry)
+    (done,) = (await a.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, principal)).responses
+    return done.error_code, done.error_message
+
+
+async def created(a: Rig, name: str, partitions: int = 1, factor: int = 1) -> Any:
+    topics = (CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor),)
+    (made,) = (await a.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=5000))).topics
+    return made
+
+
+async def reviewed(a: Rig) -> None:
+    """Until every topic has been looked at."""
+    await a.controller.decided()
+    for _ in range(100):  # a sweep has its turns in between
+        await asyncio.sleep(0)
+        await a.controller.decided()
+
+
+def changes(a: Rig) -> list[tuple[str, dict[str, str]]]:
+    events = (decode_event(*pair).event for pair in a.log.read())
+    return [(event.name, dict(event.configs)) for event in events if isinstance(event, ResourceConfigsChanged)]
+
+
+async def test_every_config_of_a_broker_is_shown() -> None:
+    async with rig({"num.partitions": "3", "log.retention.hours": "24"}) as a:
+        a.front.static_configs = {"num.partitions": "3", "log.retention.hours": "24", "ssl.key.password": "", "x": "y"}
+        for broker in ("1", "2", "3"):
+            found = await described(a, broker)
+            assert found.error_code == 0
+            assert len(found.configs) == 340
+            by_name = {each.name: each for each in found.configs}
+            assert {each.name for each in found.configs if not each.documentation} == set()
+            assert (by_name["node.id"].value, by_name["broker.id"].value) == (broker, broker)
+            assert by_name["broker.rack"].value == f"rack-{'abc'[int(broker) - 1]}"
+            assert by_name["advertised.listeners"].value == "PLAINTEXT://localhost:9092"
+        partitions = by_name["num.partitions"]
+        assert (partitions.value, partitions.config_source, partitions.read_only) == ("3", STATIC, True)
+        assert [(each.value, each.source) for each in partitions.synonyms] == [("3", STATIC), ("1", DEFAULT)]
+        assert by_name["log.retention.hours"].config_source == STATIC
+        assert (by_name["log.retention.ms"].value, by_name["log.retention.ms"].read_only) == (None, False)
+        secret = by_name["ssl.key.password"]
+        assert (secret.value, secret.is_sensitive, secret.config_source) == (None, True, STATIC)
+
+
+async def test_of_all_brokers_only_what_is_dynamic_is_shown() -> None:
+    async with rig({"num.partitions": "3"}) as a:
+        assert (await described(a, "")).configs == ()
+        assert await altered(a, "", ("log.retention.ms", SET, "+5")) == (0, None)
+        (only,) = (await described(a, "")).configs
+        assert (only.name, only.value, only.config_source) == ("log.retention.ms", "+5", OF_ALL)
+
+
+@pytest.mark.parametrize("name", ["9", "-1", "one", "01", "9" * 5000])
+async def test_other_names_are_refused(name: str) -> None:
+    async with rig() as a:
+        found = await described(a, name)
+        assert found.error_code == 42
+        is_id = name in ("9", "-1")
+        assert found.error_message.startswith(
+            "Unexpected broker id, expected 1, 2, 3" if is_id else "Broker id must be"
+        )
+        code, message = await altered(a, name, ("log.retention.ms", SET, "5"))
+        assert code == 42
+        assert message is not None
+        assert message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Node id must be an integer")
+
+
+async def test_one_goes_before_all_and_all_before_the_settings() -> None:
+    async with rig({"log.retention.ms": "4"}) as a:
+        assert await altered(a, "", ("log.retention.ms", SET, "5")) == (0, None)
+        assert await altered(a, "2", ("log.retention.ms", SET, "6")) == (0, None)
+        of_two, of_one = await shown(a, "2", "log.retention.ms"), await shown(a, "1", "log.retention.ms")
+        assert [(each.value, each.source) for each in of_two.synonyms][:3] == [
+            ("6", OF_ONE),
+            ("5", OF_ALL),
+            ("4", STATIC),
+        ]
+        assert (of_two.value, of_two.config_source) == ("6", OF_ONE)
+        assert (of_one.value, of_one.config_source) == ("5", OF_ALL)
+        assert (await created(a, "t")).error_code == 0
+        topic = await shown(a, "t", "retention.ms", kind=TOPIC)
+        assert (topic.value, topic.config_source, topic.synonyms[0].name) == ("5", OF_ALL, "log.retention.ms")
+        assert await altered(a, "", ("log.retention.ms", DELETE, None)) == (0, None)
+        assert (await shown(a, "t", "retention.ms", kind=TOPIC)).config_source == STATIC
+        assert changes(a) == [
+            ("", {"log.retention.ms": "5"}),
+            ("2", {"log.retention.ms": "6"}),
+            ("", {}),
+        ]
+
+
+REFUSED = (
+    ("", "num.partitions", SET, "3", 42, "Cannot update these configs dynamically: [num.partitions]"),
+    (
+        "1",
+        "default.replication.factor",
+        SET,
+        "3",
+        42,
+        "Cannot update these configs dynamically: [default.replication.f",
+    ),
+    ("", "log.retention.hours", SET, "3", 42, "Cannot update these configs dynamically: [log.retention.hours]"),
+    (
+        "",
+        "log.retention.ms",
+        SET,
+        "x",
+        42,
+        "Invalid value x for configuration log.retention.ms: Not a number of type LO",
+    ),
+    ("", "log.retention.ms", SET, "0", 42, "requirement failed: log.retention.ms must be unlimited (-1) or, greater"),
+    ("", "log.roll.ms", SET, "0", 42, "requirement failed: log.roll.ms must be greater than or equal to 1"),
+    (
+        "",
+        "log.cleanup.policy",
+        SET,
+        "shred",
+        42,
+        "Invalid value shred for configuration log.cleanup.policy: String mus",
+    ),
+    (
+        "",
+        "min.insync.replicas",
+        SET,
+        "0",
+        42,
+        "Invalid value 0 for configuration min.insync.replicas: Value must be at",
+    ),
+    (
+        "",
+        "compression.type",
+        SET,
+        "zip",
+        42,
+        "Invalid value zip for configuration compression.type: String must be one",
+    ),
+    ("", "compression.gzip.level", SET, "0", 42, "Invalid value 0 for configuration compression.gzip.level: Value m"),
+    ("", "listeners", SET, "A://:1", 42, "Invalid dynamic configuration: listeners of simulated brokers cannot be"),
+    (
+        "",
+        "sasl.enabled.mechanisms",
+        SET,
+        "PLAIN",
+        42,
+        "Cannot update these configs at default cluster level, broker id",
+    ),
+    (
+        "",
+        "listener.name.a.max.connections.per.ip",
+        SET,
+        "1",
+        42,
+        "Cannot update these configs at default cluster level",
+    ),
+    (
+        "1",
+        "ssl.keystore.location",
+        SET,
+        "/x",
+        42,
+        "These security configs can be dynamically updated only per-listener",
+    ),
+    ("1", "listener.name.a.ssl.keystore.password", SET, "hush", 42, "ssl.keystore.password is a secret, which simul"),
+    ("1", "sasl.jaas.config", SET, "hush", 42, "sasl.jaas.config is a secret, which simulated brokers have no use f"),
+    ("", "principal.builder.class", SET, "x", 42, "Invalid value x for configuration principal.builder.class: Class"),
+    (
+        "",
+        "num.io.threads",
+        SET,
+        "17",
+        42,
+        "Invalid dynamic configuration: Dynamic thread count update validation faile",
+    ),
+    (
+        "",
+        "num.io.threads",
+        SET,
+        "3",
+        42,
+        "Invalid dynamic configuration: Dynamic thread count update validation failed",
+    ),
+    ("", "log.local.retention.ms", SET, "8640000000", 42, "Invalid dynamic configuration: Invalid value 8640000000 "),
+    (
+        "",
+        "log.local.retention.ms",
+        SET,
+        "-1",
+        42,
+        "Invalid dynamic configuration: Invalid value -1 for configuration l",
+    ),
+    ("", "leader.replication.throttled.rate", SET, "-5", 42, "Invalid value -5 for configuration leader.replication"),
+    ("", "log.retention.ms", SET, None, 42, "Null value not supported for : log.retention.ms"),
+    ("", "log.retention.ms", APPEND, "1", 40, "Config value append is not allowed for config key: log.retention.ms"),
+    ("", "nonsense", APPEND, "1", 40, "Unknown config name: nonsense"),
+    ("", "nonsense", SET, "x" * 32_768, 40, "The configuration value cannot be added because it exceeds the maximum"),
+)
+
+
+@pytest.mark.parametrize(("name", "key", "op", "value", "code", "message"), REFUSED)
+async def test_what_kafka_does_not_take_is_refused_in_its_words(
+    name: str, key: str, op: OpType, value: str | None, code: int, message: str
+) -> None:
+    async with rig() as a:
+        got_code, got = await altered(a, name, (key, op, value))
+        assert (got_code, (got or "")[: len(message)]) == (code, message)
+        assert changes(a) == [], "nothing of it is recorded"
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "op", "value", "after"),
+    [
+        ("", "log.cleanup.policy", APPEND, "compact", "delete,compact"),
+        ("1", "sasl.enabled.mechanisms", SET, "PLAIN", "PLAIN"),
+        ("1", "listener.name.a.max.connections.per.ip", SET, "5", "5"),
+        ("", "listener.name.a.max.connections", SET, "5", "5"),
+        ("", "num.io.threads", SET, "16", "16"),
+        ("", "leader.replication.throttled.rate", SET, "5", "5"),
+        ("", "unclean.leader.election.enable", SET, " TRUE ", " TRUE "),
+        ("", "nonsense", SET, "kept, as Kafka keeps it", "kept, as Kafka keeps it"),
+    ],
+)
+async def test_what_kafka_takes_is_taken(name: str, key: str, op: OpType, value: str, after: str) -> None:
+    async with rig() as a:
+        assert await altered(a, name, (key, op, value), dry=True) == (0, None)
+        assert changes(a) == []
+        assert await altered(a, name, (key, op, value)) == (0, None)
+        assert changes(a) == [(name, {key: after})]
+        (config,) = (await described(a, name or "1", key)).configs
+        assert config.is_sensitive == (key == "nonsense")
+
+
+async def test_the_older_request_replaces_all() -> None:
+    async with rig() as a:
+        assert await altered(a, "1", ("log.retention.ms", SET, "5"), ("num.io.threads", SET, "9")) == (0, None)
+        configs = (Replacement(name="compression.type", value="lz4"),)
+        resource = Replaced(resource_type=BROKER, resource_name="1", configs=configs)
+        (done,) = (await a.call(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=(resource,)))).responses
+        assert done.error_code == 0
+        assert changes(a)[-1] == ("1", {"compression.type": "lz4"})
+
+
+async def test_permissions_are_those_of_the_cluster_and_come_first() -> None:
+    async with rig(authorizer=Granted(("DescribeConfigs", "Cluster", "kafka-cluster"))) as a:
+        assert (await described(a, "1", principal=BOB)).error_code == 0
+        for key in ("log.retention.ms", "num.partitions"):
+            denied = await altered(a, "", (key, SET, "5"), principal=BOB)
+            assert denied == (31, "Cluster authorization failed.")
+    async with rig(authorizer=Granted(("AlterConfigs", "Cluster", "kafka-cluster"))) as a:
+        assert await altered(a, "", ("log.retention.ms", SET, "5"), principal=BOB) == (0, None)
+    async with rig(authorizer=Granted()) as a:
+        assert (await described(a, "nine", principal=BOB)).error_code == 31
+
+
+async def test_an_unclean_election_that_all_brokers_allow_is_held_at_once() -> None:
+    async with rig(brokers=2) as a:
+        assert (await created(a, "t", factor=2)).error_code == 0
+        for broker in (1, 2):
+            a.fleet.stop_broker(broker)
+            await reviewed(a)
+        first = a.front.store.durable_named("t").partitions[0]  # type: ignore[union-attr]
+        assert first.leader == -1
+        a.fleet.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
+        await reviewed(a)
+        assert await altered(a, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
+        await reviewed(a)
+        assert a.front.store.durable_named("t").partitions[0].leader >= 0  # type: ignore[union-attr]
+        elected = [decode_event(*pair).event for pair in a.log.read()]
+        assert [e.reason for e in elected if isinstance(e, LeaderElected)][-1].startswith("unclean election")
+
+
+def test_the_lists_are_those_of_the_table() -> None:
+    listed = {
+        name: row.default
+        for name, row in BROKER_CONFIGS.items()
+        if row.dynamic and row.kind is ConfigType.LIST and name not in ("listeners", "sasl.enabled.mechanisms")
+    }
+    own = {"listeners", "sasl.enabled.mechanisms", "match", "metrics"}
+    assert {name: text for name, text in LISTS.items() if name not in own} == listed
+
+
+def test_what_topics_inherit_is_said_alike_in_both_tables() -> None:
+    for row in TOPIC_CONFIGS:
+        for synonym in row.synonyms:
+            known = BROKER_CONFIGS[synonym.name]
+            assert (known.kind, known.default) == (synonym.kind, synonym.default) or synonym.default is None
+    dynamic = {name for name in BROKER_SYNONYMS if BROKER_CONFIGS[name].dynamic}
+    assert dynamic == {row.synonyms[0].name for row in TOPIC_CONFIGS if row.synonyms}

@@ -1,0 +1,98 @@
+"""Configs of brokers before a cluster: a request goes to the broker that it is about, with permission, and comes back
+in its place among what is answered here."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from controller.apis.cluster_configs import to_brokers
+from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.kafka.codec.codec import decode_request, encode_response, parse_header
+from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.api_versions import ApiVersion
+from controller.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from controller.kafka.session import Session
+from tests.apis.rig import Rig, rig
+from tests.apis.test_permissions import BOB, Granted
+
+TOPIC, BROKER = 2, 4
+SPOKEN = [ApiVersion(api_key=ApiKey.DESCRIBE_CONFIGS, min_version=1, max_version=4)]
+
+
+class Brokers:
+    """Brokers of a cluster, and what came to which of them: an address, None for any, and names of resources."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[tuple[str, int] | None, list[str]]] = []
+        self.silent = False
+
+    async def __call__(self, payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        if self.silent:
+            raise ClusterUnreachable("nobody there")
+        header = parse_header(payload)
+        request = decode_request(header.api_key, header.api_version, payload, header.body_offset)
+        assert isinstance(request, DescribeConfigsRequest)
+        assert header.api_version >= 1, "the oldest that the brokers speak"
+        names = [each.resource_name for each in request.resources]
+        self.came.append((to, names))
+        configs = (DescribeConfigsResourceResult(name="node.id", value="7", config_source=5),)
+        results = tuple(
+            DescribeConfigsResult(resource_type=BROKER, resource_name=name, configs=configs) for name in names
+        )
+        return encode_response(header.api_key, header.api_version, 1, DescribeConfigsResponse(results=results))[4:]
+
+
+async def described(a: Rig, brokers: Brokers, *names: tuple[int, str], version: int = 4, principal: str = "") -> Any:
+    resources = tuple(DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in names)
+    row = to_brokers(a.front, dict(a.listener), SPOKEN, brokers)[ApiKey.DESCRIBE_CONFIGS]
+    connection = ClientConnection(session=Session(principal=principal or "User:ANONYMOUS"))
+    context = RequestContext(ApiKey.DESCRIBE_CONFIGS, version, connection=connection)
+    answer: Any = row.handle(context, DescribeConfigsRequest(resources=resources))
+    answer = await answer if inspect.isawaitable(answer) else answer
+    return [(each.resource_name, each.error_code, len(each.configs)) for each in answer.results], answer.results
+
+
+async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -> None:
+    async with rig() as a:
+        brokers = Brokers()
+        rows, _ = await described(a, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
+        assert rows == [("2", 0, 1), ("missing", 3, 0), ("", 0, 1), ("9", 0, 1)]
+        assert brokers.came == [(("localhost", 9092), ["2"]), (None, [""]), (None, ["9"])]
+
+
+async def test_this_node_answers_for_itself() -> None:
+    async with rig(broker_listeners=True) as a:
+        brokers = Brokers()
+        ((name, code, shown),), _ = await described(a, brokers, (BROKER, "0"))
+        assert (name, code, brokers.came) == ("0", 0, [])
+        assert shown > 300
+
+
+async def test_the_oldest_version_learns_which_are_defaults() -> None:
+    async with rig() as a:
+        _, (result,) = await described(a, Brokers(), (BROKER, "1"), version=0)
+        assert result.configs[0].is_default
+
+
+async def test_nothing_is_passed_for_whom_it_is_not_allowed() -> None:
+    async with rig(authorizer=Granted()) as a:
+        brokers = Brokers()
+        rows, _ = await described(a, brokers, (BROKER, "1"), principal=BOB)
+        assert (rows, brokers.came) == ([("1", 31, 0)], [])
+
+
+async def test_a_broker_that_does_not_answer_is_said_of_it_alone() -> None:
+    async with rig() as a:
+        brokers = Brokers()
+        brokers.silent = True
+        rows, (_, failed) = await described(a, brokers, (TOPIC, "missing"), (BROKER, "1"))
+        assert rows == [("missing", 3, 0), ("1", 7, 0)]
+        assert failed.error_message == "The broker does not answer: nobody there"
