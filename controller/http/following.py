@@ -7,18 +7,20 @@ has taken the last ones.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import msgspec
 
 from controller.http.errors import refused
-from controller.http.query_threads import Reading, Stopping
+from controller.http.query_threads import Reading, Stopping, client_host
 from controller.machine.errors import ErrorCode
 from projections.queries.listing import Listing, Place, listing
 from projections.queries.query import Questions
 from projections.shown import to_json
 
 FOLLOWERS_MAX = 64  # each holds a connection and a queue
+OF_ONE_MAX = FOLLOWERS_MAX // 2  # of one address, so that there is room for others
 EVENTS_PER_CHUNK = 200
 LOOK_EVERY_S = 0.05  # so late, at most, is an event shown
 SIGN_OF_LIFE_S = 10.0  # proxies close what is silent for longer, often after 60 s
@@ -33,10 +35,10 @@ class Followers:
         self._query = query
         self._reading = reading
         self._stopping = stopping
-        self._count = 0
+        self._by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return self._count
+        return self._by_host.total()
 
     def follow(
         self,
@@ -48,15 +50,16 @@ class Followers:
     ) -> AsyncIterator[bytes]:
         """Lines of JSON from an offset or a cursor on, or from now. Raises BadPlace, and Refused where too many listen
         already."""
-        if self._count >= FOLLOWERS_MAX:
-            message = f"{FOLLOWERS_MAX} clients follow the events already"
+        if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= OF_ONE_MAX:
+            message = f"{len(self)} clients follow the events already"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
         events = listing(self._query, topic, request_id, partition)
         place = events.end() if start is None and cursor is None else events.place(start or 0, cursor)
         return self._lines(events, place)
 
     async def _lines(self, events: Listing, place: Place) -> AsyncIterator[bytes]:
-        self._count += 1
+        host = client_host.get()
+        self._by_host[host] += 1
         silent_s = 0.0
         try:
             while not self._stopping.event.is_set():
@@ -72,7 +75,8 @@ class Followers:
                     silent_s = 0.0
                     yield b"\n"
         finally:
-            self._count -= 1
+            self._by_host[host] -= 1
+            self._by_host += Counter()  # forget who has none
 
     def _chunk(self, events: Listing, place: Place) -> tuple[bytes, Place]:
         end = events.end()

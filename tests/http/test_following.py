@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from controller.http import following
+from controller.http.addresses import Reach
+from controller.http.server import HttpServer
 from tests.http.service import Service, followers, service
 
 
@@ -55,3 +59,21 @@ async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatc
         await one.until(lambda: followers(one) == 1)
         reply = await one.get("/events/follow", 503)
         assert reply["message"] == "1 clients follow the events already"
+
+
+async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "OF_ONE_MAX", 1)
+    async with service() as one, AsyncExitStack() as held:
+        reach = Reach(proxies=(ip_network("127.0.0.1"),))
+        other = HttpServer(one.front, one.fleet, one.query, one.metrics, reach=reach)
+        base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
+        listening = other._parts.followers
+        for number in (1, 2):
+            host = {"X-Forwarded-For": f"10.0.0.{number}"}
+            first = await held.enter_async_context(one.client.stream("GET", f"{base}/events/follow", headers=host))
+            assert first.status_code == 200
+            await one.until(lambda: len(listening) == number)  # noqa: B023 - waited for within the turn
+            async with one.client.stream("GET", f"{base}/events/follow", headers=host) as second:
+                assert second.status_code == 503
+        await other.stop()
+        await one.until(lambda: not listening._by_host)
