@@ -93,6 +93,7 @@ def test_kafka_topics(bootstrap: str, topic: str, java_tools: str) -> None:
     assert gone.lines[0] == f"Error while executing topic command : Topic '{topic}' does not exist as expected"
 
 
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "front"], indirect=True)
 def test_kafka_configs_of_brokers(bootstrap: str, java_tools: str) -> None:
     of_all, of_one = (
         ["--entity-type", "brokers", "--entity-default"],
