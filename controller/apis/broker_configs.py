@@ -91,10 +91,12 @@ def _nodes(front: Front) -> dict[int, Node]:
 
 
 def _static(front: Front, node: Node) -> dict[str, str]:
-    """The settings that were given, as a node has them. Those that decide are as the log has them."""
+    """The settings that were given, as a node has them. Those that decide are as the log has them, which does not say
+    whether they were given: where others decide, all of them are taken for given."""
     given = {key: text for key, text in front.static_configs.items() if key in BROKER_CONFIGS}
     for key, text in front.cluster.settings_pairs:
-        if key in BROKER_CONFIGS and (key in given or key not in BY_KEY or BY_KEY[key].default != text):
+        is_own_default = front.decides_here and key in BY_KEY and BY_KEY[key].default == text
+        if key in BROKER_CONFIGS and (key in given or not is_own_default):
             given[key] = text
     where = f"{front.advertised.name}://{node.host}:{node.port}"
     is_broker = node.node_id in front.cluster.brokers

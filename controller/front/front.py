@@ -50,6 +50,9 @@ class Front:
     controller's address, and a live broker is named as controller, as KRaft does.
     """
 
+    decides_here = True
+    """Whether this very process has the settings that decide."""
+
     def __init__(
         self,
         controller: ControllerPort,

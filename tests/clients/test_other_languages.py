@@ -93,6 +93,30 @@ def test_kafka_topics(bootstrap: str, topic: str, java_tools: str) -> None:
     assert gone.lines[0] == f"Error while executing topic command : Topic '{topic}' does not exist as expected"
 
 
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "front"], indirect=True)
+def test_kafka_configs_of_brokers(bootstrap: str, java_tools: str) -> None:
+    of_all, of_one = (
+        ["--entity-type", "brokers", "--entity-default"],
+        ["--entity-type", "brokers", "--entity-name", "1"],
+    )
+    change = "log.cleaner.io.buffer.size=600000"
+    set_, refused, shown, every, taken = _run_tools(
+        java_tools,
+        bootstrap,
+        ["configs", "--alter", *of_all, "--add-config", change],
+        ["configs", "--alter", *of_all, "--add-config", "num.partitions=9"],
+        ["configs", "--describe", *of_all],
+        ["configs", "--describe", *of_one, "--all"],
+        ["configs", "--alter", *of_all, "--delete-config", "log.cleaner.io.buffer.size"],
+    )
+    assert set_.lines[-1] == "Completed updating default config for brokers in the cluster."
+    assert refused.code == 1
+    assert any(line.strip().startswith(change) for line in shown.lines), shown
+    assert any("DYNAMIC_DEFAULT_BROKER_CONFIG:log.cleaner.io.buffer.size=600000" in line for line in every.lines)
+    assert len(every.lines) > 340
+    assert taken.lines[-1] == "Completed updating default config for brokers in the cluster."
+
+
 class _Ran(NamedTuple):
     """What one command printed, without empty lines, and its exit code."""
 

@@ -7,16 +7,34 @@ give, so that a difference is tested as strictly as an agreement. A difference t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from tests.reference.answers import OWN_NODE
-from tests.reference.cases import Case, Row, in_version
+from tests.reference.cases import Case, Row
+from tests.reference.changes import (
+    FACTOR,
+    GROWN,
+    MISSING,
+    PARTITIONS,
+    Change,
+    Rows,
+    and_own_node,
+    answered,
+    becomes,
+    closed,
+    created,
+    default_or_not,
+    of_all_brokers,
+    own_min_insync,
+    own_node_alone,
+    refused,
+    shorter_message,
+    without_messages,
+    without_racks,
+)
 
-Rows = tuple[Row, ...]
-Change = Callable[[Rows, Case, int], Rows]
 Fleet = Literal["simulated", "cluster", "workers' cluster"]
 """Who carries out what Topicwright decides: simulated brokers, or a Kafka cluster, for one process or for workers."""
 BOTH_CLUSTERS: tuple[Fleet, ...] = ("cluster", "workers' cluster")
@@ -85,139 +103,13 @@ def versions_that_differ(case: Case, fleet: Fleet, kafka: Mapping[tuple[str, int
     return tuple(sorted({versions[0], *turns, versions[-1]}))
 
 
-# --- changes
-
-
-def _is_after(row: Row) -> bool:
-    return row.subject.startswith("after ")
-
-
-def _answered(change: Callable[[Row, int], Row]) -> Change:
-    """A change of each row of the answer; what is there afterwards stays."""
-    return lambda rows, case, version: tuple(row if _is_after(row) else change(row, version) for row in rows)
-
-
-def _refused(code: str, message: str | None = None) -> Change:
-    """Each topic or resource gets this error, and nothing is there afterwards that was not before."""
-
-    def change(rows: Rows, case: Case, version: int) -> Rows:
-        refused = _answered(lambda row, version: Row(row.subject, code, message))(rows, case, version)
-        return _unmade(refused, case)
-
-    return change
-
-
-def _unmade(rows: Rows, case: Case) -> Rows:
-    """Of what is there afterwards, only what was there before."""
-    before = {f"after {each['name']}" for each in case.before}
-    return tuple(
-        replace(row, code="UNKNOWN_TOPIC_OR_PARTITION", facts=())
-        if _is_after(row) and row.subject not in before
-        else row
-        for row in rows
-    )
-
-
-def _closed(rows: Rows, case: Case, version: int) -> Rows:
-    """The connection is closed, and nothing was done."""
-    return (Row("connection", "CLOSED"), *(row for row in _unmade(rows, case) if _is_after(row)))
-
-
-def _becomes(*wanted: Row) -> Change:
-    """These rows, with what a version does not show left out."""
-    return lambda rows, case, version: tuple(in_version(row, version) for row in wanted)
-
-
-def _shorter_message(end: str) -> Change:
-    """Kafka's message up to these words."""
-    return _answered(lambda row, version: replace(row, message=row.message and row.message.partition(end)[0]))
-
-
-def _without_messages(rows: Rows, case: Case, version: int) -> Rows:
-    return tuple(replace(row, message=None) for row in rows)
-
-
-def _own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
-    """min.insync.replicas like any other setting that nobody set; CreateTopics' rows show only the others."""
-    noted = "min.insync.replicas='1' default-broker"
-
-    def plain(row: Row, version: int) -> Row:
-        if case.api == "CreateTopics":
-            return replace(row, facts=tuple(fact for fact in row.facts if fact != noted))
-        facts = (fact.replace(f" <- {noted}", "").replace("default-broker", "default") for fact in row.facts)
-        return replace(row, facts=tuple(facts))
-
-    return _answered(plain)(rows, case, version)
-
-
-_UNEXPECTED = "Unexpected broker id, expected "
-
-
-def _of_all_brokers(rows: Rows, case: Case, version: int) -> Rows:
-    """Kafka's words where not broker 1 alone could be meant."""
-    expected = f"{_UNEXPECTED}1"
-    return _answered(
-        lambda row, version: replace(row, message=row.message and row.message.replace(expected, f"{expected}, 2, 3"))
-    )(rows, case, version)
-
-
-def _default_or_not(rows: Rows, case: Case, version: int) -> Rows:
-    """Sources of configs as version 0 shows them: the default, or not."""
-
-    def plain(fact: str) -> str:
-        setting = fact.partition(" <- ")[0]
-        return re.sub(r" (topic|static|default-broker)\b", "", setting)
-
-    return tuple(replace(row, facts=tuple(map(plain, row.facts))) for row in rows)
-
-
-def _created(name: str = "{t}", partitions: int = 1) -> tuple[Row, Row]:
-    """The rows of a topic that was created, and is there afterwards."""
-    facts = (f"v5+ partitions={partitions}", "v5+ factor=1", "v5+ configs=33", "v7+ id=some")
-    there = (f"partitions={partitions}", f"replicas={[1] * partitions}", "all led", "configs=[]")
-    return Row(name, "NONE", None, facts), Row(f"after {name}", "NONE", None, there)
-
-
-_FACTOR = "Replication factor must be larger than 0, or -1 to use the default value."
-_PARTITIONS = "Number of partitions was set to an invalid non-positive value."
-_MISSING = "UNKNOWN_TOPIC_OR_PARTITION"
-_GROWN = Row("after {t}", "NONE", None, ("partitions=3", "replicas=[2, 2, 2]", "all led", "configs=[]"))
-
-
-def _without_racks(rows: Rows, case: Case, version: int) -> Rows:
-    def plain(fact: str) -> str:
-        return re.sub(r"(\d):[\w-]+", r"\1:None", fact) if fact.startswith("brokers ") else fact
-
-    return tuple(replace(row, facts=tuple(map(plain, row.facts))) for row in rows)
-
-
-def _and_own_node(rows: Rows, case: Case, version: int) -> Rows:
-    """The node that decides behind those that there are; the error of a request refused as a whole has none."""
-
-    def more(fact: str) -> list[str]:
-        if fact.startswith("brokers 1:"):
-            return [f"{fact} {OWN_NODE}:None"]
-        if fact.startswith("broker 3:"):
-            return [fact, re.sub(r"\b3:\S+", f"{OWN_NODE}:None", fact)]
-        return [fact]
-
-    return tuple(replace(row, facts=tuple(each for fact in row.facts for each in more(fact))) for row in rows)
-
-
-def _own_node_alone(rows: Rows, case: Case, version: int) -> Rows:
-    def alone(fact: str) -> str:
-        return f"brokers {OWN_NODE}:None" if fact.startswith("brokers ") else fact
-
-    return tuple(replace(row, facts=tuple(map(alone, row.facts))) for row in rows)
-
-
 # --- the list; later entries see what earlier ones made of Kafka's answer
 
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "brokers that share the controller's address have no rack in Metadata, or kafkajs disconnects at each look",
         "Metadata: .*",
-        _without_racks,
+        without_racks,
         range(1, 100),
         fleets=("simulated",),
     ),
@@ -225,52 +117,52 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "the node that decides is one more than the cluster's brokers, without a rack",
         "Metadata: (?!none by an empty list|cluster operations).*|DescribeCluster: .*",
-        _and_own_node,
+        and_own_node,
         fleets=BOTH_CLUSTERS,
     ),
     Difference(
         "who requests no topic wants the controller, and is shown no node that would not answer as one",
         "Metadata: (none by an empty list|cluster operations)",
-        _own_node_alone,
+        own_node_alone,
         fleets=BOTH_CLUSTERS,
     ),
     # versions that Kafka 4 has given up: Topicwright answers as in the oldest that it kept, less what they cannot say
     Difference(
         "KIP-4: a v0 request with a topic twice, or with an assignment beside counts, is logged and disconnected",
         "CreateTopics: (same .*|policy after existence|assigned with (partitions|factor|both|wrong|counts).*)",
-        _closed,
+        closed,
         range(1),
     ),
     # counts
     Difference(
         "KIP-4's version has no defaults that -1 could stand for",
         "CreateTopics: partitions -1",
-        _refused("INVALID_PARTITIONS", _PARTITIONS),
+        refused("INVALID_PARTITIONS", PARTITIONS),
         range(1),
     ),
     Difference(
         "KIP-4's version has no defaults that -1 could stand for (factor)",
         "CreateTopics: (factor -1|defaults for both.*|policy is told of defaults)",
-        _refused("INVALID_REPLICATION_FACTOR", _FACTOR),
+        refused("INVALID_REPLICATION_FACTOR", FACTOR),
         range(1),
     ),
     Difference(
         "there are no log directories to cordon",
         "CreateTopics: (factor (4|32767)|policy after placement)",
-        _shorter_message(" or some brokers have all"),
+        shorter_message(" or some brokers have all"),
     ),
     Difference(
         "topics of a request are independent: each is held to the limit of partitions alone",
         "CreateTopics: partitions of two together over the limit, dry run",
-        _becomes(
-            *(replace(_created(f"{{t}}{each}", 6000)[0]) for each in "ab"),
-            *(Row(f"after {{t}}{each}", _MISSING) for each in "ab"),
+        becomes(
+            *(replace(created(f"{{t}}{each}", 6000)[0]) for each in "ab"),
+            *(Row(f"after {{t}}{each}", MISSING) for each in "ab"),
         ),
     ),
     Difference(
         "too many partitions are the client's mistake, as in CreateTopics, and not the server's",
         "CreatePartitions: (10001 more|int max), dry run",
-        _refused("POLICY_VIOLATION", "Excessively large number of partitions per request."),
+        refused("POLICY_VIOLATION", "Excessively large number of partitions per request."),
     ),
     # names
     Difference(
@@ -280,41 +172,41 @@ DIFFERENCES: tuple[Difference, ...] = (
             rows[0],
             Row("{t}_a", "INVALID_TOPIC_EXCEPTION", "Topic '{t}_a' collides with existing topic: {t}.a"),
             rows[2],
-            Row("after {t}_a", _MISSING),
+            Row("after {t}_a", MISSING),
         ),
     ),
     # settings
     Difference(
         "NaN is no ratio from 0 to 1",
         "CreateTopics: config min.cleanable.dirty.ratio=NaN",
-        _refused("INVALID_CONFIG", "Invalid value NaN for configuration min.cleanable.dirty.ratio"),
+        refused("INVALID_CONFIG", "Invalid value NaN for configuration min.cleanable.dirty.ratio"),
     ),
     Difference(
         "Kafka 4 keeps min.insync.replicas of the cluster as a dynamic setting, for eligible leader replicas (KIP-966)",
         "CreateTopics: .*|DescribeConfigs: (?!broker|all).*",
-        _own_min_insync,
+        own_min_insync,
     ),
     Difference(
         "without eligible leader replicas nobody sets min.insync.replicas of all brokers",
         "DescribeConfigs: broker.*",
-        _own_min_insync,
+        own_min_insync,
         fleets=("simulated",),
     ),
     # timeouts of 0 and less: KIP-4 says that the work is begun and not waited for; Kafka does nothing at all
     Difference(
         "KIP-4: without a timeout a valid topic is created, and the answer is that it was not waited for",
         "CreateTopics: timeout (0|-1)",
-        _becomes(Row("{t}", "REQUEST_TIMED_OUT"), _created()[1]),
+        becomes(Row("{t}", "REQUEST_TIMED_OUT"), created()[1]),
     ),
     Difference(
         "KIP-4: without a timeout an invalid topic gets its own error",
         "CreateTopics: timeout 0 with errors",
-        _becomes(
+        becomes(
             Row("{t}*", "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: '{t}*' contains one or more characters"),
             Row("{t}a", "REQUEST_TIMED_OUT"),
-            Row("{t}b", "INVALID_PARTITIONS", _PARTITIONS),
-            _created("{t}a")[1],
-            Row("after {t}b", _MISSING),
+            Row("{t}b", "INVALID_PARTITIONS", PARTITIONS),
+            created("{t}a")[1],
+            Row("after {t}b", MISSING),
         ),
     ),
     Difference(
@@ -325,35 +217,35 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "a dry run has nothing to wait for",
         "CreateTopics: timeout 0, dry run",
-        _becomes(_created()[0], Row("after {t}", _MISSING)),
+        becomes(created()[0], Row("after {t}", MISSING)),
     ),
     Difference(
         "a deletion is done when it is decided: without a timeout too",
         "DeleteTopics: timeout 0",
-        _becomes(Row("{t}", "NONE"), Row("after {t}", _MISSING)),
+        becomes(Row("{t}", "NONE"), Row("after {t}", MISSING)),
         fleets=("simulated", "workers' cluster"),
     ),
     Difference(
         "without a timeout a deletion is begun at the cluster, and the answer is that it was not waited for",
         "DeleteTopics: timeout 0",
-        _becomes(Row("{t}", "REQUEST_TIMED_OUT"), Row("after {t}", _MISSING)),
+        becomes(Row("{t}", "REQUEST_TIMED_OUT"), Row("after {t}", MISSING)),
         fleets=("cluster",),
     ),
     Difference(
         "an unknown topic is reported as such without a timeout too",
         "DeleteTopics: timeout -1, unknown",
-        _refused(_MISSING),
+        refused(MISSING),
     ),
     Difference(
         "partitions are added when that is decided: without a timeout too",
         "CreatePartitions: timeout 0",
-        _becomes(Row("{t}", "NONE"), _GROWN),
+        becomes(Row("{t}", "NONE"), GROWN),
         fleets=("simulated", "workers' cluster"),
     ),
     Difference(
         "without a timeout partitions are begun at the cluster, and the answer is that they were not waited for",
         "CreatePartitions: timeout 0",
-        _becomes(Row("{t}", "REQUEST_TIMED_OUT"), _GROWN),
+        becomes(Row("{t}", "REQUEST_TIMED_OUT"), GROWN),
         fleets=("cluster",),
     ),
     Difference(
@@ -361,7 +253,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "CreatePartitions: timeout 0 with errors",
         lambda rows, case, version: (
             Row("{t}", "INVALID_PARTITIONS", "The topic {t} currently has 2 partition(s); 1 would not be an increase."),
-            Row("{t}b", _MISSING),
+            Row("{t}b", MISSING),
             rows[2],
         ),
     ),
@@ -376,24 +268,24 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "who decides knows all its brokers",
         "(Describe|Alter|IncrementalAlter)Configs: broker unknown",
-        _of_all_brokers,
+        of_all_brokers,
         fleets=("simulated",),
     ),
     Difference(
         "configs of all brokers are there where somebody set them: without eligible leader replicas nobody has to",
         "DescribeConfigs: all brokers",
-        _answered(lambda row, version: replace(row, facts=())),
+        answered(lambda row, version: replace(row, facts=())),
         fleets=("simulated",),
     ),
     Difference(
         "brokers have no loggers",
         "DescribeConfigs: broker logger.*",
-        _refused("INVALID_REQUEST"),
+        refused("INVALID_REQUEST"),
     ),
     Difference(
         "there are no client metrics, groups or types unknown to Kafka to describe",
         "DescribeConfigs: (client metrics|group|type .*)",
-        _refused("INVALID_REQUEST"),
+        refused("INVALID_REQUEST"),
     ),
     # Kafka's own slips
     Difference(
@@ -407,7 +299,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "an unknown operation is the client's mistake",
         "IncrementalAlterConfigs: operation strange",
-        _answered(lambda row, version: Row(row.subject, "INVALID_REQUEST")),
+        answered(lambda row, version: Row(row.subject, "INVALID_REQUEST")),
     ),
     Difference(
         "a topic requested by neither name nor id is the client's mistake",
@@ -416,6 +308,6 @@ DIFFERENCES: tuple[Difference, ...] = (
             row if row.code == "NONE" else replace(row, code="INVALID_REQUEST") for row in rows
         ),
     ),
-    Difference("version 0 of DescribeConfigs has no sources", "DescribeConfigs: .*", _default_or_not, range(1)),
-    Difference("version 0 of CreateTopics has no messages", "CreateTopics: .*", _without_messages, range(1)),
+    Difference("version 0 of DescribeConfigs has no sources", "DescribeConfigs: .*", default_or_not, range(1)),
+    Difference("version 0 of CreateTopics has no messages", "CreateTopics: .*", without_messages, range(1)),
 )

@@ -12,8 +12,8 @@ from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND, Topicwright
 
 READY_S = 300
-SHARED_SETTINGS = ("stream.", "num.partitions", "default.replication.factor", "auto.create.topics.enable")
-"""Settings that workers and fronts must agree on begin so, and those that fronts show as brokers' static configs."""
+TOPIC_SETTINGS = ("stream.",)
+"""Settings that workers and fronts must agree on begin so."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Stream:
             "stream.fronts.topic": f"{self.names}.fronts",
             "stream.group.id": f"{self.names}.workers",
             "stream.session.timeout.ms": "6000",
-            **{key: value for key, value in self.settings.items() if key.startswith(SHARED_SETTINGS)},
+            **{key: value for key, value in self.settings.items() if key.startswith(TOPIC_SETTINGS)},
         }
 
     def start_worker(self, brokers: str = "simulated:3") -> Process:

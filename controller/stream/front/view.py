@@ -22,6 +22,8 @@ from events.catalog import Endpoint
 class StreamFront(Front):
     """One of several fronts as its handlers see it."""
 
+    decides_here = False
+
     def __init__(
         self,
         controller: ControllerPort,

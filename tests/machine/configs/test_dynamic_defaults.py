@@ -70,3 +70,15 @@ def test_topics_show_where_it_comes_from(static: tuple[tuple[str, str], ...]) ->
         *((name, value, ConfigSource.STATIC_BROKER_CONFIG) for name, value in static),
         ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
     ]
+
+
+def test_with_eligible_leader_replicas_every_topic_shows_the_floor_of_all_brokers() -> None:
+    rig = given("minisr=2")
+    told(rig, "quorum elr")
+    settings = rig.state.cluster.settings
+    for view in (effective_configs, described_configs):
+        shown = {each.name: each for each in view((), settings.topic_defaults, settings.dynamic_defaults)}
+        floor = shown["min.insync.replicas"]
+        assert (floor.value, floor.source) == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    join = told(rig, "join 1", "configure 4:1 delete:min.insync.replicas", "configure 4: replace set:a=b")
+    assert join[1:] == ["=> INVALID_CONFIG validation:alter-request"] * 2, "neither taken away nor set for one"
