@@ -85,7 +85,7 @@ async def test_every_config_of_a_broker_is_shown() -> None:
             assert {each.name for each in found.configs if not each.documentation} == set()
             assert (by_name["node.id"].value, by_name["broker.id"].value) == (broker, broker)
             assert by_name["broker.rack"].value == f"rack-{'abc'[int(broker) - 1]}"
-            assert by_name["advertised.listeners"].value == "PLAINTEXT://localhost:9092"
+            assert by_name["advertised.listeners"].value == "PLAINTEXT://127.0.0.1:9092"
         partitions = by_name["num.partitions"]
         assert (partitions.value, partitions.config_source, partitions.read_only) == ("3", STATIC, True)
         assert [(each.value, each.source) for each in partitions.synonyms] == [("3", STATIC), ("1", DEFAULT)]

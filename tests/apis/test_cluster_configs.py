@@ -65,7 +65,7 @@ async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -
         brokers = Brokers()
         rows, _ = await described(a, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
         assert rows == [("2", 0, 1), ("missing", 3, 0), ("", 0, 1), ("9", 0, 1)]
-        assert brokers.came == [(("localhost", 9092), ["2"]), (None, [""]), (None, ["9"])]
+        assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, [""]), (None, ["9"])]
 
 
 async def test_this_node_answers_for_itself() -> None:
