@@ -30,6 +30,7 @@ _BACK = struct.Struct(">hiqqqhii")
 _CRC_END: Final = _FRONT.size
 _HEADER: Final = _FRONT.size + _BACK.size
 _LENGTH_END: Final = 12
+_FRONT_LENGTH = struct.Struct(">qi")
 
 Pair = tuple[bytes | None, bytes]
 """A record's key and value."""
@@ -81,6 +82,17 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
         yield batch
 
 
+def whole_batches(data: bytes) -> bytes:
+    """`data` without the cut batch at its end: Kafka reads its log by bytes, and leaves that to who fetches."""
+    at = 0
+    while len(data) - at >= _LENGTH_END:
+        _, length = _FRONT_LENGTH.unpack_from(data, at)
+        if length < 0 or at + _LENGTH_END + length > len(data):
+            break
+        at += _LENGTH_END + length
+    return data[:at]
+
+
 def _decode_one(data: bytes, at: int, where: str) -> tuple[RecordBatch, int]:
     if len(data) - at < _HEADER:
         raise BrokenBatch(f"{where}, byte {at}: {len(data) - at} bytes are less than the head of a batch")
@@ -119,7 +131,7 @@ def leader_change(quorum: Quorum) -> list[Pair]:
     """The control records with which a leader of a single voter begins its epoch."""
     voter = (kinds.GrantingVoter(voter_id=quorum.node_id),)
     message = kinds.LeaderChangeMessage(leader_id=quorum.node_id, voters=voter, granting_voters=voter)
-    return [_control(LEADER_CHANGE, message)]
+    return [control_record(LEADER_CHANGE, message)]
 
 
 def voters(quorum: Quorum) -> list[Pair]:
@@ -133,17 +145,17 @@ def voters(quorum: Quorum) -> list[Pair]:
         k_raft_version_feature=kinds.VersionRange(max_supported_version=KRAFT_VERSION_MAX),
     )
     version = kinds.KRaftVersion(k_raft_version=quorum.kraft_version)
-    return [_control(KRAFT_VERSION, version), _control(KRAFT_VOTERS, kinds.Voters(voters=(voter,)))]
+    return [control_record(KRAFT_VERSION, version), control_record(KRAFT_VOTERS, kinds.Voters(voters=(voter,)))]
 
 
 def snapshot_header(timestamp_ms: int) -> Pair:
     """The control record that a snapshot begins with; `timestamp_ms` is that of the last record in it."""
-    return _control(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
+    return control_record(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
 
 
 def snapshot_footer() -> Pair:
     """The control record that a snapshot ends with."""
-    return _control(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
+    return control_record(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
 
 
 def control_type(key: bytes | None) -> int:
@@ -152,7 +164,8 @@ def control_type(key: bytes | None) -> int:
     return int.from_bytes(key[2:4], "big")
 
 
-def _control(kind: int, message: kinds.ControlMessage) -> Pair:
+def control_record(kind: int, message: kinds.ControlMessage) -> Pair:
+    """A control record's key and value."""
     return struct.pack(">hh", 0, kind), encode_control(message)
 
 
