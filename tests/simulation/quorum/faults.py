@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.quorum.effects import Role
-from controller.brokers.kraft.quorum.voters import VoterSet
+from controller.brokers.kraft.quorum.raft.effects import Refused, Role
+from controller.brokers.kraft.quorum.raft.voters import VoterSet
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulation.quorum.world import CLUSTER, Replica, World
@@ -23,7 +23,9 @@ class Faults:
         self._lost: set[int] = set()  # whose disk was replaced, and is not a voter again
         kinds = [self._kill, self._kill, self._pause, self._part, self._cut_one_way, self._slow, self._clean]
         kinds += [self._hand_over, self._lose, self._slow_disk, self._veto]
-        if world.is_dynamic:
+        if not world.is_dynamic:
+            kinds += [self._raise_kraft_version]
+        else:
             kinds += [self._change_voters, self._lose_disk]
         self._kinds = world.rng.sample(kinds, world.rng.randint(2, len(kinds)))
 
@@ -137,6 +139,15 @@ class Faults:
         replica, can_lead = self._any(), self._world.rng.random() < 0.5
         if replica.quorum is not None and replica.paused is None:
             replica.does(lambda quorum: quorum.veto(replica.now(), can_lead))
+
+    def _raise_kraft_version(self) -> None:
+        leader = self._world.leader
+        if leader is not None:
+            try:
+                leader.does(lambda quorum: quorum.raise_kraft_version(leader.now()))
+                self._world.counts["kraft.version raised"] += 1
+            except Refused:
+                self._world.counts["kraft.version refused"] += 1
 
     def _clean(self) -> None:
         """A snapshot of some of what is committed, and the log before it goes."""

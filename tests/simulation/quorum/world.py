@@ -9,8 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from controller.brokers.kraft.quorum.core import Quorum
-from controller.brokers.kraft.quorum.effects import (
+import msgspec
+
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import (
     HighWatermark,
     NotLeader,
     Options,
@@ -22,15 +24,21 @@ from controller.brokers.kraft.quorum.effects import (
     StartFlush,
     Truncated,
 )
-from controller.brokers.kraft.quorum.voters import Listener, Voter, VoterSet
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
+from controller.kafka.codec import codec
+from controller.kafka.messages import APIS, ZERO_UUID, Message
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import vote as v
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from controller.kafka.messages.update_raft_voter import UpdateRaftVoterRequest
 from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.witness import Witness
 
 CLUSTER = "simulated"
 FETCH_TIMEOUT_S, ELECTION_TIMEOUT_S = 1.0, 0.5
+
+
+_KEYS = {api.request: key for key, api in APIS.items()}
 
 
 class Replica:
@@ -163,7 +171,8 @@ class Replica:
 class World:
     """The machines, the network between them, and what happens next."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, count: int | None = None, is_dynamic: bool | None = None) -> None:
+        """With so many voters, and with kraft.version 1 or 0; left out, the seed says so."""
         rng = self.rng = random.Random(seed)
         self.now, self.steps = 0.0, 0
         self._next: list[tuple[float, int, Callable[[], None]]] = []
@@ -174,14 +183,17 @@ class World:
         self.loss, self.doubling, self.latency_s = 0.0, 0.0, 0.002
         self.cut: set[tuple[int, int]] = set()
         self._calls: dict[int, tuple[Replica, int, int]] = {}
-        count = rng.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
+        observers = rng.choice((0, 0, 1, 2)) if count is None else 0
+        count = count or rng.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
+        self.is_encoded = rng.random() < 0.1
         self.first_ids = tuple(range(1, count + 1))
         self.witness = Witness()
-        self.replicas = {each: Replica(self, each) for each in range(1, count + 1 + rng.choice((0, 0, 1, 2)))}
+        self.replicas = {each: Replica(self, each) for each in range(1, count + 1 + observers)}
         voters = VoterSet.of(self.replicas[each].voter for each in self.first_ids)
         self.witness.first_voters = voters
-        self.is_dynamic = rng.random() < 0.8
-        self.static = VoterSet() if self.is_dynamic else voters
+        self.is_dynamic = rng.random() < 0.8 if is_dynamic is None else is_dynamic
+        named = (msgspec.structs.replace(each, directory=ZERO_UUID) for each in voters)
+        self.static = VoterSet() if self.is_dynamic else VoterSet.of(named)
         for node_id in self.first_ids if self.is_dynamic else ():
             self.replicas[node_id].disk.clean(0, 0, 1, voters)
 
@@ -221,7 +233,8 @@ class World:
         self._calls[call] = sender, incarnation, send.token
         receiver = self.replicas.get(send.place[1])
         self.after(send.timeout_s, lambda: self._resolve(call, None))
-        if receiver is None or receiver.quorum is None:
+        is_new = isinstance(send.request, UpdateRaftVoterRequest)
+        if receiver is None or receiver.quorum is None or (is_new and sender.vote_version < 2):
             self.after(self._latency(), lambda: self._resolve(call, None))
             return
         if isinstance(send.request, v.VoteRequest) and receiver.vote_version < 2:
@@ -246,18 +259,31 @@ class World:
 
     def _deliver(self, receiver: Replica, call: int, sender_id: int, request: Any) -> None:
         self._number += 1
-        token = (call, sender_id, receiver.id, self._number)
+        version = self._version(receiver, request)
+        token = (call, sender_id, receiver.id, self._number, _KEYS[type(request)], version)
+        if self.is_encoded:
+            frame = codec.encode_request(token[4], version, 0, None, request)[4:]
+            request = codec.decode_request(token[4], version, frame, codec.parse_header(frame).body_offset)
         if isinstance(request, ApiVersionsRequest):
             feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             self.answer(token, ApiVersionsResponse(supported_features=(feature,)))
             return
         receiver.does(lambda quorum: quorum.request(receiver.now(), token, request))
 
+    def _version(self, receiver: Replica, request: Message) -> int:
+        """The newest; to old peers of a static quorum the oldest, without directory ids and endpoints."""
+        if isinstance(request, v.VoteRequest):
+            return receiver.vote_version
+        api = APIS[_KEYS[type(request)]]
+        return api.max_version if receiver.vote_version > 1 or self.is_dynamic else api.min_version
+
     def answer(self, token: Any, response: Any) -> None:
         if token[0] == "admin":
             self.counts[f"{type(response).__name__} {response.error_code}"] += 1
             return
-        call, sender_id, receiver_id, _ = token
+        call, sender_id, receiver_id, _, key, version = token
+        if self.is_encoded:
+            response = codec.decode_response(key, version, codec.encode_response(key, version, 0, response)[4:])[1]
         if (receiver_id, sender_id) not in self.cut and self.rng.random() >= self.loss:
             self.after(self._latency(), lambda: self._resolve(call, response))
 
