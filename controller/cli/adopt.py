@@ -14,7 +14,8 @@ from controller.brokers.kraft.log.metadata_log import MetadataLog
 from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.brokers.kraft.moving.adopting import COMMAND, Adopted, adopted
 from controller.brokers.kraft.moving.handing_back import HAND_BACK, REPLACED, write_folder
-from controller.brokers.kraft.moving.kafka_folder import FolderError, KafkaFolder, read_folder, refuse_if_in_use
+from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder, refuse_if_in_use
+from controller.brokers.kraft.quorum.folder import FolderError
 from controller.cli.usage import complain
 from controller.release import RELEASE
 from controller.settings.load import load_settings

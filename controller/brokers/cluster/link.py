@@ -29,7 +29,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.cluster.shared_look import Shared
-from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable, Connections, M, decoded
+from controller.brokers.cluster.wire import (
+    CLIENT_ID,
+    CORRELATION_ID,
+    Address,
+    ClusterUnreachable,
+    Connections,
+    M,
+    decoded,
+)
 from controller.kafka.codec.codec import encode_request
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import alter_partition_reassignments as reassignments
@@ -178,7 +186,7 @@ class ClusterLink:
 
     async def _exchange(self, api_key: int, version: int, request: Message, answer: type[M]) -> tuple[bytes, M]:
         """A request to the first broker that answers: the bytes of its answer, and the message in them."""
-        frame = encode_request(api_key, version, 1, CLIENT_ID, request)[4:]
+        frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)[4:]
         why: list[str] = []
         for address in dict.fromkeys(
             (*((self._favourite,) if self._favourite else ()), *self._known, *self._bootstrap)

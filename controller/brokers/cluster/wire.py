@@ -28,8 +28,12 @@ ANSWER_S = 15.0
 """How long a broker may take to answer a request of Topicwright's own."""
 KEPT_MAX = 8
 """Idle connections kept for each broker."""
+CORRELATION_ID = 1
+"""One request is under way at a time."""
 SASL_VERSION = 1
 """Of both SASL APIs: in the handshake it says that tokens travel inside requests."""
+ANSWER_BYTES_MAX = 1 << 30
+"""What a broker may announce: metadata of all topics of the largest clusters take a tenth of it."""
 _SIZE = struct.Struct(">i")
 
 
@@ -40,13 +44,18 @@ class ClusterUnreachable(Exception):
 class BrokerConnection:
     """One connection to one broker."""
 
-    def __init__(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer_bytes_max: int
+    ) -> None:
         self.address = address
+        self._answer_bytes_max = answer_bytes_max
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def open(cls, address: Address, security: Security) -> BrokerConnection:
+    async def open(
+        cls, address: Address, security: Security, answer_bytes_max: int = ANSWER_BYTES_MAX
+    ) -> BrokerConnection:
         """Connect and prove who we are. Raises ClusterUnreachable and NotAuthenticated."""
         host, port = address
         try:
@@ -54,7 +63,7 @@ class BrokerConnection:
                 reader, writer = await asyncio.open_connection(host, port, ssl=security.context())
         except (OSError, TimeoutError) as error:
             raise ClusterUnreachable(f"{host}:{port} cannot be reached: {_why(error)}") from error
-        connection = cls(address, reader, writer)
+        connection = cls(address, reader, writer, answer_bytes_max)
         if security.mechanism:
             try:
                 await connection._authenticate(security)
@@ -65,13 +74,17 @@ class BrokerConnection:
 
     async def exchange(self, payload: bytes) -> bytes:
         """Send one request frame (without its size) and give its answer's. Raises ClusterUnreachable."""
+        host, port = self.address
         try:
             self._writer.write(_SIZE.pack(len(payload)) + payload)
             await self._writer.drain()
             (size,) = _SIZE.unpack(await self._reader.readexactly(4))
+            if not 0 <= size <= self._answer_bytes_max:
+                raise ClusterUnreachable(
+                    f"{host}:{port} announces an answer of {size} bytes; at most {self._answer_bytes_max} are taken"
+                )
             return await self._reader.readexactly(size)
         except (OSError, asyncio.IncompleteReadError) as error:
-            host, port = self.address
             raise ClusterUnreachable(f"{host}:{port} closed the connection: {_why(error)}") from error
 
     def close(self) -> None:
@@ -86,7 +99,7 @@ class BrokerConnection:
 
     async def call(self, api_key: int, version: int, request: Message, answer: type[M]) -> M:
         """One message to the broker and its answer. Raises ClusterUnreachable."""
-        frame = encode_request(api_key, version, 1, CLIENT_ID, request)
+        frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
         return decoded(api_key, version, await self.exchange(frame[4:]), answer, self.address)
 
     async def _authenticate(self, security: Security) -> None:
@@ -152,7 +165,7 @@ class Connections:
 
     async def call(self, address: Address, api_key: int, version: int, request: Message, answer: type[M]) -> M:
         """One message to one broker and its answer. Raises ClusterUnreachable."""
-        frame = encode_request(api_key, version, 1, CLIENT_ID, request)
+        frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
         return decoded(api_key, version, await self.exchange(address, frame[4:]), answer, address)
 
     def close(self) -> None:
@@ -167,11 +180,13 @@ class Connections:
 def decoded(api_key: int, version: int, payload: bytes, answer: type[M], address: Address) -> M:
     """The message in an answer. Raises ClusterUnreachable for bytes that are not one."""
     try:
-        _, message = decode_response(api_key, version, payload)
+        number, message = decode_response(api_key, version, payload)
     except MalformedRequest as malformed:
         raise ClusterUnreachable(
             f"{address[0]}:{address[1]} sends an answer that cannot be read: {malformed}"
         ) from malformed
+    if number != CORRELATION_ID:
+        raise ClusterUnreachable(f"{address[0]}:{address[1]} answers request {number}, not {CORRELATION_ID}")
     assert isinstance(message, answer), "the codec gives the message of the API"
     return message
 

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from controller.kafka.codec import codec
-from controller.kafka.codec.primitives import MalformedRequest
+from controller.brokers.cluster import wire
+from controller.brokers.cluster.security import Security
+from controller.brokers.cluster.wire import ClusterUnreachable, M
 from controller.kafka.messages import ApiKey, Message, list_offsets
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.machine.errors import ErrorCode
 from events.catalog import Endpoint
 from events.names import TopicName
 
-CLIENT_ID: Final = "topicwright"
 METADATA_VERSION, LIST_OFFSETS_VERSION = 12, 7
 """Versions of the requests that brokers from 3.7 to 4.3 speak."""
 TIMEOUT_S: Final = 2.0
@@ -34,14 +34,12 @@ class BrokerConnection:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._sent = 0
+        self._connection: wire.BrokerConnection | None = None
 
     async def knows(self, topic: str) -> bool:
         """Whether the broker's metadata have the topic. Raises Unanswered."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
-        response = await self._send(ApiKey.METADATA, METADATA_VERSION, request)
-        assert isinstance(response, MetadataResponse), "that is what Metadata is answered with"
+        response = await self._send(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return _judge(code) and bool(response.topics[0].partitions)
 
@@ -57,40 +55,30 @@ class BrokerConnection:
             for name, indexes in partitions.items()
         )
         request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics)
-        response = await self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request)
-        assert isinstance(response, list_offsets.ListOffsetsResponse), "that is what ListOffsets is answered with"
+        kind = list_offsets.ListOffsetsResponse
+        response = await self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request, kind)
         return all(_judge(partition.error_code) for topic in response.topics for partition in topic.partitions)
 
     def close(self) -> None:
         """Let go of the connection; the next request opens another."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    async def _send(self, key: ApiKey, version: int, request: Message) -> Message:
+    async def _send(self, key: ApiKey, version: int, request: Message, response: type[M]) -> M:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return await self._exchange(key, version, request)
-        except (OSError, EOFError, TimeoutError, MalformedRequest) as error:
+                if self._connection is None:
+                    address = self.endpoint.host, self.endpoint.port
+                    self._connection = await wire.BrokerConnection.open(address, Security(), RESPONSE_BYTES_MAX)
+                return await self._connection.call(key, version, request, response)
+        except BaseException as error:
             self.close()
-            raise Unanswered(f"{self.endpoint.host}:{self.endpoint.port}: {error or type(error).__name__}") from None
-        except asyncio.CancelledError:
-            self.close()
+            if isinstance(error, ClusterUnreachable):
+                raise Unanswered(str(error)) from None
+            if isinstance(error, TimeoutError):
+                raise Unanswered(f"{self.endpoint.host}:{self.endpoint.port} does not answer") from None
             raise
-
-    async def _exchange(self, key: ApiKey, version: int, request: Message) -> Message:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
-        reader, writer = self._streams
-        self._sent += 1
-        writer.write(codec.encode_request(key, version, self._sent, CLIENT_ID, request))
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        if size > RESPONSE_BYTES_MAX:
-            raise EOFError(f"a response of {size} bytes")
-        sent, response = codec.decode_response(key, version, await reader.readexactly(size))
-        if sent != self._sent:
-            raise EOFError(f"the response to request {sent}, not {self._sent}")
-        return response
 
 
 def _judge(code: int) -> bool:

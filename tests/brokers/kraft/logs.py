@@ -24,7 +24,8 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.moving.adopting import COMMAND, adopted
 from controller.brokers.kraft.moving.handing_back import HAND_BACK
-from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, QuorumState
+from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
+from controller.brokers.kraft.quorum.log import QuorumState
 from controller.machine.partitions.changes import upkeep_of
 from controller.machine.state import Cluster, DictTopics, State
 from events.access import (
@@ -210,7 +211,7 @@ def _producer_ids(image: MetadataImage) -> int:
 def folder_of(log: LogRig, path: Path = Path("kafka-metadata")) -> KafkaFolder:
     """A metadata folder as the controller of this log would have left it."""
     batches = tuple(decode_batches(log.data()))
-    return KafkaFolder(path, "cluster", 3000, bytes(range(16)), QuorumState(3000, 1), None, batches, 0)
+    return KafkaFolder(path, "cluster", 3000, bytes(range(16)), QuorumState(1, 3000), None, batches, 0)
 
 
 def adopted_records() -> list[Recorded]:

@@ -30,7 +30,8 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.log.snapshots import image_of, snapshot_bytes
 from controller.brokers.kraft.moving.adopting import adopted
-from controller.brokers.kraft.moving.kafka_folder import PARTITION, read_folder
+from controller.brokers.kraft.moving.kafka_folder import read_folder
+from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State

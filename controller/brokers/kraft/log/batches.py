@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import crc32c
 import msgspec
@@ -28,9 +28,9 @@ _MAGIC: Final = 2
 _FRONT = struct.Struct(">qiibI")
 _BACK = struct.Struct(">hiqqqhii")
 _CRC_END: Final = _FRONT.size
-_HEADER: Final = _FRONT.size + _BACK.size
-_LENGTH_END: Final = 12
-_FRONT_LENGTH = struct.Struct(">qi")
+HEADER_BYTES: Final = _FRONT.size + _BACK.size
+LENGTH_END: Final = 12
+"""A batch says in the four bytes before this one how many follow it."""
 
 Pair = tuple[bytes | None, bytes]
 """A record's key and value."""
@@ -71,60 +71,91 @@ def encode_batch(
     attributes = _CONTROL if is_control else 0
     tail = _BACK.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + body
     checksum = crc32c.crc32c(tail)
-    return _FRONT.pack(base_offset, len(tail) + _CRC_END - _LENGTH_END, leader_epoch, _MAGIC, checksum) + tail
+    return _FRONT.pack(base_offset, len(tail) + _CRC_END - LENGTH_END, leader_epoch, _MAGIC, checksum) + tail
+
+
+class BatchHead(NamedTuple):
+    """What the head of a batch says, and the bytes that it takes: from `position` to `end`."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    timestamp_ms: int
+    is_control: bool
+    position: int
+    end: int
 
 
 def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordBatch]:
     """The batches in `data`, one after another. Raises BrokenBatch at the first that is not whole."""
-    at = 0
-    while at < len(data):
-        batch, at = _decode_one(data, at, where)
-        yield batch
+    for head in scan_batches(data, where):
+        count = head.last_offset - head.base_offset + 1
+        try:
+            records = tuple(_records(data, head.position + HEADER_BYTES, head.end, count))
+        except IndexError:
+            raise _broken(where, head.position, f"the batch at offset {head.base_offset} ends early") from None
+        yield RecordBatch(
+            head.base_offset, head.epoch, head.timestamp_ms, records, head.is_control, data[head.position : head.end]
+        )
+
+
+def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[BatchHead]:
+    """The heads of the batches in `data` from byte `at` on; checksums are checked, records are not looked at.
+
+    Raises BrokenBatch at the first that is not whole.
+    """
+    size = len(data)
+    while at < size:
+        if size - at < HEADER_BYTES:
+            raise _broken(where, at, f"{size - at} bytes are less than the head of a batch")
+        base, length, epoch, magic, checksum = _FRONT.unpack_from(data, at)
+        end = at + LENGTH_END + length
+        if magic != _MAGIC or end > size or length < HEADER_BYTES - LENGTH_END:
+            raise _broken(where, at, f"not a whole batch of format 2 (format {magic}, {length} bytes announced)")
+        if crc32c.crc32c(data[at + _CRC_END : end]) != checksum:
+            raise _broken(where, at, f"the checksum of the batch at offset {base} does not fit")
+        attributes, delta, timestamp_ms, _, _, _, _, count = _BACK.unpack_from(data, at + _CRC_END)
+        if attributes & 7:
+            raise _broken(where, at, f"the batch at offset {base} is compressed")
+        if base < 0 or epoch < 0 or count < 1 or delta != count - 1:
+            raise _broken(where, at, f"a batch at offset {base}, epoch {epoch}, of {count} records up to +{delta}")
+        yield BatchHead(base, base + delta, epoch, timestamp_ms, bool(attributes & _CONTROL), at, end)
+        at = end
+
+
+def _broken(where: str, at: int, why: str) -> BrokenBatch:
+    return BrokenBatch(f"{where}, byte {at}: {why}")
 
 
 def whole_batches(data: bytes) -> bytes:
     """`data` without the cut batch at its end: Kafka reads its log by bytes, and leaves that to who fetches."""
     at = 0
-    while len(data) - at >= _LENGTH_END:
-        _, length = _FRONT_LENGTH.unpack_from(data, at)
-        if length < 0 or at + _LENGTH_END + length > len(data):
+    while len(data) - at >= LENGTH_END:
+        length = int.from_bytes(data[at + LENGTH_END - 4 : at + LENGTH_END], "big", signed=True)
+        if length < 0 or at + LENGTH_END + length > len(data):
             break
-        at += _LENGTH_END + length
+        at += LENGTH_END + length
     return data[:at]
 
 
-def _decode_one(data: bytes, at: int, where: str) -> tuple[RecordBatch, int]:
-    if len(data) - at < _HEADER:
-        raise BrokenBatch(f"{where}, byte {at}: {len(data) - at} bytes are less than the head of a batch")
-    base_offset, length, epoch, magic, checksum = _FRONT.unpack_from(data, at)
-    end = at + _LENGTH_END + length
-    if magic != _MAGIC or end > len(data) or length < _HEADER - _LENGTH_END:
-        raise BrokenBatch(
-            f"{where}, byte {at}: not a whole batch of format 2 (format {magic}, {length} bytes announced)"
-        )
-    if crc32c.crc32c(data[at + _CRC_END : end]) != checksum:
-        raise BrokenBatch(f"{where}, byte {at}: the checksum of the batch at offset {base_offset} does not fit")
-    attributes, _, timestamp_ms, _, _, _, _, count = _BACK.unpack_from(data, at + _CRC_END)
-    if attributes & 7:
-        raise BrokenBatch(f"{where}, byte {at}: the batch at offset {base_offset} is compressed")
-    try:
-        records = tuple(_records(data, at + _HEADER, count))
-    except IndexError:
-        raise BrokenBatch(f"{where}, byte {at}: the batch at offset {base_offset} ends early") from None
-    return RecordBatch(base_offset, epoch, timestamp_ms, records, bool(attributes & _CONTROL), data[at:end]), end
-
-
-def _records(data: bytes, at: int, count: int) -> Iterator[Pair]:
+def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]:
+    """The records of a batch; IndexError where they reach past its end, or do not fill it."""
     for _ in range(count):
         size, at = _read_varint(data, at)
         end = at + size
+        if size < 1 or end > batch_end:
+            raise IndexError
         _, at = _read_varint(data, at + 1)
         _, at = _read_varint(data, at)
         key_size, at = _read_varint(data, at)
         key = None if key_size < 0 else data[at : at + key_size]
         size, at = _read_varint(data, at + max(key_size, 0))
+        if at + size > end:
+            raise IndexError
         yield key, data[at : at + max(size, 0)]
         at = end
+    if at != batch_end:
+        raise IndexError
 
 
 def leader_change(quorum: Quorum) -> list[Pair]:

@@ -24,7 +24,8 @@ from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_
 from controller.brokers.kraft.log.metadata_log import EpochStart, MetadataMark, SnapshotMark, adopted_keys
 from controller.brokers.kraft.log.projection import TOPICS
 from controller.brokers.kraft.moving.adopting_access import access_events, acl_id_keys
-from controller.brokers.kraft.moving.kafka_folder import FolderError, KafkaFolder
+from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
+from controller.brokers.kraft.quorum.folder import FolderError
 from events import catalog
 from events.names import BrokerId, RequestId, TopicId, TopicName
 
@@ -80,7 +81,7 @@ def image_in(folder: KafkaFolder) -> MetadataImage:
 
 def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpochBegun:
     """The newest epoch that is known, who voted in it, and where. Raises FolderError for more than one voter."""
-    epoch = max(folder.epoch, folder.quorum_state.leader_epoch)
+    epoch = max(folder.epoch, folder.quorum_state.epoch)
     pair = image.quorum.get(batches.KRAFT_VERSION)
     kraft_version = 0 if pair is None else _read(folder, kinds.KRaftVersion, pair).k_raft_version
     if kraft_version == 0:

@@ -7,14 +7,21 @@ indexes itself, and begins the epoch after the last one in the log.
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from controller.brokers.kraft.log.metadata_log import MetadataLog
-from controller.brokers.kraft.moving import kafka_folder
+from controller.brokers.kraft.moving.kafka_folder import read_folder, refuse_if_in_use
+from controller.brokers.kraft.quorum.folder import (
+    META_PROPERTIES,
+    PARTITION,
+    FolderError,
+    properties_text,
+    replace_file,
+    sync_folder,
+)
 from controller.machine.state import Quorum
 
 SEGMENT_BYTES: Final = 256 << 20  # a file of the log, well below Kafka's 1 GiB
@@ -46,33 +53,30 @@ def write_folder(
         _check_replaced(folder, aside, log, cluster_id, replace)
     made = folder.with_name(folder.name + ".handback-unfinished")
     _clear(made)
-    partition = made / kafka_folder.PARTITION
+    partition = made / PARTITION
     partition.mkdir(parents=True)
     _write_checkpoints(partition, log)
     _write_segments(partition, log)
-    _write_properties(made / kafka_folder.META_PROPERTIES, cluster_id, quorum)
-    _sync(partition)
-    _sync(made)
+    replace_file(made / META_PROPERTIES, properties_text(cluster_id, quorum.node_id, quorum.directory_id))
+    sync_folder(partition)
     before()
     if is_there:
         folder.rename(aside)
     made.rename(folder)
-    _sync(folder.parent)
+    sync_folder(folder.parent)
 
 
 def _check_replaced(folder: Path, aside: Path, log: MetadataLog, cluster_id: str, replace: bool) -> None:
     if not replace:
-        raise kafka_folder.FolderError(
-            f"{folder} is not empty: name another folder, or say --replace to have it renamed first"
-        )
+        raise FolderError(f"{folder} is not empty: name another folder, or say --replace to have it renamed first")
     if aside.exists():
-        raise kafka_folder.FolderError(f"{aside} is there, from a handback before: move it away first")
-    known = kafka_folder.read_folder(folder)
+        raise FolderError(f"{aside} is there, from a handback before: move it away first")
+    known = read_folder(folder)
     if known.cluster_id != cluster_id:
-        raise kafka_folder.FolderError(f"{folder} is of cluster {known.cluster_id}, not of {cluster_id}")
-    kafka_folder.refuse_if_in_use(folder)
+        raise FolderError(f"{folder} is of cluster {known.cluster_id}, not of {cluster_id}")
+    refuse_if_in_use(folder)
     if (known.epoch, known.end_offset) > (log.mark.epoch, log.mark.end):
-        raise kafka_folder.FolderError(
+        raise FolderError(
             f"{folder} is ahead, with epoch {known.epoch} and offset {known.end_offset}; the data folder has epoch "
             f"{log.mark.epoch} and offset {log.mark.end}: another controller has led since"
         )
@@ -119,24 +123,6 @@ def _base_offset(batch: bytes) -> int:
     return int.from_bytes(batch[:8], "big")
 
 
-def _write_properties(path: Path, cluster_id: str, quorum: Quorum) -> None:
-    lines = ["version=1", f"cluster.id={cluster_id}", f"node.id={quorum.node_id}"]
-    if any(quorum.directory_id):
-        text = base64.urlsafe_b64encode(quorum.directory_id).decode().rstrip("=")
-        lines.append(f"directory.id={text}")
-    with path.open("wb") as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
-        _sync_file(file)
-
-
 def _sync_file(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,46 +1,37 @@
 """The folder in which a Kafka node keeps its metadata log: read as it lies there, checked, never changed.
 
-    meta.properties                               cluster.id, node.id, directory.id
-    .lock                                         locked by the node while it runs
-    __cluster_metadata-0/
-        OFFSET.log                                batches from that offset on
-        OFFSET-EPOCH.checkpoint                   a snapshot of all below the offset (KIP-630)
-        quorum-state                              the newest epoch that the node knows of (KIP-595)
-
-Indexes are not looked at: they can be built from the log.
+What is in it is told by `quorum.folder`. Indexes are not looked at: they can be built from the log.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import fcntl
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from controller.brokers.kraft.log.batches import (
+    LENGTH_END,
     SNAPSHOT_FOOTER,
     BrokenBatch,
     RecordBatch,
     control_type,
     decode_batches,
 )
-
-PARTITION: Final = "__cluster_metadata-0"
-META_PROPERTIES: Final = "meta.properties"
-QUORUM_STATE: Final = "quorum-state"
-_LOCK: Final = ".lock"
-_LENGTH_END: Final = 12
-_SEGMENT = re.compile(r"(\d{20})\.log")
-_CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-
-
-class FolderError(Exception):
-    """A folder that no metadata log can be taken from; the message names it, and says what to do."""
+from controller.brokers.kraft.quorum.files import SEGMENT
+from controller.brokers.kraft.quorum.folder import (
+    LOCK,
+    META_PROPERTIES,
+    PARTITION,
+    QUORUM_STATE,
+    FolderError,
+    read_properties,
+    read_quorum_state,
+    uuid_of,
+)
+from controller.brokers.kraft.quorum.log import QuorumState
+from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -50,13 +41,6 @@ class Checkpoint(msgspec.Struct, frozen=True):
     epoch: int
     data: bytes
     batches: tuple[RecordBatch, ...]
-
-
-class QuorumState(msgspec.Struct, frozen=True, rename="camel"):
-    """What a node knew of its quorum last."""
-
-    leader_id: int = -1
-    leader_epoch: int = 0
 
 
 class KafkaFolder(msgspec.Struct, frozen=True):
@@ -95,10 +79,10 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
     """
     partition = _partition_folder(path)
     try:
-        properties = _properties(partition.parent / META_PROPERTIES)
+        properties = read_properties(partition.parent / META_PROPERTIES)
         checkpoint = _newest_checkpoint(partition)
         batches, cut = _log(partition, checkpoint, cut_torn_tail)
-        state = _quorum_state(partition / QUORUM_STATE)
+        state = read_quorum_state(partition / QUORUM_STATE)
     except OSError as error:
         raise FolderError(f"{error.filename or partition} cannot be read: {error.strerror or error}") from error
     except BrokenBatch as error:
@@ -109,7 +93,7 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
         path=partition.parent,
         cluster_id=properties["cluster.id"],
         node_id=int(properties["node.id"]),
-        directory_id=_directory_id(properties.get("directory.id", "")),
+        directory_id=uuid_of(properties.get("directory.id", "")),
         quorum_state=state,
         checkpoint=checkpoint,
         batches=batches,
@@ -119,7 +103,7 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
 
 def refuse_if_in_use(folder: Path) -> None:
     """Raise FolderError if a Kafka node runs on a folder."""
-    lock = folder / _LOCK
+    lock = folder / LOCK
     if not lock.exists():
         return
     with lock.open("rb") as file:
@@ -140,37 +124,8 @@ def _partition_folder(path: Path) -> Path:
     )
 
 
-def _properties(path: Path) -> dict[str, str]:
-    lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    properties = {key.strip(): value.strip() for key, _, value in pairs}
-    for key in ("cluster.id", "node.id"):
-        if not properties.get(key):
-            raise FolderError(f"{path} has no {key}: it is not that of a formatted Kafka node")
-    if not properties["node.id"].isdigit():
-        raise FolderError(f"{path}: node.id={properties['node.id']} is not a number from 0 on")
-    return properties
-
-
-def _directory_id(text: str) -> bytes:
-    try:
-        decoded = base64.urlsafe_b64decode(text + "==")
-    except (binascii.Error, ValueError):
-        return bytes(16)
-    return decoded if len(decoded) == 16 else bytes(16)
-
-
-def _quorum_state(path: Path) -> QuorumState:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=QuorumState)
-    except FileNotFoundError:
-        return QuorumState()
-    except msgspec.DecodeError as error:
-        raise FolderError(f"{path} is not a quorum state: {error}") from error
-
-
 def _newest_checkpoint(partition: Path) -> Checkpoint | None:
-    names = sorted(each.name for each in partition.iterdir() if _CHECKPOINT.fullmatch(each.name))
+    names = sorted(each.name for each in partition.iterdir() if CHECKPOINT.fullmatch(each.name))
     if not names:
         return None
     end, epoch = (int(part) for part in names[-1].removesuffix(".checkpoint").split("-"))
@@ -184,7 +139,7 @@ def _newest_checkpoint(partition: Path) -> Checkpoint | None:
 
 
 def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
-    segments = sorted(each for each in partition.iterdir() if _SEGMENT.fullmatch(each.name))
+    segments = sorted(each for each in partition.iterdir() if SEGMENT.fullmatch(each.name))
     batches: list[RecordBatch] = []
     cut = 0
     for segment in segments:
@@ -213,8 +168,8 @@ def _in_order(segment: Path, data: bytes, expected: int) -> Iterator[RecordBatch
 def _whole_bytes(data: bytes) -> int:
     """Up to where batches are there with all the bytes that they announce."""
     at = 0
-    while len(data) - at >= _LENGTH_END:
-        end = at + _LENGTH_END + int.from_bytes(data[at + 8 : at + _LENGTH_END], "big")
+    while len(data) - at >= LENGTH_END:
+        end = at + LENGTH_END + int.from_bytes(data[at + 8 : at + LENGTH_END], "big")
         if end > len(data):
             break
         at = end

@@ -114,6 +114,9 @@ class QuorumLog(Protocol):
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
         """The batches from the one that holds `start`, or from `self.start` if that is later."""
 
+    def control_batches(self) -> Iterator[RecordBatch]:
+        """The batches of control records, from the log's start on; no others are read for it."""
+
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
         """The control batches of the newest snapshot: who votes, the kraft.version."""
 

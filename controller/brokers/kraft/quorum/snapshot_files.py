@@ -1,0 +1,132 @@
+"""The snapshots beside the log (KIP-630): checkpoints in Kafka's format, and the one that is being fetched.
+
+A snapshot is written under another name (`.part`), checked, made durable, and only then named; so each that has its
+name is whole. What an interrupted download left goes at the next start.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from controller.brokers.kraft.log.batches import (
+    SNAPSHOT_FOOTER,
+    SNAPSHOT_HEADER,
+    BatchHead,
+    BrokenBatch,
+    RecordBatch,
+    control_type,
+    decode_batches,
+    scan_batches,
+)
+from controller.brokers.kraft.quorum.folder import sync_folder
+from controller.brokers.kraft.quorum.log import SnapshotId
+from controller.brokers.kraft.quorum.segment import in_order
+
+CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_PART: Final = ".part"
+
+
+class SnapshotFiles:
+    """The snapshots in a partition's folder."""
+
+    def __init__(self, partition: Path) -> None:
+        """Raises OSError."""
+        self._partition = partition
+        for leftover in partition.glob("*.checkpoint.*"):
+            leftover.unlink()
+        found = (CHECKPOINT.fullmatch(each.name) for each in partition.iterdir())
+        self._known = sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+        self._download: tuple[SnapshotId, BinaryIO] | None = None
+
+    @property
+    def known(self) -> Sequence[SnapshotId]:
+        """All that are there, the newest last."""
+        return self._known
+
+    def path(self, snapshot: SnapshotId) -> Path:
+        """Where a snapshot lies."""
+        return self._partition / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
+
+    def read(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+        """The size of a snapshot and a piece of it; None if it is not there. Raises OSError."""
+        if wanted not in self._known:
+            return None
+        with self.path(wanted).open("rb") as file:
+            file.seek(position)
+            return os.fstat(file.fileno()).st_size, file.read(max_bytes)
+
+    def control_batches(self, snapshot: SnapshotId) -> Sequence[RecordBatch]:
+        """The batches of control records in a snapshot. Raises BrokenBatch and OSError."""
+        return _control_batches(self.path(snapshot))
+
+    def begin(self, snapshot: SnapshotId) -> None:
+        """Begin to write a snapshot; one that was being written is dropped. Raises OSError."""
+        self.drop()
+        path = self.path(snapshot)
+        handle = os.open(path.with_name(path.name + _PART), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._download = snapshot, os.fdopen(handle, "w+b")
+
+    def append(self, data: bytes) -> None:
+        """The next piece. Raises OSError."""
+        assert self._download is not None, "a snapshot was begun"
+        self._download[1].write(data)
+
+    def finish(self) -> SnapshotId:
+        """Check what was written and give it its name, durably. Raises BrokenBatch and OSError, and drops it then."""
+        assert self._download is not None, "a snapshot was begun"
+        snapshot, file = self._download
+        part = Path(self.path(snapshot).name + _PART)
+        try:
+            file.flush()
+            os.fsync(file.fileno())
+            _control_batches(self._partition / part)
+        except BaseException:
+            self.drop()
+            raise
+        file.close()
+        self._download = None
+        (self._partition / part).rename(self.path(snapshot))
+        sync_folder(self._partition)
+        self._known = sorted({*self._known, snapshot})
+        return snapshot
+
+    def drop(self) -> None:
+        """Forget what was being written."""
+        if self._download is not None:
+            snapshot, file = self._download
+            self._download = None
+            try:
+                file.close()
+            finally:
+                self.path(snapshot).with_name(self.path(snapshot).name + _PART).unlink(missing_ok=True)
+
+    def remove(self, snapshots: Iterable[SnapshotId]) -> None:
+        """Take snapshots away. Raises OSError."""
+        for snapshot in tuple(snapshots):
+            self.path(snapshot).unlink(missing_ok=True)
+            self._known.remove(snapshot)
+
+
+def _control_batches(path: Path) -> Sequence[RecordBatch]:
+    """Those of a whole snapshot: batches that follow one another from 0 on, a header first, a footer last."""
+    if not path.stat().st_size:
+        raise BrokenBatch(f"{path}: an empty snapshot")
+    with path.open("rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    found: list[RecordBatch] = []
+    last: BatchHead | None = None
+    for last in in_order(scan_batches(view, str(path)), str(path), 0, 0):
+        if last.is_control:
+            found += decode_batches(bytes(view[last.position : last.end]), str(path))
+        elif not found:
+            break
+    keys = [key for batch in found for key, _ in batch.records if key is not None]
+    kinds = [control_type(key) for key in keys]
+    if last is None or not last.is_control or (kinds[:1], kinds[-1:]) != ([SNAPSHOT_HEADER], [SNAPSHOT_FOOTER]):
+        raise BrokenBatch(f"{path}: an incomplete snapshot, without a header first and a footer last")
+    return found

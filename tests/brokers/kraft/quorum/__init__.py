@@ -1,0 +1,1 @@
+"""The quorum: its log, its peers."""

@@ -1,0 +1,84 @@
+"""Logs of a voter to test with: batches, snapshots, and a model of the log that is nothing but a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from controller.brokers.kraft.log.batches import (
+    Pair,
+    RecordBatch,
+    decode_batches,
+    encode_batch,
+    leader_change,
+    snapshot_footer,
+    snapshot_header,
+    voters,
+)
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.machine.state import Quorum
+
+QUORUM = Quorum(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
+
+
+def opened(folder: Path, segment_bytes: int = 1 << 20) -> QuorumFiles:
+    """The log in a folder, which is made if it is not there."""
+    (folder / PARTITION).mkdir(parents=True, exist_ok=True)
+    return QuorumFiles(folder / PARTITION, segment_bytes)
+
+
+def some(base: int, count: int = 1, epoch: int = 1, size: int = 20) -> bytes:
+    """A batch of `count` records of `size` bytes each."""
+    return encode_batch(base, epoch, 1000 + base, [(None, b"r" * size)] * count)
+
+
+def led(base: int, epoch: int) -> bytes:
+    """The control batch that an epoch begins with."""
+    return encode_batch(base, epoch, 1000 + base, leader_change(QUORUM), is_control=True)
+
+
+def snapshot(epoch: int, records: Sequence[Pair] = ((None, b"r" * 20),)) -> bytes:
+    """The bytes of a snapshot: who votes, and some records."""
+    head = [snapshot_header(5), *voters(QUORUM)]
+    parts = [encode_batch(0, epoch, 5, head, is_control=True), encode_batch(len(head), epoch, 5, records)]
+    foot = encode_batch(len(head) + len(records), epoch, 5, [snapshot_footer()], is_control=True)
+    return b"".join((*parts, foot))
+
+
+class Model:
+    """What `QuorumFiles` should be: batches in a list."""
+
+    def __init__(self) -> None:
+        self.batches: list[RecordBatch] = []
+        self.durable = 0
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    @property
+    def last_epoch(self) -> int:
+        """Of the last record."""
+        return self.batches[-1].leader_epoch if self.batches else 0
+
+    def append(self, data: bytes) -> None:
+        """Behind the others."""
+        self.batches += decode_batches(data)
+
+    def truncate(self, offset: int) -> None:
+        """Only what ends up to there stays."""
+        self.batches = [each for each in self.batches if each.last_offset < offset]
+        self.durable = min(self.durable, self.end)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """As Kafka says it."""
+        if epoch >= self.last_epoch:
+            return self.last_epoch, self.end
+        below = [each for each in self.batches if each.leader_epoch <= epoch]
+        return (below[-1].leader_epoch, below[-1].last_offset + 1) if below else (epoch, 0)
+
+    def read(self, offset: int) -> bytes:
+        """All from the batch that holds `offset`."""
+        return b"".join(each.data for each in self.batches if each.last_offset >= offset)

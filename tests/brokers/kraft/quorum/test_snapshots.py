@@ -1,0 +1,131 @@
+"""Snapshots of a voter's log: written, fetched, broken off, and what of the log goes with them."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from controller.brokers.kraft.log.batches import BrokenBatch, encode_batch, snapshot_footer, snapshot_header
+from controller.brokers.kraft.quorum import files
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.brokers.kraft.quorum.log import Diverging, EpochEnd, NeedsSnapshot, SnapshotId, Valid
+from tests.brokers.kraft.quorum.logs import led, opened, snapshot, some
+
+SMALL = 200  # bytes of a segment: two batches
+
+
+def _ten_records(folder: Path) -> QuorumFiles:
+    log = opened(folder, SMALL)
+    for offset in range(10):
+        log.append(some(offset, epoch=1 + offset // 4))
+    log.flush()
+    return log
+
+
+def _names(folder: Path, pattern: str) -> list[str]:
+    return sorted(each.name for each in (folder / PARTITION).glob(pattern))
+
+
+def test_two_snapshots_are_kept_and_the_log_from_the_older_one_on(tmp_path: Path) -> None:
+    log = _ten_records(tmp_path)
+    for end, epoch in ((3, 1), (5, 2), (8, 2)):
+        log.write_snapshot(SnapshotId(end, epoch), [snapshot(epoch)])
+    for again in (False, True):
+        if again:
+            log.close()
+            log = opened(tmp_path, SMALL)
+        assert (log.start, log.end, log.snapshot) == (5, 10, SnapshotId(8, 2))
+        assert _names(tmp_path, "*.checkpoint*") == [f"{5:020d}-{2:010d}.checkpoint", f"{8:020d}-{2:010d}.checkpoint"]
+        assert _names(tmp_path, "*.log") == [f"{base:020d}.log" for base in (4, 6, 8)]
+        assert [each.base_offset for each in log.batches()] == [5, 6, 7, 8, 9]
+        assert log.read(4, 1000) == b""
+        assert log.validate(4, 1) == NeedsSnapshot(SnapshotId(8, 2))
+        assert log.validate(5, 1) == NeedsSnapshot(SnapshotId(8, 2))
+        assert log.validate(5, 2) == log.validate(8, 2) == log.validate(10, 3) == Valid()
+        assert log.validate(9, 2) == Diverging(2, 8)
+        assert log.end_of_epoch(1) == EpochEnd(1, 5)
+    assert log.truncate(8) == 8
+    assert log.last_epoch == 2
+    log.close()
+
+
+def test_a_snapshot_says_who_votes_and_is_read_in_pieces(tmp_path: Path) -> None:
+    log, data = _ten_records(tmp_path), snapshot(2)
+    assert log.snapshot_control_batches() == ()
+    log.write_snapshot(SnapshotId(8, 2), [data])
+    (head, foot) = log.snapshot_control_batches()
+    assert [len(head.records), len(foot.records)] == [3, 1]
+    assert log.read_snapshot(SnapshotId(8, 2), 3, 5) == (len(data), data[3:8])
+    assert log.read_snapshot(SnapshotId(8, 2), len(data), 5) == (len(data), b"")
+    assert log.read_snapshot(SnapshotId(8, 1), 0, 5) is None
+    log.close()
+
+
+@pytest.mark.parametrize("killed_at", ["never", "named", "emptied"])
+def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
+    tmp_path: Path, killed_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, data, wanted = _ten_records(tmp_path), snapshot(7), SnapshotId(9, 7)
+    log.write_snapshot(SnapshotId(5, 2), [snapshot(2)])
+    log.begin_snapshot(SnapshotId(8, 7))
+    log.append_snapshot(b"another")
+    log.begin_snapshot(wanted)
+    log.append_snapshot(data[:50])
+    log.append_snapshot(data[50:])
+    with monkeypatch.context() as patched:
+        if killed_at == "named":
+            patched.setattr(QuorumFiles, "_begin_anew", lambda *_: 1 / 0)
+        elif killed_at == "emptied":
+            patched.setattr(files, "Segment", lambda *_, **__: 1 / 0)
+        with nullcontext() if killed_at == "never" else pytest.raises(ZeroDivisionError):
+            log.finish_snapshot()
+    if killed_at != "never":
+        log = opened(tmp_path, SMALL)
+    assert (log.start, log.end, log.durable_end, log.last_epoch, log.snapshot) == (9, 9, 9, 7, wanted)
+    assert _names(tmp_path, "*.checkpoint*") == [f"{9:020d}-{7:010d}.checkpoint"]
+    assert log.validate(9, 7) == Valid()
+    assert log.validate(5, 2) == NeedsSnapshot(wanted)
+    log.append(led(9, 8))
+    assert (log.flush(), log.validate(9, 7), log.end_of_epoch(7)) == (10, Valid(), EpochEnd(7, 9))
+    log.close()
+    again_opened = opened(tmp_path, SMALL)
+    assert (again_opened.start, again_opened.end, again_opened.last_epoch) == (9, 10, 8)
+    again_opened.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "an empty snapshot"),
+        (snapshot(2)[:-1], "not a whole batch"),
+        (snapshot(2)[:-60], "less than the head of a batch|not a whole batch"),
+        (snapshot(2)[: -len(encode_batch(0, 2, 5, [snapshot_footer()], is_control=True))], "incomplete snapshot"),
+        (some(0), "incomplete snapshot"),
+        (encode_batch(0, 2, 5, [snapshot_header(5)], is_control=True) + some(1, epoch=2), "incomplete snapshot"),
+        (some(1), "does not follow on"),
+        (snapshot(2)[:70] + b"x" + snapshot(2)[71:], "checksum"),
+    ],
+    ids=["empty", "cut", "cut more", "no footer", "no header", "no end", "offset", "changed"],
+)
+def test_a_broken_download_is_refused_and_dropped(tmp_path: Path, data: bytes, why: str) -> None:
+    log = _ten_records(tmp_path)
+    log.begin_snapshot(SnapshotId(20, 7))
+    log.append_snapshot(data)
+    with pytest.raises(BrokenBatch, match=why):
+        log.finish_snapshot()
+    assert (log.start, log.end, log.snapshot, _names(tmp_path, "*checkpoint*")) == (0, 10, None, [])
+    log.close()
+
+
+def test_what_an_interrupted_download_left_goes_at_a_start(tmp_path: Path) -> None:
+    log = _ten_records(tmp_path)
+    log.begin_snapshot(SnapshotId(20, 7))
+    log.append_snapshot(snapshot(7))
+    assert len(_names(tmp_path, "*.checkpoint.part")) == 1
+    again = opened(tmp_path, SMALL)  # the process before was killed
+    assert (again.snapshot, _names(tmp_path, "*checkpoint*")) == (None, [])
+    again.close()
+    log.close()
