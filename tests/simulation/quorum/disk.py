@@ -146,6 +146,9 @@ class Disk:
         first = max(bisect_right(self._bases, start) - 1, 0)
         return (each for each in self.kept[first:] if each.last_offset >= start)
 
+    def control_batches(self) -> Iterator[RecordBatch]:
+        return (each for each in self.kept if each.is_control)
+
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
         if self.snapshot is None:
             return ()

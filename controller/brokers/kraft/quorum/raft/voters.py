@@ -110,8 +110,9 @@ class VoterHistory:
         if snapshot is not None:
             for batch in self._log.snapshot_control_batches():
                 self._take(batch, snapshot.end_offset - 1)
-        for batch in self._log.batches(snapshot.end_offset if snapshot is not None else 0):
-            self.take(batch)
+        for batch in self._log.control_batches():
+            if snapshot is None or batch.base_offset >= snapshot.end_offset:
+                self._take(batch, None)
 
     def take(self, batch: RecordBatch) -> None:
         """A batch was appended."""
