@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +51,27 @@ def test_what_is_broken_is_refused(damage: object, error: str) -> None:
     data = encode_batch(7, 1, 0, [(None, b"value")])
     with pytest.raises(BrokenBatch, match=error):
         list(decode_batches(damage(data)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("at", "lie", "error"),
+    [
+        (57, b"\0\0\0\0", "byte 0: a batch at offset 7, epoch 1, of 0 records"),
+        (57, b"\0\0\0\2", "of 2 records up to .0"),
+        (23, b"\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0", "of 1 records up to .1"),
+        (61, b"\x01", "the batch at offset 7 ends early"),
+        (61, b"\x60", "the batch at offset 7 ends early"),
+        (61, b"\x04", "the batch at offset 7 ends early"),
+        (66, b"\x7e", "the batch at offset 7 ends early"),
+    ],
+    ids=["none", "too many", "gap", "record back", "record beyond", "record short", "value beyond"],
+)
+def test_what_lies_under_a_good_checksum_is_refused(at: int, lie: bytes, error: str) -> None:
+    data = bytearray(encode_batch(7, 1, 0, [(None, b"value")]))
+    data[at : at + len(lie)] = lie
+    data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
+    with pytest.raises(BrokenBatch, match=error):
+        list(decode_batches(bytes(data)))
 
 
 def test_control_records_say_who_leads_and_who_votes() -> None:

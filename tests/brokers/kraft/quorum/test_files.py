@@ -266,6 +266,26 @@ def test_after_a_failed_flush_the_log_goes_on_from_what_is_durable(
     log.close()
 
 
+def test_what_is_appended_during_a_flush_is_not_durable_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path)
+    log.append(some(0))
+    sync = os.fdatasync
+
+    def sync_and_append(file: int) -> None:
+        sync(file)
+        if log.end == 1:
+            log.append(some(1))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", sync_and_append)
+        assert log.flush() == 1
+    assert (log.end, log.durable_end) == (2, 1)
+    assert log.flush() == 2
+    log.close()
+
+
 def test_nothing_of_the_records_is_kept_in_memory(tmp_path: Path) -> None:
     log = opened(tmp_path, segment_bytes=1 << 20)
     for base in range(0, 20_000, 500):
