@@ -58,14 +58,14 @@ def _recover(world: World, faults: Faults) -> float:
         if faults.is_done and _is_alike(world):
             break
     else:
-        raise Broken(f"not alike after {CALM_S} s of calm: {_told(world)}")
+        raise Broken(f"not alike after {CALM_S} s of calm: {_shown(world)}")
     recovered_s = world.now - began
     leader, answered = world.leader, world.witness.answered
     assert leader is not None
     faults.append_to(leader)
     world.run_until(world.now + 0.5)
     if world.witness.answered == answered and world.leader is leader:
-        raise Broken(f"a leader does not commit: {_told(world)}")
+        raise Broken(f"a leader does not commit: {_shown(world)}")
     return recovered_s
 
 
@@ -83,13 +83,13 @@ def _is_alike(world: World) -> bool:
     )
 
 
-def _told(world: World) -> str:
-    told = []
+def _shown(world: World) -> str:
+    shown = []
     for each in world.replicas.values():
         quorum = each.quorum
         assert quorum is not None
-        told.append(
+        shown.append(
             f"{each.id}: {quorum.role.value}@{quorum.epoch} follows {quorum.leader_id}, log {each.disk.start}-"
             f"{each.disk.end}@{each.disk.last_epoch} watermark {each.watermark} voters {quorum.voters.ids}"
         )
-    return "; ".join(told)
+    return "; ".join(shown)

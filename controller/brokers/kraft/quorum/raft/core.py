@@ -334,7 +334,7 @@ class Quorum:
         self._become(now, Follower(self, now), said.epoch, said, voted)
 
     def to_candidate(self, now: float, *, is_claim: bool = False) -> None:
-        """Ask for the votes of the next epoch, the own one first."""
+        """Request the votes of the next epoch, the own one first."""
         epoch = self.epoch + 1
         state = Candidate(self, now, is_claim=is_claim)
         self._become(now, state, epoch, Said(NOBODY, epoch, None), (self.me.id, self.me.directory))

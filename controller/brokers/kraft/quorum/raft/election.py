@@ -1,4 +1,4 @@
-"""Standing for leader: sounding out the others without a vote (KIP-996), then asking for votes (KIP-595)."""
+"""Standing for leader: sounding out the others without a vote (KIP-996), then collecting votes (KIP-595)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from controller.brokers.kraft.quorum.raft.core import Quorum
 
 AGAIN_S: Final = 0.05
-"""Until a voter that could not be reached is asked again."""
+"""Until a voter that could not be reached gets another request."""
 REQUEST_S_MAX: Final = 1.0
 
 
@@ -39,7 +39,7 @@ class _Standing:
             return
         for voter in self._voters:
             if voter.id != self._core.me.id:
-                self._ask(now, voter)
+                self._request(now, voter)
 
     def leave(self, now: float) -> None:
         """It is over."""
@@ -56,7 +56,7 @@ class _Standing:
             return
         for voter_id in [each for each, at in self._again.items() if now >= at]:
             del self._again[voter_id]
-            self._ask(now, self._voters.by_id[voter_id])
+            self._request(now, self._voters.by_id[voter_id])
 
     def flushed(self, now: float) -> None:
         """More of the log is durable."""
@@ -86,7 +86,7 @@ class _Standing:
         """No majority will be."""
         raise NotImplementedError
 
-    def _ask(self, now: float, voter: Voter) -> None:
+    def _request(self, now: float, voter: Voter) -> None:
         core = self._core
         part = v.RequestPartitionData(
             replica_epoch=core.epoch,
@@ -121,7 +121,7 @@ class Prospective(_Standing):
 
 
 class Candidate(_Standing):
-    """Asks for votes. After a defeat it waits as unattached: who refused has more of the log, and is to stand."""
+    """Collects votes. After a defeat it waits as unattached: who refused has more of the log, and is to stand."""
 
     kind = Role.CANDIDATE
     is_pre_vote = False

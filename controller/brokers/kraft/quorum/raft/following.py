@@ -236,7 +236,7 @@ class Follower:
         return True
 
     def _update(self, now: float) -> None:
-        """Tell the leader where this voter listens, its disk and versions, while the voters have it otherwise: with
+        """Show the leader where this voter listens, its disk and versions, while the voters have it otherwise: with
         kraft.version 0 they have none of it, and no leader raises that before it knows (UpdateRaftVoter, KIP-853)."""
         core = self._core
         if now < self._update_at or not core.is_voter or core.voters.by_id[core.me.id] == core.me:

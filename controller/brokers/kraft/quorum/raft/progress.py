@@ -11,8 +11,8 @@ import msgspec
 from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.messages import ZERO_UUID
 
-OBSERVER_S: Final = 300.0
-"""An observer that has not fetched for so long is forgotten."""
+FORGOTTEN_S: Final = 300.0
+"""Who has not fetched for so long is no observer any more (`LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
 
 
 class Replica(msgspec.Struct):
@@ -32,7 +32,7 @@ class Progress:
 
     def fetched(self, now: float, node_id: int, directory: bytes, offset: int, leader_end: int) -> None:
         """A replica fetched from an offset: all below is durable on that disk."""
-        replica = self._seen.setdefault((node_id, directory), Replica())
+        replica = self._of(now, node_id, directory)
         if offset >= leader_end:
             replica.caught_up_at = now
         elif 0 <= replica.leader_end <= offset:  # it has all of then: a leader that is never still has followers too
@@ -41,7 +41,14 @@ class Progress:
 
     def listened(self, now: float, node_id: int, directory: bytes) -> None:
         """A replica fetched a piece of a snapshot."""
-        self._seen.setdefault((node_id, directory), Replica()).fetched_at = now
+        self._of(now, node_id, directory).fetched_at = now
+
+    def _of(self, now: float, node_id: int, directory: bytes) -> Replica:
+        replica = self._seen.get((node_id, directory))
+        if replica is None:
+            self._seen = {key: each for key, each in self._seen.items() if now - each.fetched_at <= FORGOTTEN_S}
+            replica = self._seen[node_id, directory] = Replica()
+        return replica
 
     def of(self, voter: Voter) -> Replica:
         """A voter's; only with its own disk, where the voters name it. Else with the disk that fetched last."""
@@ -52,12 +59,8 @@ class Progress:
 
     def observers(self, now: float, voters: VoterSet) -> Iterator[tuple[int, bytes, Replica]]:
         """Those that do not vote and have fetched of late."""
-        for (node_id, directory), replica in list(self._seen.items()):
-            if voters.has(node_id, directory):
-                continue
-            if now - replica.fetched_at > OBSERVER_S:
-                del self._seen[node_id, directory]
-            else:
+        for (node_id, directory), replica in self._seen.items():
+            if not voters.has(node_id, directory) and now - replica.fetched_at <= FORGOTTEN_S:
                 yield node_id, directory, replica
 
     def majority_end(self, voters: VoterSet, leader_id: int, leader_end: int) -> int:

@@ -23,7 +23,7 @@ SEEK_TIMEOUT_S: Final = 1.0
 
 
 class Unattached:
-    """No leader is known: ask all that may know, one after another; stand when the election timeout has passed."""
+    """No leader is known: look for it, place after place; stand when the election timeout has passed."""
 
     kind = Role.UNATTACHED
 
@@ -33,7 +33,7 @@ class Unattached:
         self.wait_anew(now)
         if stand_at is not None:
             self.stand_at = stand_at
-        self._asked = 0
+        self._sought = 0
 
     def enter(self, now: float) -> None:
         """It begins."""
@@ -81,8 +81,8 @@ class Unattached:
             self._seek_at = now + AGAIN_S if places else math.inf
             return
         self._seek_at = math.inf
-        node_id, place = places[self._asked % len(places)]
-        self._asked += 1
+        node_id, place = places[self._sought % len(places)]
+        self._sought += 1
         core.send(None, node_id, place, FETCH, fetch_request(core, max_wait_ms=0), SEEK_TIMEOUT_S)
 
 
