@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from controller.brokers.kraft.quorum.core import Quorum
+from controller.brokers.kraft.quorum.effects import CommittedLost, NotLeader, Refused, Reply, Role, Send
 from controller.brokers.kraft.quorum.log import EpochEnd
-from controller.brokers.kraft.quorum.raft.core import Quorum
-from controller.brokers.kraft.quorum.raft.effects import CommittedLost, NotLeader, Refused, Reply, Role, Send
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import vote as v
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener

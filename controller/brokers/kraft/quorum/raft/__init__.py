@@ -1,1 +1,0 @@
-"""The consensus of KRaft as a state machine without I/O; begin with `core`."""
