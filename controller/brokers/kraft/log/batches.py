@@ -31,6 +31,7 @@ _CRC_END: Final = _FRONT.size
 HEADER_BYTES: Final = _FRONT.size + _BACK.size
 LENGTH_END: Final = 12
 """A batch says in the four bytes before this one how many follow it."""
+_FRONT_LENGTH = struct.Struct(">qi")
 
 Pair = tuple[bytes | None, bytes]
 """A record's key and value."""
@@ -99,6 +100,17 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
         )
 
 
+def whole_batches(data: bytes) -> bytes:
+    """`data` without the cut batch at its end: Kafka reads its log by bytes, and leaves that to who fetches."""
+    at = 0
+    while len(data) - at >= LENGTH_END:
+        _, length = _FRONT_LENGTH.unpack_from(data, at)
+        if length < 0 or at + LENGTH_END + length > len(data):
+            break
+        at += LENGTH_END + length
+    return data[:at]
+
+
 def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[BatchHead]:
     """The heads of the batches in `data` from byte `at` on; checksums are checked, records are not looked at.
 
@@ -125,17 +137,6 @@ def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[
 
 def _broken(where: str, at: int, why: str) -> BrokenBatch:
     return BrokenBatch(f"{where}, byte {at}: {why}")
-
-
-def whole_batches(data: bytes) -> bytes:
-    """`data` without the cut batch at its end: Kafka reads its log by bytes, and leaves that to who fetches."""
-    at = 0
-    while len(data) - at >= LENGTH_END:
-        length = int.from_bytes(data[at + LENGTH_END - 4 : at + LENGTH_END], "big", signed=True)
-        if length < 0 or at + LENGTH_END + length > len(data):
-            break
-        at += LENGTH_END + length
-    return data[:at]
 
 
 def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]:
