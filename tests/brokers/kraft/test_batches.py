@@ -16,6 +16,7 @@ from controller.brokers.kraft.log.batches import (
     snapshot_footer,
     snapshot_header,
     voters,
+    whole_batches,
 )
 from controller.machine.state import Quorum
 
@@ -72,6 +73,13 @@ def test_what_lies_under_a_good_checksum_is_refused(at: int, lie: bytes, error: 
     data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
     with pytest.raises(BrokenBatch, match=error):
         list(decode_batches(bytes(data)))
+
+
+def test_a_fetch_that_ends_within_a_batch_gives_the_whole_ones() -> None:
+    one, other = (encode_batch(base, 1, 0, [(None, b"value")]) for base in (0, 1))
+    for size in range(len(one + other)):
+        assert whole_batches((one + other)[:size]) == (b"" if size < len(one) else one)
+    assert whole_batches(one + other) == one + other
 
 
 def test_control_records_say_who_leads_and_who_votes() -> None:

@@ -31,6 +31,7 @@ _CRC_END: Final = _FRONT.size
 HEADER_BYTES: Final = _FRONT.size + _BACK.size
 LENGTH_END: Final = 12
 """A batch says in the four bytes before this one how many follow it."""
+_FRONT_LENGTH = struct.Struct(">qi")
 
 Pair = tuple[bytes | None, bytes]
 """A record's key and value."""
@@ -99,6 +100,17 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
         )
 
 
+def whole_batches(data: bytes) -> bytes:
+    """`data` without the cut batch at its end: Kafka reads its log by bytes, and leaves that to who fetches."""
+    at = 0
+    while len(data) - at >= LENGTH_END:
+        _, length = _FRONT_LENGTH.unpack_from(data, at)
+        if length < 0 or at + LENGTH_END + length > len(data):
+            break
+        at += LENGTH_END + length
+    return data[:at]
+
+
 def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[BatchHead]:
     """The heads of the batches in `data` from byte `at` on; checksums are checked, records are not looked at.
 
@@ -151,7 +163,7 @@ def leader_change(quorum: Quorum) -> list[Pair]:
     """The control records with which a leader of a single voter begins its epoch."""
     voter = (kinds.GrantingVoter(voter_id=quorum.node_id),)
     message = kinds.LeaderChangeMessage(leader_id=quorum.node_id, voters=voter, granting_voters=voter)
-    return [_control(LEADER_CHANGE, message)]
+    return [control_record(LEADER_CHANGE, message)]
 
 
 def voters(quorum: Quorum) -> list[Pair]:
@@ -165,17 +177,17 @@ def voters(quorum: Quorum) -> list[Pair]:
         k_raft_version_feature=kinds.VersionRange(max_supported_version=KRAFT_VERSION_MAX),
     )
     version = kinds.KRaftVersion(k_raft_version=quorum.kraft_version)
-    return [_control(KRAFT_VERSION, version), _control(KRAFT_VOTERS, kinds.Voters(voters=(voter,)))]
+    return [control_record(KRAFT_VERSION, version), control_record(KRAFT_VOTERS, kinds.Voters(voters=(voter,)))]
 
 
 def snapshot_header(timestamp_ms: int) -> Pair:
     """The control record that a snapshot begins with; `timestamp_ms` is that of the last record in it."""
-    return _control(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
+    return control_record(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
 
 
 def snapshot_footer() -> Pair:
     """The control record that a snapshot ends with."""
-    return _control(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
+    return control_record(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
 
 
 def control_type(key: bytes | None) -> int:
@@ -184,7 +196,8 @@ def control_type(key: bytes | None) -> int:
     return int.from_bytes(key[2:4], "big")
 
 
-def _control(kind: int, message: kinds.ControlMessage) -> Pair:
+def control_record(kind: int, message: kinds.ControlMessage) -> Pair:
+    """A control record's key and value."""
     return struct.pack(">hh", 0, kind), encode_control(message)
 
 

@@ -1,0 +1,79 @@
+"""How followers and brokers fetch from the leader (KIP-595, KIP-1166)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.brokers.kraft.quorum.effects import CommittedLost
+from controller.brokers.kraft.quorum.log import EpochEnd
+from controller.kafka.messages import fetch as f
+from controller.machine.errors import ErrorCode
+from tests.brokers.kraft.quorum.worlds import (
+    answer,
+    leader_of,
+    others,
+    quorum_of,
+    sent,
+    settled,
+)
+from tests.simulation.quorum.world import CLUSTER, FETCH_TIMEOUT_S, World
+
+
+def fetched(world: World, **changes: Any) -> f.PartitionData:
+    """The leader's answer to a fetch that does not wait, by nobody."""
+    leader = leader_of(world)
+    fields = {"current_leader_epoch": quorum_of(leader).epoch, "fetch_offset": 0, "last_fetched_epoch": 0, **changes}
+    topic = f.FetchTopic(partitions=(f.FetchPartition(**fields),))
+    part: f.PartitionData = (
+        answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,))).responses[0].partitions[0]
+    )
+    return part
+
+
+def test_a_fetch_shows_records_watermark_and_leader() -> None:
+    world = settled()
+    part = fetched(world)
+    assert part.records == leader_of(world).disk.read(0, 1 << 20)
+    assert part.high_watermark == leader_of(world).watermark
+    assert part.current_leader.leader_id == leader_of(world).id
+
+
+def test_a_fetch_in_another_epoch_is_refused() -> None:
+    world = settled()
+    epoch = quorum_of(leader_of(world)).epoch
+    assert fetched(world, current_leader_epoch=epoch - 1).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert fetched(world, current_leader_epoch=epoch + 1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_fetch_from_where_the_logs_part_is_shown_where() -> None:
+    world = settled()
+    disk = leader_of(world).disk
+    part = fetched(world, fetch_offset=disk.end + 7, last_fetched_epoch=disk.last_epoch)
+    shown = EpochEnd(part.diverging_epoch.epoch, part.diverging_epoch.end_offset)
+    assert shown == disk.end_of_epoch(disk.last_epoch)
+    assert not part.records
+
+
+def test_parked_fetches_are_answered_for_a_watermark_and_at_a_quarter_of_the_fetch_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = settled()
+    leader, follower = leader_of(world), others(world)[0]
+    seen = sent(follower, monkeypatch)
+    world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
+    assert 14 <= len([each for each in seen if isinstance(each.request, f.FetchRequest)]) <= 17
+    leader.append(b"x")
+    world.run_until(world.now + 0.05)
+    assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "none waits for its timeout"
+
+
+def test_a_follower_that_would_lose_what_is_committed_stops() -> None:
+    world = settled()
+    follower = others(world)[0]
+    following, end = quorum_of(follower).following, follower.disk.end
+    assert following is not None
+    with pytest.raises(CommittedLost, match="committed"):
+        following._truncate(f.EpochEndOffset(epoch=0, end_offset=0))
+    assert follower.disk.end == end

@@ -1,0 +1,86 @@
+"""Quorums that the simulator's replicas make up, their disks and their network, in virtual time, without its faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.brokers.kraft.quorum.core import Quorum
+from controller.brokers.kraft.quorum.effects import Reply, Send
+from controller.kafka.messages import vote as v
+from tests.simulation.quorum.world import CLUSTER, Replica, World
+
+OTHER_DISK = b"another disk's.."
+
+
+def booted(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic: bool | None = None) -> World:
+    """Replicas that have just started. Without priorities nobody claims the lead from another."""
+    world = World(1, count, is_dynamic)
+    world.is_encoded = True
+    for replica in world.replicas.values():
+        replica.rate, replica.vote_version = 1.0, 2
+        replica.priority = 1 if priorities is None else priorities[replica.id]
+        replica.boot()
+        if priorities is None:
+            quorum_of(replica).wish(replica.now(), wanted=False)
+    return world
+
+
+def settled(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic: bool | None = None) -> World:
+    """Replicas that have run for a while, without faults."""
+    world = booted(count, priorities, is_dynamic)
+    world.run_until(10.0)
+    return world
+
+
+def leader_of(world: World) -> Replica:
+    assert world.leader is not None, "there is a leader"
+    return world.leader
+
+
+def quorum_of(replica: Replica) -> Quorum:
+    assert replica.quorum is not None, "it is up"
+    return replica.quorum
+
+
+def others(world: World) -> list[Replica]:
+    return [each for each in world.replicas.values() if each is not world.leader]
+
+
+def answer(replica: Replica, request: Any) -> Any:
+    """The response to a request that is answered at once."""
+    quorum = quorum_of(replica)
+    quorum.request(replica.now(), "test", request)
+    effects = quorum.take_effects()
+    mine = [each for each in effects if isinstance(each, Reply) and each.token == "test"]
+    quorum._effects = [each for each in effects if each not in mine]
+    replica.does(lambda quorum: None)
+    return mine[0].response
+
+
+def sent(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> list[Send]:
+    """What it sends from now on."""
+    found: list[Send] = []
+    send = replica.world.send
+
+    def noting(sender: Replica, effect: Send) -> None:
+        if sender is replica:
+            found.append(effect)
+        send(sender, effect)
+
+    monkeypatch.setattr(replica.world, "send", noting)
+    return found
+
+
+def vote_request(candidate: Replica, epoch: int, end: int, last_epoch: int, pre_vote: bool = False) -> v.VoteRequest:
+    part = v.RequestPartitionData(
+        replica_epoch=epoch,
+        replica_id=candidate.id,
+        replica_directory_id=candidate.disk.directory,
+        last_offset_epoch=last_epoch,
+        last_offset=end,
+        pre_vote=pre_vote,
+    )
+    topic = v.RequestTopicData(topic_name="__cluster_metadata", partitions=(part,))
+    return v.VoteRequest(cluster_id=CLUSTER, topics=(topic,))

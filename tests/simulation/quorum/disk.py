@@ -1,0 +1,178 @@
+"""A disk with a voter's log on it: what was not flushed may be lost, in part or all, when the process is killed."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+
+from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches, encode_batch
+from controller.brokers.kraft.quorum.log import Diverging, EpochEnd, NeedsSnapshot, QuorumState, SnapshotId, Valid
+from controller.brokers.kraft.quorum.voters import VoterSet, kraft_version_record, voters_record
+
+Vote = tuple[int, bytes]
+
+
+class Disk:
+    """A `QuorumLog` that outlives its process."""
+
+    def __init__(self, directory: bytes, on_remember: Callable[[bytes, QuorumState], None]) -> None:
+        self.directory = directory
+        self.state = QuorumState()
+        self.kept: list[RecordBatch] = []
+        self.durable_end = 0
+        self.snapshots: dict[SnapshotId, bytes] = {}
+        self._bases: list[int] = []
+        self._on_remember = on_remember
+        self._download: tuple[SnapshotId, bytes] | None = None
+
+    # --- what happens to it
+
+    def crash(self, rng: random.Random, *, power: bool) -> None:
+        """The process ended: with the power all that was not flushed may be gone, from some batch on."""
+        self._download = None
+        while power and self.kept and self.kept[-1].base_offset >= self.durable_end and rng.random() < 0.7:
+            self._pop()
+        self.durable_end = self.end
+
+    def clean(self, end: int, epoch: int, kraft_version: int, voters: VoterSet, kept: int = 1) -> None:
+        """A snapshot of all below `end`, in which only the voters matter. So many are kept; the log before the oldest
+        of them is cleaned away."""
+        records = [kraft_version_record(kraft_version), voters_record(voters)] if kraft_version else []
+        noop = encode_batch(len(records), epoch, 0, [(None, end.to_bytes(8, "big"))])
+        data = encode_batch(0, epoch, 0, records, is_control=True) + noop if records else noop
+        self.snapshots[SnapshotId(end, epoch)] = data
+        for old in sorted(self.snapshots)[:-kept]:
+            del self.snapshots[old]
+        while self.kept and self.kept[0].last_offset < min(self.snapshots).end_offset:
+            self.kept.pop(0)
+            self._bases.pop(0)
+
+    def flush_to(self, end: int) -> None:
+        """A flush that began when the log ended at `end` is done."""
+        self.durable_end = max(self.durable_end, min(end, self.end))
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch of the record at an offset; None where it is not here."""
+        batch = self.batch_at(offset)
+        if batch is not None:
+            return batch.leader_epoch
+        return next((each.epoch for each in self.snapshots if each.end_offset == offset + 1), None)
+
+    def batch_at(self, offset: int) -> RecordBatch | None:
+        """The batch with the record at an offset."""
+        index = bisect_right(self._bases, offset) - 1
+        if index < 0 or self.kept[index].last_offset < offset:
+            return None
+        return self.kept[index]
+
+    # --- as a QuorumLog
+
+    @property
+    def snapshot(self) -> SnapshotId | None:
+        return max(self.snapshots) if self.snapshots else None
+
+    @property
+    def start(self) -> int:
+        if self.kept:
+            return self.kept[0].base_offset
+        return self.snapshot.end_offset if self.snapshot is not None else 0
+
+    @property
+    def end(self) -> int:
+        return self.kept[-1].last_offset + 1 if self.kept else self.start
+
+    @property
+    def last_epoch(self) -> int:
+        if self.kept:
+            return self.kept[-1].leader_epoch
+        return self.snapshot.epoch if self.snapshot is not None else 0
+
+    def remember(self, state: QuorumState) -> None:
+        self._on_remember(self.directory, state)
+        self.state = state
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        for batch in reversed(self.kept):
+            if batch.leader_epoch <= epoch:
+                return EpochEnd(batch.leader_epoch, batch.last_offset + 1)
+        before = [each for each in self.snapshots if each.end_offset <= self.start and each.epoch <= epoch]
+        return EpochEnd(max(before).epoch, self.start) if before else EpochEnd(epoch, self.start)
+
+    def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
+        if offset == 0 and self.start == 0:
+            return Valid()
+        newest = self.snapshot
+        if newest is not None:
+            oldest = min(self.snapshots)
+            if offset < self.start or (offset == self.start and epoch != oldest.epoch) or epoch < oldest.epoch:
+                return NeedsSnapshot(newest)
+        end = self.end_of_epoch(epoch)
+        if end.epoch != epoch or end.offset < offset:
+            return Diverging(end.epoch, end.offset)
+        return Valid()
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        for batch in self.batches(offset):
+            if parts and size + len(batch.data) > max_bytes:
+                break
+            parts.append(batch.data)
+            size += len(batch.data)
+        return b"".join(parts)
+
+    def append(self, data: bytes) -> Sequence[RecordBatch]:
+        batches = list(decode_batches(data))
+        end = self.end
+        for batch in batches:
+            if batch.base_offset != end:
+                raise BrokenBatch(f"a batch begins at {batch.base_offset}, the log ends at {end}")
+            end = batch.last_offset + 1
+        self.kept += batches
+        self._bases += [each.base_offset for each in batches]
+        return batches
+
+    def flush(self) -> int:
+        raise AssertionError("the world flushes")
+
+    def truncate(self, offset: int) -> int:
+        while self.kept and self.kept[-1].last_offset >= offset:
+            self._pop()
+        self.durable_end = self.end
+        return self.end
+
+    def batches(self, start: int = 0) -> Iterator[RecordBatch]:
+        first = max(bisect_right(self._bases, start) - 1, 0)
+        return (each for each in self.kept[first:] if each.last_offset >= start)
+
+    def control_batches(self) -> Iterator[RecordBatch]:
+        return (each for each in self.kept if each.is_control)
+
+    def snapshot_control_batches(self) -> Sequence[RecordBatch]:
+        if self.snapshot is None:
+            return ()
+        return [each for each in decode_batches(self.snapshots[self.snapshot]) if each.is_control]
+
+    def read_snapshot(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+        data = self.snapshots.get(wanted)
+        return (len(data), data[position : position + min(max_bytes, 100)]) if data is not None else None
+
+    def begin_snapshot(self, snapshot: SnapshotId) -> None:
+        self._download = snapshot, b""
+
+    def append_snapshot(self, data: bytes) -> None:
+        assert self._download is not None
+        self._download = self._download[0], self._download[1] + data
+
+    def finish_snapshot(self) -> None:
+        assert self._download is not None
+        (snapshot, data), self._download = self._download, None
+        list(decode_batches(data))
+        self.snapshots = {snapshot: data}
+        self.kept, self._bases = [], []
+        self.durable_end = snapshot.end_offset
+
+    def _pop(self) -> None:
+        self.kept.pop()
+        self._bases.pop()

@@ -1,0 +1,56 @@
+"""The consensus through many seeds of faults, and the simulator itself: what is planted has to be found.
+
+More seeds: `python -m tests.simulation.quorum --seeds A-B`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.quorum.bugs import BUGS, planted
+from tests.simulation.quorum.simulation import simulate
+
+SEEDS = 400
+SHARES = 10
+SEEDS_TO_FIND = 400
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_seed_breaks_the_quorum(share: int) -> None:
+    done: Counter[str] = Counter()
+    for seed in range(share, SEEDS, SHARES):
+        outcome = simulate(seed)
+        done.update(outcome.counts, answered=outcome.answered)
+    wanted = {"answered", "kill", "pause", "cut", "leader", "candidate", "prospective", "truncated", "clean"}
+    assert wanted <= done.keys(), f"never happened: {sorted(wanted - done.keys())}"
+
+
+def test_the_seeds_reach_what_matters() -> None:
+    done: Counter[str] = Counter()
+    for seed in range(1000, 1040):
+        done.update(simulate(seed).counts)
+    wanted = {"snapshot", "disk lost", "resigned", "AddRaftVoterResponse 0", "RemoveRaftVoterResponse 0"}
+    assert wanted <= done.keys(), f"never happened: {sorted(wanted - done.keys())}"
+
+
+@pytest.mark.parametrize("seed", [3, 11])
+def test_a_seed_is_lived_through_the_same_way_again(seed: int) -> None:
+    assert simulate(seed) == simulate(seed)
+
+
+@pytest.mark.parametrize("bug", list(BUGS))
+def test_a_planted_bug_is_found(bug: str) -> None:
+    assert seeds_to_find(bug) is not None, f"{bug}: not found in {SEEDS_TO_FIND} seeds"
+
+
+def seeds_to_find(bug: str) -> int | None:
+    """How many seeds it takes."""
+    with planted(bug):
+        for seed in range(SEEDS_TO_FIND):
+            try:
+                simulate(seed)
+            except Exception:
+                return seed + 1
+    return None

@@ -1,0 +1,320 @@
+"""Replicas of a quorum in virtual time: one thread, one seed, one heap of what happens next."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from controller.brokers.kraft.quorum.core import Quorum
+from controller.brokers.kraft.quorum.effects import (
+    HighWatermark,
+    NotLeader,
+    Options,
+    Reply,
+    Role,
+    RoleChanged,
+    Send,
+    SnapshotInstalled,
+    StartFlush,
+    Truncated,
+)
+from controller.brokers.kraft.quorum.voters import Listener, Voter, VoterSet
+from controller.kafka.codec import codec
+from controller.kafka.messages import APIS, ZERO_UUID, Message
+from controller.kafka.messages import fetch as f
+from controller.kafka.messages import vote as v
+from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from controller.kafka.messages.update_raft_voter import UpdateRaftVoterRequest
+from tests.simulation.quorum.disk import Disk
+from tests.simulation.quorum.witness import Witness
+
+CLUSTER = "simulated"
+FETCH_TIMEOUT_S, ELECTION_TIMEOUT_S = 1.0, 0.5
+
+
+_KEYS = {api.request: key for key, api in APIS.items()}
+
+
+class Replica:
+    """A machine with a disk: a process on it lives, is paused, or is down."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        rng = world.rng
+        self.world, self.id = world, node_id
+        self.disk = world.new_disk()
+        self.rate = rng.choice((1.0, 1.0, 0.97, 1.03))
+        self.shift = rng.random() * 1e5
+        self.priority = rng.choice((0, 1, 1, 2)) if world.some_claim else 0
+        self.vote_version = 2 if rng.random() < world.modern else 1
+        self.flush_s = 0.001
+        self.quorum: Quorum | None = None
+        self.incarnation = 0
+        self.paused: list[Callable[[], None]] | None = None
+        self.watermark = -1
+        self._tick_at = 0.0
+        self._leads: int | None = None
+        self._waiting: list[tuple[int, int, bytes]] = []
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.id, self.disk.directory, (Listener("CONTROLLER", "node", self.id),))
+
+    def now(self) -> float:
+        return self.world.now * self.rate + self.shift
+
+    def boot(self) -> None:
+        world = self.world
+        self.incarnation += 1
+        bootstrap = tuple(("node", each) for each in world.replicas)
+        options = Options(
+            cluster_id=CLUSTER,
+            me=self.voter,
+            bootstrap=bootstrap,
+            static=tuple(world.static),
+            fetch_timeout_s=FETCH_TIMEOUT_S,
+            election_timeout_s=ELECTION_TIMEOUT_S,
+            priority=self.priority,
+        )
+        self.quorum = Quorum(self.disk, options, random.Random(world.rng.random()).random)
+        self.watermark, self._tick_at = self.quorum.high_watermark, 0.0
+        self._waiting, self._leads = [], None
+        self.does(lambda quorum: quorum.start(self.now(), int(world.now * 1000)))
+
+    def kill(self, *, power: bool) -> None:
+        if self.quorum is not None:
+            self.quorum, self.paused = None, None
+            self.disk.crash(self.world.rng, power=power)
+
+    def at_once(self, incarnation: int, what: Callable[[], None]) -> None:
+        """Now, or when the process goes on; never in another one."""
+        if self.quorum is None or incarnation != self.incarnation:
+            return
+        if self.paused is not None:
+            self.paused.append(lambda: self.at_once(incarnation, what))
+            return
+        what()
+
+    def resume(self) -> None:
+        waiting, self.paused = self.paused or [], None
+        for each in waiting:
+            each()
+
+    def does(self, what: Callable[[Quorum], object]) -> None:
+        """An input, its effects, and the alarm for the next tick."""
+        quorum = self.quorum
+        assert quorum is not None
+        self.world.steps += 1
+        what(quorum)
+        for effect in quorum.take_effects():
+            self._carry_out(quorum, effect)
+        wake = quorum.next_wake
+        if wake < 1e18:
+            at = max((wake - self.shift) / self.rate, self.world.now) + 1e-6
+            if not self.world.now <= self._tick_at <= at:
+                self._tick_at, incarnation = at, self.incarnation
+                self.world.at(at, lambda: self.at_once(incarnation, self._tick))
+
+    def _tick(self) -> None:
+        self._tick_at = 0.0
+        self.does(lambda quorum: quorum.tick(self.now()))
+
+    def _carry_out(self, quorum: Quorum, effect: object) -> None:
+        world, witness = self.world, self.world.witness
+        match effect:
+            case Send():
+                world.send(self, effect)
+            case Reply(token, response):
+                world.answer(token, response)
+            case StartFlush():
+                end, incarnation = self.disk.end, self.incarnation
+                world.after(self.flush_s * (0.5 + world.rng.random()), lambda: self._flushed(incarnation, end))
+            case HighWatermark(offset):
+                witness.commits(self.disk, self.watermark, offset, self._leads)
+                self.watermark = offset
+                self._answer_clients()
+            case RoleChanged(role, epoch, _, _):
+                world.counts[role.value] += 1
+                self._waiting, self._leads = [], epoch if role is Role.LEADER else None
+                if role is Role.LEADER:
+                    witness.leads(self.id, self.disk.directory, epoch)
+            case Truncated(_, end):
+                world.counts["truncated"] += 1
+                witness.truncates(end, self.watermark)
+            case SnapshotInstalled():
+                world.counts["snapshot"] += 1
+
+    def _flushed(self, incarnation: int, end: int) -> None:
+        if incarnation == self.incarnation and self.quorum is not None:
+            self.disk.flush_to(end)  # by the kernel, whether the process is paused or not
+            self.at_once(incarnation, lambda: self.does(lambda quorum: quorum.flushed(self.now())))
+
+    def append(self, value: bytes) -> None:
+        quorum = self.quorum
+        assert quorum is not None
+        try:
+            self.does(lambda q: self._waiting.append((q.append(self.now(), 0, [(None, value)]), q.epoch, value)))
+        except NotLeader:
+            return
+
+    def _answer_clients(self) -> None:
+        while self._waiting and self._waiting[0][0] < self.watermark:
+            offset, _, value = self._waiting.pop(0)
+            self.world.witness.acknowledges(offset, value)
+
+
+class World:
+    """The machines, the network between them, and what happens next."""
+
+    def __init__(self, seed: int, count: int | None = None, is_dynamic: bool | None = None) -> None:
+        """With so many voters, and with kraft.version 1 or 0; left out, the seed says so."""
+        rng = self.rng = random.Random(seed)
+        self.now, self.steps = 0.0, 0
+        self._next: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self.counts: Counter[str] = Counter()
+        self.some_claim = rng.random() < 0.6
+        self.modern = rng.choice((1.0, 1.0, 1.0, 0.5, 0.0))
+        self.loss, self.doubling, self.latency_s = 0.0, 0.0, 0.002
+        self.cut: set[tuple[int, int]] = set()
+        self._calls: dict[int, tuple[Replica, int, int]] = {}
+        observers = rng.choice((0, 0, 1, 2)) if count is None else 0
+        count = count or rng.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
+        self.is_encoded = rng.random() < 0.1
+        self.first_ids = tuple(range(1, count + 1))
+        self.witness = Witness()
+        self.replicas = {each: Replica(self, each) for each in range(1, count + 1 + observers)}
+        voters = VoterSet.of(self.replicas[each].voter for each in self.first_ids)
+        self.witness.first_voters = voters
+        self.is_dynamic = rng.random() < 0.8 if is_dynamic is None else is_dynamic
+        named = (msgspec.structs.replace(each, directory=ZERO_UUID) for each in voters)
+        self.static = VoterSet() if self.is_dynamic else VoterSet.of(named)
+        for node_id in self.first_ids if self.is_dynamic else ():
+            self.replicas[node_id].disk.clean(0, 0, 1, voters)
+
+    # --- time
+
+    def at(self, time: float, what: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._next, (time, self._number, what))
+
+    def after(self, seconds: float, what: Callable[[], None]) -> None:
+        self.at(self.now + seconds, what)
+
+    def run_until(self, time: float, done: Callable[[], bool] = lambda: False) -> None:
+        steps = self.steps
+        while self._next and self._next[0][0] <= time:
+            self.now, _, what = heapq.heappop(self._next)
+            what()
+            if self.steps - steps > 200:
+                steps = self.steps
+                if done():
+                    return
+            assert self.steps < 1_000_000, "it goes in circles"
+        self.now = time
+
+    # --- disks and the network
+
+    def new_disk(self) -> Disk:
+        directory = self.rng.randbytes(16)
+        disk = Disk(directory, self.witness.remembers)
+        self.witness.disks[directory] = disk
+        return disk
+
+    def send(self, sender: Replica, send: Send) -> None:
+        """A request on a connection that may be cut, to a process that may be down."""
+        self._number += 1
+        call, incarnation = self._number, sender.incarnation
+        self._calls[call] = sender, incarnation, send.token
+        receiver = self.replicas.get(send.place[1])
+        self.after(send.timeout_s, lambda: self._resolve(call, None))
+        is_new = isinstance(send.request, UpdateRaftVoterRequest)
+        if receiver is None or receiver.quorum is None or (is_new and sender.vote_version < 2):
+            self.after(self._latency(), lambda: self._resolve(call, None))
+            return
+        if isinstance(send.request, v.VoteRequest) and receiver.vote_version < 2:
+            self.after(self._latency(), lambda: self._shows_versions(sender, incarnation, receiver))
+            if send.request.topics[0].partitions[0].pre_vote:
+                self.after(self._latency(), lambda: self._resolve(call, None))
+                return
+        if (sender.id, receiver.id) in self.cut or self.rng.random() < self.loss:
+            return
+        for _ in range(1 + (self.rng.random() < self.doubling)):
+            there = receiver.incarnation
+            deliver = partial(self._deliver, receiver, call, sender.id, send.request)
+            self.after(self._latency(), partial(receiver.at_once, there, deliver))
+
+    def _latency(self) -> float:
+        return self.latency_s * (0.2 + self.rng.expovariate(1.0))
+
+    def _shows_versions(self, sender: Replica, incarnation: int, receiver: Replica) -> None:
+        sender.at_once(
+            incarnation, lambda: sender.does(lambda q: q.peer_speaks(sender.now(), ("node", receiver.id), 1))
+        )
+
+    def _deliver(self, receiver: Replica, call: int, sender_id: int, request: Any) -> None:
+        self._number += 1
+        version = self._version(receiver, request)
+        token = (call, sender_id, receiver.id, self._number, _KEYS[type(request)], version)
+        if self.is_encoded:
+            frame = codec.encode_request(token[4], version, 0, None, request)[4:]
+            request = codec.decode_request(token[4], version, frame, codec.parse_header(frame).body_offset)
+        if isinstance(request, ApiVersionsRequest):
+            feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+            self.answer(token, ApiVersionsResponse(supported_features=(feature,)))
+            return
+        receiver.does(lambda quorum: quorum.request(receiver.now(), token, request))
+
+    def _version(self, receiver: Replica, request: Message) -> int:
+        """The newest; to old peers of a static quorum the oldest, without directory ids and endpoints."""
+        if isinstance(request, v.VoteRequest):
+            return receiver.vote_version
+        api = APIS[_KEYS[type(request)]]
+        return api.max_version if receiver.vote_version > 1 or self.is_dynamic else api.min_version
+
+    def answer(self, token: Any, response: Any) -> None:
+        if token[0] == "admin":
+            self.counts[f"{type(response).__name__} {response.error_code}"] += 1
+            return
+        call, sender_id, receiver_id, _, key, version = token
+        if self.is_encoded:
+            response = codec.decode_response(key, version, codec.encode_response(key, version, 0, response)[4:])[1]
+        if (receiver_id, sender_id) not in self.cut and self.rng.random() >= self.loss:
+            self.after(self._latency(), lambda: self._resolve(call, response))
+
+    def _resolve(self, call: int, response: Any) -> None:
+        found = self._calls.get(call)
+        if found is not None:
+            sender, incarnation, _ = found
+            sender.at_once(incarnation, lambda: self._resolved(call, response))
+
+    def _resolved(self, call: int, response: Any) -> None:
+        found = self._calls.pop(call, None)
+        if found is None:
+            return
+        sender, _, token = found
+        quorum = sender.quorum
+        assert quorum is not None
+        is_live = token in quorum._sent
+        if is_live and isinstance(response, f.FetchResponse) and quorum.following is not None and response.responses:
+            part = response.responses[0].partitions[0]
+            if part.current_leader.leader_epoch == quorum.epoch and not part.error_code:
+                self.witness.shown(part.high_watermark, quorum.high_watermark)
+        sender.does(lambda quorum: quorum.reply(sender.now(), token, response))
+
+    # --- who leads
+
+    @property
+    def leader(self) -> Replica | None:
+        """The leader of the newest epoch that has one."""
+        leaders = [
+            each
+            for each in self.replicas.values()
+            if each.quorum is not None and each.paused is None and each.quorum.role is Role.LEADER
+        ]
+        return max(leaders, key=lambda each: each.quorum.epoch if each.quorum else 0, default=None)
