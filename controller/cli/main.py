@@ -29,6 +29,9 @@ COMMANDS = {
     "adopt": "adopt",
     "restore": "adopt",
     "handback": "adopt",
+    "join": "quorum",
+    "leave": "quorum",
+    "quorum": "quorum",
 }
 """The module of this package that has each command: only that of the one which runs is loaded."""
 

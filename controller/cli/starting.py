@@ -9,6 +9,9 @@ from typing import Any, TypeAlias
 
 from controller.access.users_file import UsersFileError
 from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.brokers.kraft.quorum.files import LogCorrupted
+from controller.brokers.kraft.quorum.folder import FolderError
+from controller.brokers.kraft.quorum.joining import QuorumError
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.cli.usage import complain
 from controller.policy.loading import PolicyLoadError
@@ -23,7 +26,8 @@ Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
 """Makes the main loop of a process, which gives its exit code, of flags and settings."""
 
 _WHY_REFUSED = (
-    SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, OSError,
+    SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, QuorumError, FolderError,
+    LogCorrupted, OSError,
 )  # fmt: skip
 
 

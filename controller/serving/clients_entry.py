@@ -55,14 +55,21 @@ class Entrance:
     """The ways in, with who may use them. Raises SettingsError and UsersFileError when made."""
 
     def __init__(
-        self, settings: ServeSettings, default: Address, http: Address, metrics: Metrics, cluster: Callable[[], Cluster]
+        self,
+        settings: ServeSettings,
+        default: Address,
+        http: Address,
+        metrics: Metrics,
+        cluster: Callable[[], Cluster],
+        name: str = "PLAINTEXT",
     ) -> None:
-        """`default` is the listener of settings that name none; `cluster` gives what is durable of the cluster."""
+        """`default`, called `name`, is the listener of settings that name none; `cluster` gives what is durable of the
+        cluster."""
         self._settings = settings
         self._http_host = http.host
         self._metrics = metrics
         self._cluster = cluster
-        self.listeners = plan(settings, Endpoint("PLAINTEXT", default.host, default.port))
+        self.listeners = plan(settings, Endpoint(name, default.host, default.port))
         refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
         self.reach = reach_of(settings)

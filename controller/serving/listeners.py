@@ -74,7 +74,8 @@ def _advertised(settings: ServeSettings) -> dict[str, Endpoint]:
 
 def _planned(settings: ServeSettings, endpoint: Endpoint) -> Listener:
     name = endpoint.name
-    protocol = settings.listener_security_protocol_map.get(name)
+    unmapped = None if settings.listeners else "PLAINTEXT"  # as Kafka takes a controller's listener that is not mapped
+    protocol = settings.listener_security_protocol_map.get(name, unmapped)
     if protocol is None:
         raise SettingsError(f"listener {name} has no protocol: say {name}:PROTOCOL in listener.security.protocol.map")
     if protocol.startswith("SASL_"):

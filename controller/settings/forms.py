@@ -13,6 +13,7 @@ from controller.kafka.session import normal_host
 from controller.settings.security_table import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
 
+_VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
 _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]*):(\d{1,5})")
 
 
@@ -79,6 +80,16 @@ def _per_address(text: str) -> dict[str, int] | None:
     return found
 
 
+def _voters(text: str) -> dict[int, tuple[str, int]] | None:
+    found: dict[int, tuple[str, int]] = {}
+    for part in text.split(",") if text.strip() else ():
+        match = _VOTER.fullmatch(part.strip())
+        if match is None or not 1 <= int(match[3]) <= 65535 or int(match[1]) in found:
+            return None
+        found[int(match[1])] = match[2].strip("[]"), int(match[3])
+    return found
+
+
 def _names(text: str) -> tuple[str, ...] | None:
     names = tuple(part.strip().lower() for part in text.split(",") if part.strip())
     return names if all(each == "*" or re.fullmatch(r"[a-z0-9._-]{1,253}", each) for each in names) else None
@@ -125,6 +136,7 @@ FORMS: Final[Mapping[str, Callable[[str], object]]] = {
     "ssl.enabled.protocols": _choices(TLS_VERSIONS),
     "ssl.principal.mapping.rules": _rules,
     "sasl.enabled.mechanisms": _choices(MECHANISMS),
+    "controller.quorum.voters": _voters,
     "http.allowed.hosts": _names,
     "http.trusted.proxies": _networks,
     "api.versions.max": _versions,

@@ -69,6 +69,9 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_authentication: str
     http_allowed_hosts: tuple[str, ...]
     http_trusted_proxies: tuple[str, ...]
+    controller_quorum_voters: Mapping[int, tuple[str, int]]
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_election_timeout_ms: int
     broker_session_timeout_ms: int
     kraft_version: int
     metadata_log_max_record_bytes_between_snapshots: int

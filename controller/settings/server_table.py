@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from controller.machine.configs.values import AtLeast, Between, ConfigType, OneOf
 from controller.settings.access_table import ACCESS_SETTINGS
+from controller.settings.quorum_table import QUORUM_SETTINGS
 from controller.settings.row import Setting
 from controller.settings.security_table import SECURITY_SETTINGS
 
@@ -82,6 +83,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     *ACCESS_SETTINGS,
     *SECURITY_SETTINGS,
+    *QUORUM_SETTINGS,
     Setting(
         "broker.session.timeout.ms", _INT, "9000", "How long a broker may be silent before it is fenced.", AtLeast(1)
     ),

@@ -26,7 +26,7 @@ class DescribeControllersHandler:
         """This controller, as the only one."""
         front = self._front
         if request.endpoint_type != CONTROLLERS:
-            return _refuse(request.endpoint_type)
+            return wrong_endpoint(request.endpoint_type)
         here = front.advertised
         wants_operations = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
@@ -38,7 +38,8 @@ class DescribeControllersHandler:
         )
 
 
-def _refuse(endpoint_type: int) -> DescribeClusterResponse:
+def wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
+    """The refusal of a client that did not mean to come to a controller."""
     if endpoint_type == BROKERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.brokers.kraft.quorum.effects import Role
+from controller.brokers.kraft.quorum.raft.effects import Role
 from tests.simulation.quorum.faults import Faults
 from tests.simulation.quorum.witness import Broken
 from tests.simulation.quorum.world import World

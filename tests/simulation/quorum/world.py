@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from controller.brokers.kraft.quorum.core import Quorum
-from controller.brokers.kraft.quorum.effects import (
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import (
     HighWatermark,
     NotLeader,
     Options,
@@ -24,7 +24,7 @@ from controller.brokers.kraft.quorum.effects import (
     StartFlush,
     Truncated,
 )
-from controller.brokers.kraft.quorum.voters import Listener, Voter, VoterSet
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
 from controller.kafka.messages import fetch as f

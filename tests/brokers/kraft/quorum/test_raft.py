@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.effects import NotLeader, Role
+from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import vote as v
 from controller.kafka.messages.begin_quorum_epoch import BeginQuorumEpochRequest

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.effects import CommittedLost
 from controller.brokers.kraft.quorum.log import EpochEnd
+from controller.brokers.kraft.quorum.raft.effects import CommittedLost
 from controller.kafka.messages import fetch as f
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.effects import Refused, Role
+from controller.brokers.kraft.quorum.raft.effects import Refused, Role
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from controller.kafka.messages.describe_quorum import DescribeQuorumRequest
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.core import Quorum
-from controller.brokers.kraft.quorum.effects import Reply, Send
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import Reply, Send
 from controller.kafka.messages import vote as v
 from tests.simulation.quorum.world import CLUSTER, Replica, World
 

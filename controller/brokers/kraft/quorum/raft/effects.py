@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from controller.brokers.kraft.quorum.log import SnapshotId
-from controller.brokers.kraft.quorum.voters import Place, Voter
+from controller.brokers.kraft.quorum.raft.voters import Place, Voter
 from controller.kafka.messages import Message
 
 FETCH: Final = "fetch"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from controller.brokers.kraft.log.batches import BrokenBatch, whole_batches
 from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID
-from controller.brokers.kraft.quorum.effects import (
+from controller.brokers.kraft.quorum.log import SnapshotId
+from controller.brokers.kraft.quorum.raft.effects import (
     FETCH,
     UPDATE,
     CommittedLost,
@@ -19,15 +20,14 @@ from controller.brokers.kraft.quorum.effects import (
     Truncated,
     Warned,
 )
-from controller.brokers.kraft.quorum.log import SnapshotId
-from controller.brokers.kraft.quorum.responses import learn_from
+from controller.brokers.kraft.quorum.raft.responses import learn_from
 from controller.kafka.messages import Message
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import fetch_snapshot as fs
 from controller.kafka.messages import update_raft_voter as u
 
 if TYPE_CHECKING:
-    from controller.brokers.kraft.quorum.core import Quorum
+    from controller.brokers.kraft.quorum.raft.core import Quorum
 
 AGAIN_S: Final = 0.05
 """Until the next try, after one that failed."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.quorum.voters import Voter, VoterSet
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.messages import ZERO_UUID
 
 FORGOTTEN_S: Final = 300.0

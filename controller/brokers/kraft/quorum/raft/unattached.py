@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC
-from controller.brokers.kraft.quorum.effects import BEGIN, FETCH, Role
-from controller.brokers.kraft.quorum.following import LATE_TIMEOUTS, fetch_request
-from controller.brokers.kraft.quorum.responses import learn_from
-from controller.brokers.kraft.quorum.voters import Place, Voter
+from controller.brokers.kraft.quorum.raft.effects import BEGIN, FETCH, Role
+from controller.brokers.kraft.quorum.raft.following import LATE_TIMEOUTS, fetch_request
+from controller.brokers.kraft.quorum.raft.responses import learn_from
+from controller.brokers.kraft.quorum.raft.voters import Place, Voter
 from controller.kafka.messages import end_quorum_epoch as end
 from controller.kafka.messages import fetch as f
 
 if TYPE_CHECKING:
-    from controller.brokers.kraft.quorum.core import Quorum
+    from controller.brokers.kraft.quorum.raft.core import Quorum
 
 AGAIN_S: Final = 0.05
 """Until the next try, after one that failed."""

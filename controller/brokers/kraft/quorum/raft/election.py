@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC
-from controller.brokers.kraft.quorum.effects import VOTE, Role
-from controller.brokers.kraft.quorum.responses import learn_from
-from controller.brokers.kraft.quorum.voters import Voter
+from controller.brokers.kraft.quorum.raft.effects import VOTE, Role
+from controller.brokers.kraft.quorum.raft.responses import learn_from
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.messages import vote as v
 
 if TYPE_CHECKING:
-    from controller.brokers.kraft.quorum.core import Quorum
+    from controller.brokers.kraft.quorum.raft.core import Quorum
 
 AGAIN_S: Final = 0.05
 """Until a voter that could not be reached gets another request."""

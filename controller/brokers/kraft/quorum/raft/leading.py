@@ -10,13 +10,13 @@ import msgspec
 
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, SNAPSHOT_BYTES_MAX
-from controller.brokers.kraft.quorum.effects import BEGIN, Role
-from controller.brokers.kraft.quorum.following import FETCH_BYTES_MAX
 from controller.brokers.kraft.quorum.log import Diverging, NeedsSnapshot, SnapshotId
-from controller.brokers.kraft.quorum.progress import Progress, Replica
-from controller.brokers.kraft.quorum.responses import fetch_response, learn_from, snapshot_response
-from controller.brokers.kraft.quorum.voter_changes import VoterChanges
-from controller.brokers.kraft.quorum.voters import (
+from controller.brokers.kraft.quorum.raft.effects import BEGIN, Role
+from controller.brokers.kraft.quorum.raft.following import FETCH_BYTES_MAX
+from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
+from controller.brokers.kraft.quorum.raft.responses import fetch_response, learn_from, snapshot_response
+from controller.brokers.kraft.quorum.raft.voter_changes import VoterChanges
+from controller.brokers.kraft.quorum.raft.voters import (
     Voter,
     kraft_version_record,
     leader_change_record,
@@ -29,7 +29,7 @@ from controller.kafka.messages import fetch_snapshot as fs
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from controller.brokers.kraft.quorum.core import Quorum
+    from controller.brokers.kraft.quorum.raft.core import Quorum
 
 CHECK_QUORUM: Final = 1.5
 """Fetch timeouts without a majority's fetches after which a leader resigns (KIP-595)."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX
-from controller.brokers.kraft.quorum.effects import UPDATE, Refused
-from controller.brokers.kraft.quorum.requests import change_response
-from controller.brokers.kraft.quorum.responses import OK
-from controller.brokers.kraft.quorum.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
+from controller.brokers.kraft.quorum.raft.effects import UPDATE, Refused
+from controller.brokers.kraft.quorum.raft.requests import change_response
+from controller.brokers.kraft.quorum.raft.responses import OK
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -24,8 +24,8 @@ from controller.kafka.messages.update_raft_voter import UpdateRaftVoterRequest
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from controller.brokers.kraft.quorum.core import Quorum
-    from controller.brokers.kraft.quorum.leading import Leader
+    from controller.brokers.kraft.quorum.raft.core import Quorum
+    from controller.brokers.kraft.quorum.raft.leading import Leader
 
 Change = AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID
-from controller.brokers.kraft.quorum.voters import Place
+from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.kafka.messages import begin_quorum_epoch as begin
 from controller.kafka.messages import end_quorum_epoch as end
 from controller.kafka.messages import fetch, fetch_snapshot, vote
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from controller.brokers.kraft.quorum.core import Quorum
+    from controller.brokers.kraft.quorum.raft.core import Quorum
 
 OK: Final = int(ErrorCode.NONE)
 

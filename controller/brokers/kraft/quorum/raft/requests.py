@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.brokers.kraft.quorum.effects import Role
 from controller.brokers.kraft.quorum.log import NOBODY
-from controller.brokers.kraft.quorum.responses import (
+from controller.brokers.kraft.quorum.raft.effects import Role
+from controller.brokers.kraft.quorum.raft.responses import (
     OK,
     Said,
     begin_response,
@@ -17,7 +17,7 @@ from controller.brokers.kraft.quorum.responses import (
     the_partition,
     vote_response,
 )
-from controller.brokers.kraft.quorum.voters import Place
+from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.kafka.messages import ZERO_UUID, Message
 from controller.kafka.messages import begin_quorum_epoch as begin
 from controller.kafka.messages import end_quorum_epoch as end
@@ -36,7 +36,7 @@ from controller.kafka.messages.update_raft_voter import CurrentLeader, UpdateRaf
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from controller.brokers.kraft.quorum.core import Quorum
+    from controller.brokers.kraft.quorum.raft.core import Quorum
 
 _PRE_VOTERS: Final = (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
 

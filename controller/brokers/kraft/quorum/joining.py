@@ -1,0 +1,205 @@
+"""Coming into a running quorum and leaving it (KIP-853): what is requested of the controllers that are there.
+
+A quorum is found by any of its controllers, changed by its leader. Right after a change of the lead that may be
+another one than is said, or it may not have settled yet: both are tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.features import KRAFT_VERSION, SUPPORTED
+from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC
+from controller.brokers.kraft.quorum.peers import Peers
+from controller.brokers.kraft.quorum.raft.voters import Place, Voter
+from controller.kafka.messages import Message
+from controller.kafka.messages import add_raft_voter as add
+from controller.kafka.messages import controller_registration as registration
+from controller.kafka.messages import describe_quorum as dq
+from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from controller.machine.errors import ErrorCode
+from controller.release import RELEASE
+
+PURPOSE: Final = "join"
+CONTROLLERS: Final = 2
+"""The endpoint type of KIP-919."""
+REPLY_S: Final = 10.0
+CHANGE_S: Final = 30.0
+"""How long a change of voters may take to be committed."""
+AGAIN_S: Final = 0.25
+SILENT_MS: Final = 3_000
+"""A voter that has not fetched for so long does not count for a majority. Voters fetch twice a second."""
+_AGAIN: Final = frozenset({
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT,
+})  # fmt: skip
+
+R = TypeVar("R", bound=Message)
+
+
+class QuorumError(Exception):
+    """What keeps a change of the quorum from being made. The message is for whoever wanted it; nothing has changed."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A quorum as one of its controllers shows it."""
+
+    cluster_id: str
+    kraft_version: int
+    leader_id: int
+    leader: Place | None
+
+
+class QuorumClient:
+    """Speaks with the controllers of a running quorum. `bootstrap` are some of them."""
+
+    def __init__(self, bootstrap: Sequence[Place], security: Security) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._peers = Peers(security, trouble=self._trouble)
+        self._troubles: dict[Place, str] = {}
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._peers.close()
+
+    def _trouble(self, place: Place, why: str | None) -> None:
+        self._troubles[place] = why or ""
+
+    def _why_not(self, place: Place) -> str:
+        return self._troubles.get(place) or f"{place[0]}:{place[1]} does not respond"
+
+    async def find(self, within_s: float = 0.0) -> Found:
+        """The quorum, by the first controller that responds, tried again for so long. Raises QuorumError."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while True:
+            try:
+                return await self._find()
+            except QuorumError:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(AGAIN_S)
+
+    async def _find(self) -> Found:
+        failures: list[str] = []
+        for place in self._bootstrap:
+            versions = await self._send(place, _who(), ApiVersionsResponse)
+            cluster = await self._send(
+                place, DescribeClusterRequest(endpoint_type=CONTROLLERS), DescribeClusterResponse
+            )
+            if versions is None or cluster is None:
+                failures.append(self._why_not(place))
+            elif cluster.error_code:
+                failures.append(f"{place[0]}:{place[1]} is no controller: {cluster.error_message}")
+            else:
+                levels = {each.name: each.max_version_level for each in versions.finalized_features}
+                leader = next(((b.host, b.port) for b in cluster.brokers if b.broker_id == cluster.controller_id), None)
+                return Found(cluster.cluster_id, levels.get(KRAFT_VERSION, 0), cluster.controller_id, leader)
+        raise QuorumError(f"no controller responds: {'; '.join(failures)}")
+
+    async def describe(self) -> dq.ResponsePartitionData:
+        """The quorum as its leader shows it. Raises QuorumError."""
+        request = dq.DescribeQuorumRequest(
+            topics=(dq.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(dq.RequestPartitionData(),)),)
+        )
+
+        def outcome(response: dq.DescribeQuorumResponse) -> tuple[int, str | None]:
+            if response.error_code:
+                return response.error_code, response.error_message
+            part = response.topics[0].partitions[0]
+            return part.error_code, part.error_message
+
+        response = await self._at_leader(request, dq.DescribeQuorumResponse, outcome)
+        return response.topics[0].partitions[0]
+
+    async def add(self, cluster_id: str, voter: Voter) -> None:
+        """Have a node that has caught up made a voter. Raises QuorumError."""
+        request = add.AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=int(CHANGE_S * 1000),
+            voter_id=voter.id,
+            voter_directory_id=voter.directory,
+            listeners=tuple(add.Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
+        )
+        await self._at_leader(request, add.AddRaftVoterResponse, lambda each: (each.error_code, each.error_message))
+
+    async def remove(self, cluster_id: str, quorum: dq.ResponsePartitionData, leaver: dq.ReplicaState) -> None:
+        """Have a voter taken out of the quorum. Raises QuorumError, also where too few of the others are there to go
+        on without it."""
+        rest = [each for each in quorum.current_voters if each != leaver]
+        leader = next(each for each in quorum.current_voters if each.replica_id == quorum.leader_id)
+        silent_since = leader.last_fetch_timestamp - SILENT_MS
+        missing = [each.replica_id for each in rest if each != leader and each.last_fetch_timestamp < silent_since]
+        if len(rest) - len(missing) <= len(rest) // 2:
+            gone = ", ".join(map(str, missing)) or "nobody else"
+            raise QuorumError(
+                f"without node {leaver.replica_id} the quorum would have no majority: of its {len(rest)} other voters "
+                f"{len(missing)} are silent ({gone}): start them, or take them out first"
+            )
+        request = RemoveRaftVoterRequest(
+            cluster_id=cluster_id, voter_id=leaver.replica_id, voter_directory_id=leaver.replica_directory_id
+        )
+        await self._at_leader(request, RemoveRaftVoterResponse, lambda each: (each.error_code, each.error_message))
+
+    async def register(self, leader: Place, voter: Voter, incarnation: bytes, security_protocol: int) -> str | None:
+        """Have the leader write down where this controller listens and which features it works with, without which it
+        raises no feature (KIP-919); what is wrong, None if it is done."""
+        request = registration.ControllerRegistrationRequest(
+            controller_id=voter.id,
+            incarnation_id=incarnation,
+            listeners=tuple(
+                registration.Listener(
+                    name=each.name, host=each.host, port=each.port, security_protocol=security_protocol
+                )
+                for each in voter.listeners
+            ),
+            features=tuple(
+                registration.Feature(name=name, min_supported_version=each.lowest, max_supported_version=each.highest)
+                for name, each in sorted(SUPPORTED.items())
+            ),
+        )
+        response = await self._send(leader, request, registration.ControllerRegistrationResponse)
+        if response is None:
+            return self._why_not(leader)
+        return None if not response.error_code else _words(response.error_code, response.error_message)
+
+    async def _at_leader(self, request: Message, kind: type[R], outcome: Callable[[R], tuple[int, str | None]]) -> R:
+        """Have something done by the leader, whoever that is by then."""
+        why = "the quorum has no leader"
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                while True:
+                    found = await self.find()
+                    if found.leader is not None:
+                        response = await self._send(found.leader, request, kind, CHANGE_S)
+                        if response is None:
+                            why = self._why_not(found.leader)
+                        else:
+                            code, message = outcome(response)
+                            if not code:
+                                return response
+                            why = _words(code, message)
+                            if code not in _AGAIN:
+                                raise QuorumError(why)
+                    await asyncio.sleep(AGAIN_S)
+        except TimeoutError:
+            raise QuorumError(f"not within {CHANGE_S:g} s: {why}; `topicwright quorum` shows what holds") from None
+
+    async def _send(self, place: Place, request: Message, kind: type[R], within_s: float = REPLY_S) -> R | None:
+        response = await self._peers.send(place, PURPOSE, request, within_s)
+        assert response is None or isinstance(response, kind), "the codec gives the response of the API"
+        return response
+
+
+def _who() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
+
+
+def _words(code: int, message: str | None) -> str:
+    name = next((each.name for each in ErrorCode if each == code), f"error {code}")
+    return f"{name}: {message}" if message else name

@@ -1,0 +1,1 @@
+"""The consensus of KRaft as a state machine without I/O; begin with `core`."""

@@ -1,0 +1,32 @@
+"""The settings of a voter among Kafka's controllers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.machine.configs.values import AtLeast, ConfigType
+from controller.settings.row import Setting
+
+QUORUM_SETTINGS: Final[tuple[Setting, ...]] = (
+    Setting(
+        "controller.quorum.voters",
+        ConfigType.STRING,
+        "",
+        "With `join`, in a quorum of kraft.version 0: all its voters, this one among them, as all its nodes have it.",
+        form="ID@HOST:PORT, several separated by commas",
+    ),
+    Setting(
+        "controller.quorum.fetch.timeout.ms",
+        ConfigType.INT,
+        "2000",
+        "With `join`: how long nothing may come from the leader before another is looked for.",
+        AtLeast(1000),
+    ),
+    Setting(
+        "controller.quorum.election.timeout.ms",
+        ConfigType.INT,
+        "1000",
+        "With `join`: how long an election may take before the next one.",
+        AtLeast(100),
+    ),
+)

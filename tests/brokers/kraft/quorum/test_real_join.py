@@ -1,0 +1,160 @@
+"""`topicwright join` among real Kafka controllers: its vote counts, its log is theirs, and it comes and goes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support import tools
+from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.real_brokers import until
+from tests.support.topicwright import COMMAND
+
+VOTER = 3009
+LOG = "00000000000000000000.log"
+
+
+class Voter:
+    """`topicwright join` on a port and a folder that stay."""
+
+    def __init__(self, quorum: KafkaQuorum, folder: Path, port: int, *settings: str) -> None:
+        self.quorum, self.folder, self.port, self.settings = quorum, folder, port, settings
+        self.process: Process | None = None
+
+    def start(self, node_id: int = VOTER) -> Process:
+        if self.process is not None:
+            self.process.stop()
+        argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", self.quorum.bootstrap]
+        argv += ["--data", self.folder, "--listen", f"127.0.0.1:{self.port}", "--http", "127.0.0.1:0"]
+        for each in (f"node.id={node_id}", *self.settings):
+            argv += ["--set", each]
+        self.process = Process(argv, cwd=self.folder.parent)
+        return self.process
+
+    def votes(self) -> None:
+        assert self.process is not None
+        self.process.wait_for_line(rf"^ready voter={VOTER} ", within_s=120)
+
+
+@contextmanager
+def voter(quorum: KafkaQuorum, folder: Path, *settings: str, port: int = 0) -> Iterator[Voter]:
+    one = Voter(quorum, folder, port or free_ports(1)[0], *settings)
+    try:
+        yield one
+    finally:
+        if one.process is not None:
+            one.process.stop(within_s=60)
+
+
+def topicwright(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, check=False)
+
+
+def leader_of(controllers: str) -> int:
+    shown = topicwright("quorum", "--bootstrap-controller", controllers)
+    assert shown.returncode == 0, shown.stderr
+    return int(shown.stdout.split()[1].rstrip(","))
+
+
+def others(quorum: KafkaQuorum, leader: int) -> tuple[Controller, Controller]:
+    """The leader, and the other of Kafka's two controllers."""
+    first, second = quorum.controllers
+    return (first, second) if first.node_id == leader else (second, first)
+
+
+def alike(one: Path, other: Path) -> bool:
+    """Whether one log is the beginning of the other, and neither is empty."""
+    a, b = (one / LOG).read_bytes(), (other / LOG).read_bytes()
+    return bool(a and b) and a[: len(b)] == b[: len(a)]
+
+
+@pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.9.1"])
+def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> None:
+    with kafka_quorum(tmp_path, version=version) as quorum, voter(quorum, tmp_path / "voter") as ours:
+        ours.start()
+        ours.votes()
+        leader, left = others(quorum, leader_of(quorum.bootstrap))
+        leader.kill()  # of three voters two are left, and it takes two: ours elects the other
+        until(lambda: leader_of(left.address) == left.node_id, 120, "the other controller leads")
+        assert alike(ours.folder / "__cluster_metadata-0", left.metadata)
+
+        quorum.start(leader)
+        assert ours.process is not None
+        ours.process.kill()
+        ours.start()  # by the same words: it is a voter still
+        ours.votes()
+        shown = topicwright("quorum", "--bootstrap-controller", f"127.0.0.1:{ours.port}")
+        assert [line.split()[2] for line in shown.stdout.splitlines() if line.startswith(f"{VOTER} ")] == ["voter"]
+
+        gone = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
+        assert (gone.returncode, gone.stderr) == (0, "")
+        assert gone.stdout == f"node {VOTER} votes no longer; the voters are 3001, 3002\n"
+        again = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
+        assert again.returncode == 1
+        assert f"node {VOTER} with directory id" in again.stderr
+
+
+@pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.7.2"])
+def test_a_voter_that_the_settings_name(tmp_path: Path, version: str) -> None:
+    (port,) = free_ports(1)
+    static = kafka_quorum(tmp_path, version=version, kraft_version=0, others=(f"{VOTER}@127.0.0.1:{port}",))
+    with static as quorum:
+        named = f"controller.quorum.voters={quorum.static_voters}"
+        with voter(quorum, tmp_path / "voter", named, port=port) as ours:
+            ours.start()
+            ours.votes()
+            leader, left = others(quorum, leader_of(quorum.bootstrap))
+            leader.kill()
+            until(lambda: leader_of(left.address) == left.node_id, 120, "the other controller leads")
+            assert alike(ours.folder / "__cluster_metadata-0", left.metadata)
+            with voter(quorum, tmp_path / "stranger") as stranger:
+                process = stranger.start(3010)
+                assert process.wait(120) == 2
+                assert "node 3010 is not in controller.quorum.voters" in process.output
+
+
+def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path) -> None:
+    (nobody,) = free_ports(1)
+    shown = topicwright("quorum", "--bootstrap-controller", f"127.0.0.1:{nobody}")
+    assert shown.returncode == 1
+    assert f"no controller responds: 127.0.0.1:{nobody} cannot be reached" in shown.stderr
+    with kafka_quorum(tmp_path) as quorum:
+        until(
+            lambda: topicwright("quorum", "--bootstrap-controller", quorum.bootstrap).returncode == 0, 120, "it leads"
+        )
+        with voter(quorum, tmp_path / "double") as double:
+            process = double.start(3001)
+            assert process.wait(120) == 2
+            assert "node 3001 votes already, with another folder" in process.output
+        with voter(quorum, tmp_path / "voter") as ours:
+            foreign = ours.folder / "meta.properties"
+            foreign.parent.mkdir()
+            foreign.write_text(f"version=1\ncluster.id=another\nnode.id={VOTER}\n")
+            process = ours.start()
+            assert process.wait(120) == 2
+            assert "is of cluster another, and the controllers are of" in process.output
+            foreign.unlink()
+            ours.start()
+            ours.votes()
+            leader, other = others(quorum, leader_of(quorum.bootstrap))
+            other.kill()
+
+            def is_silent() -> bool:
+                shown = topicwright("quorum", "--bootstrap-controller", leader.address).stdout
+                found = re.search(rf"^{other.node_id} .* ([0-9.]+) s ago$", shown, re.MULTILINE)
+                return found is not None and float(found[1]) > 4
+
+            until(is_silent, 120, f"{other.node_id} is known to be silent")
+            alone = topicwright("leave", "--bootstrap-controller", leader.address, "--id", str(VOTER))
+            assert alone.returncode == 1
+            assert f"of its 2 other voters 1 are silent ({other.node_id})" in alone.stderr
+        neither = topicwright("leave", "--bootstrap-controller", quorum.bootstrap)
+        assert neither.returncode == 2
+        assert "--data DIR" in neither.stderr

@@ -1,0 +1,134 @@
+"""A quorum of Kafka's own controllers, as processes: what a voter joins."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support import tools
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.real_brokers import CLUSTER_ID
+
+FIRST_ID = 3001
+
+
+@dataclass(slots=True)
+class Controller:
+    """One of Kafka's controllers."""
+
+    node_id: int
+    port: int
+    folder: Path
+    directory_id: str
+    process: Process | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def metadata(self) -> Path:
+        """Its copy of the metadata log."""
+        return self.folder / "data" / "__cluster_metadata-0"
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self.process is not None, f"controller {self.node_id} runs"
+        self.process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP, SIGCONT and their like."""
+        assert self.process is not None, f"controller {self.node_id} runs"
+        os.kill(self.process.pid, number)
+
+
+@dataclass(slots=True)
+class KafkaQuorum:
+    """Kafka's controllers, of one version. With `kraft_version` 0 the settings name the voters, and `others` are
+    among them, as ID@HOST:PORT."""
+
+    folder: Path
+    version: str
+    kraft_version: int
+    controllers: tuple[Controller, ...]
+    others: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where a voter finds them."""
+        return ",".join(each.address for each in self.controllers)
+
+    @property
+    def static_voters(self) -> str:
+        """controller.quorum.voters."""
+        return ",".join([*(f"{each.node_id}@{each.address}" for each in self.controllers), *self.others])
+
+    def start(self, controller: Controller) -> None:
+        """Start one; it takes part some time after."""
+        properties = controller.folder / "controller.properties"
+        argv = tools.java_command(tools.server_classpath(self.version), "kafka.Kafka", properties, logs="info")
+        controller.process = Process(argv, cwd=controller.folder)
+
+    def format(self, controller: Controller) -> None:
+        """Its settings, and what Kafka's storage tool writes into an empty folder."""
+        controller.folder.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "process.roles": "controller",
+            "node.id": str(controller.node_id),
+            "listeners": f"CONTROLLER://{controller.address}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "log.dirs": str(controller.folder / "data"),
+            **self.settings,
+        }
+        if self.kraft_version:
+            settings["controller.quorum.bootstrap.servers"] = self.bootstrap
+            settings["advertised.listeners"] = f"CONTROLLER://{controller.address}"  # which 3.7 refuses
+        else:
+            settings["controller.quorum.voters"] = self.static_voters
+        properties = controller.folder / "controller.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
+        if self.kraft_version:
+            voters = ",".join(f"{each.node_id}@{each.address}:{each.directory_id}" for each in self.controllers)
+            command += ["--initial-controllers", voters]
+        done = tools.run_quietly(tools.java_command(tools.server_classpath(self.version), *command))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def kafka_quorum(
+    folder: Path,
+    *,
+    count: int = 2,
+    version: str = tools.KAFKA_SERVER,
+    kraft_version: int = 1,
+    others: tuple[str, ...] = (),
+) -> Iterator[KafkaQuorum]:
+    """So many of Kafka's controllers, started; all ended with the block."""
+    ports = free_ports(count)
+    controllers = tuple(
+        Controller(FIRST_ID + n, port, folder / f"controller{n}", _uuid()) for n, port in enumerate(ports)
+    )
+    quorum = KafkaQuorum(folder, version, kraft_version, controllers, others)
+    try:
+        for each in controllers:
+            quorum.format(each)
+            quorum.start(each)
+        yield quorum
+    finally:
+        for each in controllers:
+            if each.process is not None:
+                each.process.kill()
+
+
+def _uuid() -> str:
+    return base64.urlsafe_b64encode(b"\x5a" + os.urandom(15)).decode().rstrip("=")
