@@ -14,7 +14,7 @@ from controller.machine.state import Quorum
 from tests.support import tools
 from tests.support.kafka_controller import KafkaController
 from tests.support.ports import free_ports
-from tests.support.real_brokers import CLUSTER_ID, CONTROLLER
+from tests.support.real_brokers import CLUSTER_ID, CONTROLLER, until
 
 DIRECTORY = b"d" * 16
 METADATA_VERSION_3_9 = 21
@@ -58,9 +58,14 @@ def test_a_kafka_controller_leads_on_and_its_log_is_read_again(tmp_path: Path) -
     (port,) = free_ports(1)
     kafka = KafkaController(tmp_path, port, tools.KAFKA_SERVER, kraft_version=1)
     _written(kafka.metadata, Quorum(1, CONTROLLER, 1, "127.0.0.1", port, DIRECTORY))
-    before = b"".join(each.read_bytes() for each in sorted((kafka.metadata / PARTITION).glob("*.log")))
+
+    def written() -> bytes:
+        return b"".join(each.read_bytes() for each in sorted((kafka.metadata / PARTITION).glob("*.log")))
+
+    before = written()
     try:
         kafka.start()
+        until(lambda: len(written()) > len(before), 120, "the first batch of its epoch is in its log")
     finally:
         if kafka.process is not None:
             kafka.process.kill()
