@@ -28,7 +28,7 @@ from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from events.names import shard_key
 from projections.queries.moments import SYNTAX
-from projections.queries.query import NoTopic, Questions
+from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
 from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
@@ -196,5 +196,8 @@ async def explanation(
             return await reading.answer(from_log.explanation, queries, subject, explain_topic)
         if await hidden_of_request(front, request, queries, reading, subject):
             raise nothing_to_explain(subject)
-    await need_request(front, request, queries, reading, subject)
-    return await reading.answer(from_log.explanation, queries, subject, explain_request)
+    try:
+        await need_request(front, request, queries, reading, subject)
+        return await reading.answer(from_log.explanation, queries, subject, explain_request)
+    except NotThere:
+        raise nothing_to_explain(subject) from None
