@@ -40,8 +40,8 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 async def describe_configs(
     front: Front, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """The configs of each resource, once; without keys, null or none, all of them."""
-    once = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
+    """The configs of each resource, once for the same keys; without keys, null or none, all of them."""
+    once = list(dict.fromkeys(request.resources))
     if len(once) <= RESOURCES_PER_SLICE:
         return DescribeConfigsResponse(results=tuple(_describe(front, context, request, each) for each in once))
     described: list[bytes] = []

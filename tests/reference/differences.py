@@ -152,14 +152,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         shorter_message(" or some brokers have all"),
     ),
     Difference(
-        "topics of a request are independent: each is held to the limit of partitions alone",
-        "CreateTopics: partitions of two together over the limit, dry run",
-        becomes(
-            *(replace(created(f"{{t}}{each}", 6000)[0]) for each in "ab"),
-            *(Row(f"after {{t}}{each}", MISSING) for each in "ab"),
-        ),
-    ),
-    Difference(
         "too many partitions are the client's mistake, as in CreateTopics, and not the server's",
         "CreatePartitions: (10001 more|int max), dry run",
         refused("POLICY_VIOLATION", "Excessively large number of partitions per request."),
