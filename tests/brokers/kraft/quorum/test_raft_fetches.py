@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.log import EpochEnd
+from controller.brokers.kraft.quorum.log import EpochEnd, SnapshotId
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost
 from controller.kafka.messages import fetch as f
+from controller.kafka.messages import fetch_snapshot as fs
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
     answer,
@@ -67,6 +68,19 @@ def test_parked_fetches_are_answered_for_a_watermark_and_at_a_quarter_of_the_fet
     leader.append(b"x")
     world.run_until(world.now + 0.05)
     assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "none waits for its timeout"
+
+
+def test_what_is_fetched_at_once_comes_in_time_on_a_slow_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_per_s, timeout_s = 1_000_000, 2.0
+    world = settled()
+    follower = others(world)[0]
+    following, seen = quorum_of(follower).following, sent(follower, monkeypatch)
+    assert following is not None
+    following._begin_snapshot(SnapshotId(follower.disk.end + 1000, follower.disk.last_epoch))
+    world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
+    requests = [each.request for each in seen if isinstance(each.request, f.FetchRequest | fs.FetchSnapshotRequest)]
+    assert {type(each) for each in requests} == {f.FetchRequest, fs.FetchSnapshotRequest}
+    assert all(each.max_bytes < bytes_per_s * timeout_s for each in requests)
 
 
 def test_a_follower_that_would_lose_what_is_committed_stops() -> None:

@@ -33,7 +33,9 @@ AGAIN_S: Final = 0.05
 """Until the next try, after one that failed."""
 LATE_TIMEOUTS: Final = 2
 """Election timeouts that a voter of priority 0 leaves to the others."""
-FETCH_BYTES_MAX: Final = 8 << 20
+FETCH_BYTES_MAX: Final = 1 << 20
+"""Kafka's default (KIP-1219). What does not come within the fetch timeout begins anew: on a slow line larger pieces of
+a snapshot would never come."""
 FETCH_WAIT_MS: Final = 500
 QUIET_S: Final = 0.1
 """A claim is lost if the leader appends before the votes are in: it is made after a fetch that was parked so long."""
