@@ -10,9 +10,11 @@ import asyncio
 import os
 import random
 import signal
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -26,6 +28,7 @@ from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import Options, RoleChanged
 from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
+from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
@@ -75,6 +78,7 @@ class VoterService:
         self._folder: NodeFolder | None = None
         self._files: QuorumFiles | None = None
         self._node: QuorumNode | None = None
+        self._snapshotting: Snapshotting | None = None
 
     async def start(self) -> None:
         """Become a voter. Raises QuorumError, FolderError, LogCorrupted and OSError."""
@@ -106,11 +110,16 @@ class VoterService:
         node.on_role = self._note_role
         for server in listening.servers:
             server.handlers = voter_listener(node, cluster_id, self._authorizer(), dict(settings.api_versions_max))
+        every_bytes = settings.metadata_log_max_record_bytes_between_snapshots
+        self._snapshotting = Snapshotting(node.quorum, files, every_bytes)
+        # Snapshots are made in a thread: it hands the interpreter back soon, so that votes and fetches do not wait.
+        sys.setswitchinterval(process.SWITCH_S)
         node.start()
+        self._run_beside(self._snapshotting.run())
         self.metrics.watch(self._gauges)
         self._doing = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
-        self._beside.append(asyncio.create_task(self._stay_registered(node, me)))
+        self._run_beside(self._stay_registered(node, me))
         if not node.quorum.is_voter:
             self._doing = "being made a voter"
             await self._client.add(cluster_id, me)
@@ -194,6 +203,16 @@ class VoterService:
         if not ended.cancelled() and ended.exception() is not None:
             self.failed.set()  # the node has logged why
 
+    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended_beside)
+        self._beside.append(task)
+
+    def _ended_beside(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._log.error("a bug: this controller ends", exc_info=bug)
+            self.failed.set()
+
     def _note_role(self, role: RoleChanged) -> None:
         self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
 
@@ -215,7 +234,9 @@ class VoterService:
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         assert self._node is not None, "it is watched once it is there"
+        assert self._snapshotting is not None, "it is made before that"
         core = self._node.quorum
+        snapshot = core.log.snapshot
         return [
             ("quorum_epoch", "The newest epoch of the quorum that is known here.", core.epoch),
             ("quorum_leader", "The node that leads the quorum; -1 while none is known.", core.leader_id),
@@ -223,6 +244,16 @@ class VoterService:
             ("quorum_is_voter", "1 when this node votes.", float(core.is_voter)),
             ("quorum_high_watermark", "All below this offset of the metadata log is committed.", core.high_watermark),
             ("quorum_log_end", "Where this node's metadata log ends.", core.log.end),
+            (
+                "quorum_snapshot_end",
+                "The newest snapshot here stands for all below this offset; 0 where there is none.",
+                snapshot.end_offset if snapshot else 0,
+            ),
+            (
+                "quorum_unfolded",
+                "1 while the metadata log has records that this release cannot fold: it is kept whole.",
+                float(self._snapshotting.unfolded),
+            ),
         ]
 
 

@@ -112,7 +112,7 @@ SETTINGS: tuple[Setting, ...] = (
         "metadata.log.max.record.bytes.between.snapshots",
         _LONG,
         str(20 * MEBIBYTE),
-        "With --brokers kraft: after so many bytes of the metadata log a snapshot is made of it.",
+        "With --brokers kraft, and for a voter: after so many bytes of the metadata log a snapshot is made of it.",
         AtLeast(1),
     ),
     Setting(

@@ -112,13 +112,14 @@ def kafka_quorum(
     version: str = tools.KAFKA_SERVER,
     kraft_version: int = 1,
     others: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[KafkaQuorum]:
     """So many of Kafka's controllers, started; all ended with the block."""
     ports = free_ports(count)
     controllers = tuple(
         Controller(FIRST_ID + n, port, folder / f"controller{n}", _uuid()) for n, port in enumerate(ports)
     )
-    quorum = KafkaQuorum(folder, version, kraft_version, controllers, others)
+    quorum = KafkaQuorum(folder, version, kraft_version, controllers, others, settings or {})
     try:
         for each in controllers:
             quorum.format(each)

@@ -37,14 +37,17 @@ def make_snapshot(log: MetadataLog, end: int, epoch: int) -> NewSnapshot:
 
 
 def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
-    """A checkpoint as Kafka writes it: its offsets begin at 0, its head has who votes."""
-    parts: list[bytes] = []
+    """A checkpoint as Kafka writes it."""
+    return b"".join(snapshot_batches(image, epoch))
+
+
+def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
+    """The batches of a checkpoint: its offsets begin at 0, its head has who votes."""
     at = 0
     head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
     for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):
-        parts.append(batches.encode_batch(at, epoch, image.timestamp_ms, pairs, is_control=is_control))
+        yield batches.encode_batch(at, epoch, image.timestamp_ms, pairs, is_control=is_control)
         at += len(pairs)
-    return b"".join(parts)
 
 
 def _batches(head: list[batches.Pair], records: Iterable[batches.Pair]) -> Iterator[tuple[list[batches.Pair], bool]]:

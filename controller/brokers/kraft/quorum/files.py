@@ -13,7 +13,8 @@ the disk: after a power cut it may be older, never newer than what is there.
 Failures of the disk are OSError. An append that fails is cut off again, and the log goes on. After a failed flush Linux
 may hold in memory what is on no disk, so nothing is taken any more until `truncate(durable_end)` has gone well.
 
-Two snapshots are kept. Segments wholly below the older one go, so that who lags a little still finds its place.
+Two snapshots are kept. Segments wholly below the older one go, so that who lags a little still finds its place; a
+segment begins with each snapshot of our own, so that what it stands for can go.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from controller.brokers.kraft.quorum.log import (
     SnapshotId,
     Valid,
 )
-from controller.brokers.kraft.quorum.segment import Segment, in_order
+from controller.brokers.kraft.quorum.segment import FilePart, Segment, in_order
 from controller.brokers.kraft.quorum.snapshot_files import SnapshotFiles
 
 SEGMENT: Final = re.compile(r"(\d{20})\.log")
@@ -269,19 +270,37 @@ class QuorumFiles:
             self._note_flushed(snapshot.end_offset)
         self._clean()
 
+    def newest_snapshot(self) -> Sequence[FilePart]:
+        """Where the newest snapshot lies; nothing where there is none."""
+        if self.snapshot is None:
+            return ()
+        path = self._snapshots.path(self.snapshot)
+        return (FilePart(path, 0, path.stat().st_size),)
+
+    def since_snapshot(self, end: int) -> Sequence[FilePart]:
+        """Where the batches since the newest snapshot lie, up to `end`. They stay there, unless the log begins anew."""
+        start = self.snapshot.end_offset if self.snapshot else 0
+        return tuple(
+            FilePart(each.path, each.position(max(start, each.base)), each.position(end))
+            for each in self._segments
+            if each.end > start and each.base < end
+        )
+
     def write_snapshot(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
-        """Keep a snapshot of what is in the log, and let go of what that makes needless. Raises BrokenBatch and
-        OSError."""
+        """Write a snapshot of what is in the log; it counts from `keep_snapshot` on. May run in a thread beside all
+        else. Raises BrokenBatch, OSError and what `data` raises, and leaves nothing then."""
+        self._snapshots.write(snapshot, data)
+
+    def keep_snapshot(self, snapshot: SnapshotId) -> bool:
+        """Take a snapshot that was written as the newest, and let go of what that makes needless; False, and it is
+        gone, if a newer one was fetched meanwhile. Raises OSError."""
+        if not self._snapshots.keep(snapshot):
+            return False
         assert snapshot.end_offset <= self.durable_end, "a snapshot is of what is committed"
-        self._snapshots.begin(snapshot)
-        try:
-            for piece in data:
-                self._snapshots.append(piece)
-        except BaseException:
-            self._snapshots.drop()
-            raise
-        self._snapshots.finish()
+        if self._segments[-1].size:
+            self._roll()
         self._clean()
+        return True
 
     # --- within
 

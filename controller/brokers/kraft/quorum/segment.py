@@ -12,12 +12,42 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from controller.brokers.kraft.log.batches import LENGTH_END, BatchHead, BrokenBatch, scan_batches
+from controller.brokers.kraft.log.batches import (
+    LENGTH_END,
+    BatchHead,
+    BrokenBatch,
+    RecordBatch,
+    decode_batches,
+    scan_batches,
+    whole_batches,
+)
 
 INDEX_BYTES: Final = 4096
 _OFFSET_BYTES: Final = 8
+_PIECE_BYTES: Final = 1 << 20
+
+
+class FilePart(NamedTuple):
+    """Whole batches of a file: its bytes from `start` to `stop`."""
+
+    path: Path
+    start: int
+    stop: int
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """The batches, read by a handle of their own, so that a thread may. Raises BrokenBatch and OSError."""
+        at, size = self.start, _PIECE_BYTES
+        with self.path.open("rb") as file:
+            while at < self.stop:
+                file.seek(at)
+                data = file.read(min(size, self.stop - at))
+                whole = whole_batches(data)
+                if not whole and len(data) < size:
+                    raise BrokenBatch(f"{self.path}, byte {at}: not a whole batch")
+                yield from decode_batches(whole, str(self.path))
+                at, size = at + len(whole), _PIECE_BYTES if whole else 2 * size
 
 
 class Segment:

@@ -1,7 +1,7 @@
 """The snapshots beside the log (KIP-630): checkpoints in Kafka's format, and the one that is being fetched.
 
-A snapshot is written under another name (`.part`), checked, made durable, and only then named; so each that has its
-name is whole. What an interrupted download left goes at the next start.
+A snapshot is written under another name (`.part` a download, `.made` one of our own), checked, made durable, and only
+then named; so each that has its name is whole. What was left unfinished goes at the next start.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from controller.brokers.kraft.quorum.segment import in_order
 
 CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART: Final = ".part"
+_MADE: Final = ".made"
 
 
 class SnapshotFiles:
@@ -67,9 +68,7 @@ class SnapshotFiles:
     def begin(self, snapshot: SnapshotId) -> None:
         """Begin to write a snapshot; one that was being written is dropped. Raises OSError."""
         self.drop()
-        path = self.path(snapshot)
-        handle = os.open(path.with_name(path.name + _PART), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._download = snapshot, os.fdopen(handle, "w+b")
+        self._download = snapshot, _new_file(self._unfinished(snapshot, _PART))
 
     def append(self, data: bytes) -> None:
         """The next piece. Raises OSError."""
@@ -80,19 +79,17 @@ class SnapshotFiles:
         """Check what was written and give it its name, durably. Raises BrokenBatch and OSError, and drops it then."""
         assert self._download is not None, "a snapshot was begun"
         snapshot, file = self._download
-        part = Path(self.path(snapshot).name + _PART)
+        part = self._unfinished(snapshot, _PART)
         try:
             file.flush()
             os.fsync(file.fileno())
-            _control_batches(self._partition / part)
+            _control_batches(part)
         except BaseException:
             self.drop()
             raise
         file.close()
         self._download = None
-        (self._partition / part).rename(self.path(snapshot))
-        sync_folder(self._partition)
-        self._known = sorted({*self._known, snapshot})
+        self._name(part, snapshot)
         return snapshot
 
     def drop(self) -> None:
@@ -103,13 +100,50 @@ class SnapshotFiles:
             try:
                 file.close()
             finally:
-                self.path(snapshot).with_name(self.path(snapshot).name + _PART).unlink(missing_ok=True)
+                self._unfinished(snapshot, _PART).unlink(missing_ok=True)
+
+    def write(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
+        """Write one of our own, durably; it counts from `keep` on. May run in a thread. Raises BrokenBatch, OSError and
+        what `data` raises, and leaves nothing then."""
+        made = self._unfinished(snapshot, _MADE)
+        try:
+            with _new_file(made) as file:
+                file.writelines(data)
+                file.flush()
+                os.fsync(file.fileno())
+            _control_batches(made)
+        except BaseException:
+            made.unlink(missing_ok=True)
+            raise
+
+    def keep(self, snapshot: SnapshotId) -> bool:
+        """Give one that was written its name, if it is newer than all that are there; whether it was. Raises
+        OSError."""
+        made = self._unfinished(snapshot, _MADE)
+        if self._known and snapshot <= self._known[-1]:
+            made.unlink()
+            return False
+        self._name(made, snapshot)
+        return True
 
     def remove(self, snapshots: Iterable[SnapshotId]) -> None:
         """Take snapshots away. Raises OSError."""
         for snapshot in tuple(snapshots):
             self.path(snapshot).unlink(missing_ok=True)
             self._known.remove(snapshot)
+
+    def _unfinished(self, snapshot: SnapshotId, suffix: str) -> Path:
+        path = self.path(snapshot)
+        return path.with_name(path.name + suffix)
+
+    def _name(self, unfinished: Path, snapshot: SnapshotId) -> None:
+        unfinished.rename(self.path(snapshot))
+        sync_folder(self._partition)
+        self._known = sorted({*self._known, snapshot})
+
+
+def _new_file(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "w+b")
 
 
 def _control_batches(path: Path) -> Sequence[RecordBatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from controller.brokers.kraft.log.batches import (
@@ -17,6 +17,7 @@ from controller.brokers.kraft.log.batches import (
 )
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.brokers.kraft.quorum.log import SnapshotId
 from controller.machine.state import Quorum
 
 QUORUM = Quorum(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
@@ -44,6 +45,12 @@ def snapshot(epoch: int, records: Sequence[Pair] = ((None, b"r" * 20),)) -> byte
     parts = [encode_batch(0, epoch, 5, head, is_control=True), encode_batch(len(head), epoch, 5, records)]
     foot = encode_batch(len(head) + len(records), epoch, 5, [snapshot_footer()], is_control=True)
     return b"".join((*parts, foot))
+
+
+def kept(log: QuorumFiles, wanted: SnapshotId, data: Iterable[bytes]) -> None:
+    """Write a snapshot of what is in the log, and keep it."""
+    log.write_snapshot(wanted, data)
+    assert log.keep_snapshot(wanted)
 
 
 class Model:

@@ -21,7 +21,7 @@ from controller.brokers.kraft.quorum.folder import (
     write_quorum_state,
 )
 from controller.brokers.kraft.quorum.log import QuorumState, SnapshotId
-from tests.brokers.kraft.quorum.logs import opened, snapshot, some
+from tests.brokers.kraft.quorum.logs import kept, opened, snapshot, some
 
 DIRECTORY = b"d" * 16
 
@@ -80,9 +80,9 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     log.append(some(0))
     log.remember(QuorumState(1, 2, 3))
     log.flush()
-    log.write_snapshot(SnapshotId(1, 1), [snapshot(1)])
+    kept(log, SnapshotId(1, 1), [snapshot(1)])
     files = [each for each in (tmp_path / "a" / "b").rglob("*") if each.is_file()]
-    assert len(files) == 6
+    assert len(files) == 7
     assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
     assert (tmp_path / "a" / "b" / PARTITION).stat().st_mode & 0o777 == 0o700
     log.close()

@@ -12,7 +12,7 @@ from controller.brokers.kraft.quorum import files
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.log import Diverging, EpochEnd, NeedsSnapshot, SnapshotId, Valid
-from tests.brokers.kraft.quorum.logs import led, opened, snapshot, some
+from tests.brokers.kraft.quorum.logs import kept, led, opened, snapshot, some
 
 SMALL = 200  # bytes of a segment: two batches
 
@@ -32,14 +32,14 @@ def _names(folder: Path, pattern: str) -> list[str]:
 def test_two_snapshots_are_kept_and_the_log_from_the_older_one_on(tmp_path: Path) -> None:
     log = _ten_records(tmp_path)
     for end, epoch in ((3, 1), (5, 2), (8, 2)):
-        log.write_snapshot(SnapshotId(end, epoch), [snapshot(epoch)])
+        kept(log, SnapshotId(end, epoch), [snapshot(epoch)])
     for again in (False, True):
         if again:
             log.close()
             log = opened(tmp_path, SMALL)
         assert (log.start, log.end, log.snapshot) == (5, 10, SnapshotId(8, 2))
         assert _names(tmp_path, "*.checkpoint*") == [f"{5:020d}-{2:010d}.checkpoint", f"{8:020d}-{2:010d}.checkpoint"]
-        assert _names(tmp_path, "*.log") == [f"{base:020d}.log" for base in (4, 6, 8)]
+        assert _names(tmp_path, "*.log") == [f"{base:020d}.log" for base in (4, 6, 8, 10)]
         assert [each.base_offset for each in log.batches()] == [5, 6, 7, 8, 9]
         assert log.read(4, 1000) == b""
         assert log.validate(4, 1) == NeedsSnapshot(SnapshotId(8, 2))
@@ -55,7 +55,7 @@ def test_two_snapshots_are_kept_and_the_log_from_the_older_one_on(tmp_path: Path
 def test_a_snapshot_says_who_votes_and_is_read_in_pieces(tmp_path: Path) -> None:
     log, data = _ten_records(tmp_path), snapshot(2)
     assert log.snapshot_control_batches() == ()
-    log.write_snapshot(SnapshotId(8, 2), [data])
+    kept(log, SnapshotId(8, 2), [data])
     (head, foot) = log.snapshot_control_batches()
     assert [len(head.records), len(foot.records)] == [3, 1]
     assert log.read_snapshot(SnapshotId(8, 2), 3, 5) == (len(data), data[3:8])
@@ -69,7 +69,7 @@ def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
     tmp_path: Path, killed_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, data, wanted = _ten_records(tmp_path), snapshot(7), SnapshotId(9, 7)
-    log.write_snapshot(SnapshotId(5, 2), [snapshot(2)])
+    kept(log, SnapshotId(5, 2), [snapshot(2)])
     log.begin_snapshot(SnapshotId(8, 7))
     log.append_snapshot(b"another")
     log.begin_snapshot(wanted)

@@ -1,0 +1,189 @@
+"""A voter beside real Kafka controllers whose logs are cut short by snapshots, and what it outlives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord, RegisterControllerRecord
+from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder
+from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.brokers.kraft.quorum.log import SnapshotId
+from controller.brokers.kraft.quorum.raft import following
+from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
+from tests.brokers.kraft.quorum.test_real_join import VOTER, alike, leader_of, topicwright, voter
+from tests.brokers.kraft.quorum.test_real_quorum import Ours
+from tests.support import tools
+from tests.support.kafka_quorum import KafkaQuorum, kafka_quorum
+from tests.support.real_brokers import until
+from tests.support.wire import Wire
+
+FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
+NONE = SnapshotId(0, 0)
+OURS = tuple(f"{key}={value}" for key, value in FEW_BYTES.items())
+
+
+def snapshots(partition: Path) -> list[SnapshotId]:
+    found = (CHECKPOINT.fullmatch(each.name) for each in partition.iterdir())
+    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+
+
+def set_quota(quorum: KafkaQuorum, user: str, rate: float) -> None:
+    """At whoever leads; a controller that does not yet, or no more, is tried again."""
+    limit = {
+        "entity": [{"entity_type": "user", "entity_name": user}],
+        "ops": [{"key": "producer_byte_rate", "value": rate, "remove": False}],
+    }
+
+    def done() -> bool:
+        leader = leader_of(quorum.bootstrap)
+        place = next(each.address for each in quorum.controllers if each.node_id == leader)
+        with Wire(place) as wire:
+            answer = wire.call("AlterClientQuotas", 1, entries=[limit], validate_only=False)
+        return [each["error_code"] for each in answer["entries"]] == [0]
+
+    until(done, 120, "a quota is set")
+
+
+def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
+    image = MetadataImage()
+    if folder.checkpoint is not None:
+        image.fold(folder.checkpoint.batches)
+    image.fold(each for each in folder.batches if each.last_offset < end)
+    return image
+
+
+def said(image: MetadataImage) -> tuple[list[bytes], object]:
+    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables."""
+    records = [
+        replace(each, features=tuple(sorted(each.features, key=lambda feature: feature.name)))
+        if isinstance(each, RegisterControllerRecord)
+        else each
+        for each in image.records()
+    ]
+    return sorted(map(encode_record, records)), image.quorum
+
+
+def test_snapshots_of_ours_and_of_kafka_say_the_same_and_an_empty_voter_begins_with_one(tmp_path: Path) -> None:
+    few = {**FEW_BYTES, "metadata.max.retention.bytes": "3000"}
+    with kafka_quorum(tmp_path, settings=few) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
+        ours.start()
+        ours.votes()
+        partitions = [each.metadata for each in quorum.controllers]
+        mine = ours.folder / PARTITION
+        users = 0
+        while len(snapshots(mine)) < 2 or min(len(snapshots(each)) for each in partitions) < 3:
+            assert users < 1000, "snapshots are made"
+            users += 1
+            set_quota(quorum, f"user-{users}", 1000.0 + users)
+        until(lambda: not (mine / f"{0:020d}.log").exists(), 120, "the log is cleaned")
+        until(lambda: all(snapshots(each)[0].end_offset > 0 for each in partitions), 120, "and so is Kafka's")
+
+        assert ours.process is not None
+        ours.process.kill()
+        set_quota(quorum, "while it was away", 1.0)
+        ours.start()  # from its own snapshot, whatever of the log is gone
+        ours.votes()
+        newest = snapshots(mine)[-1]
+        while snapshots(mine)[-1] == newest:
+            users += 1
+            set_quota(quorum, f"user-{users}", 1000.0 + users)
+
+        with voter(quorum, tmp_path / "late", *OURS) as late:
+            late.start(VOTER + 1)
+            assert late.process is not None
+            late.process.wait_for_line(rf"^ready voter={VOTER + 1} ", within_s=120)
+            shown = topicwright("quorum", "--bootstrap-controller", quorum.bootstrap).stdout
+            assert re.search(rf"^{VOTER + 1} .* voter ", shown, re.MULTILINE), shown
+            fetched = snapshots(late.folder / PARTITION)
+            assert fetched, "it began with the leader's snapshot"
+            assert min(int(each.stem) for each in (late.folder / PARTITION).glob("*.log")) > 0
+            assert late.process.stop() == 0
+        assert ours.process.stop() == 0
+        for each in quorum.controllers:
+            assert each.process is not None
+            assert each.process.popen.poll() is None, each.process.output
+            each.kill()
+
+    folders = [read_folder(each, cut_torn_tail=True) for each in (mine, late.folder / PARTITION, *partitions)]
+    ends = [folder.checkpoint.end_offset for folder in folders if folder.checkpoint is not None]
+    assert len(ends) == 4
+    end = max(ends)
+    first, *rest = [said(image_at(folder, end)) for folder in folders]
+    assert len(image_at(folders[0], end).all(ClientQuotaRecord)) > 10
+    for other in rest:
+        assert other == first
+
+
+@pytest.mark.parametrize("version", ["3.9.1", tools.KAFKA_SERVER])
+async def test_an_empty_log_takes_kafkas_snapshot_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(following, "FETCH_BYTES_MAX", 150)
+    with kafka_quorum(tmp_path, count=1, version=version, settings=FEW_BYTES) as quorum:
+        (kafka,) = quorum.controllers
+        deadline = time.monotonic() + 240
+        while not kafka.metadata.exists() or max(snapshots(kafka.metadata), default=NONE) <= NONE:
+            assert time.monotonic() < deadline, "Kafka's controller takes a snapshot, of its NoOpRecords"
+            await asyncio.sleep(0.5)
+        ours = Ours(tmp_path / "ours")
+        await ours.start(("127.0.0.1", kafka.port))
+        try:
+            async with asyncio.timeout(120):
+                await ours.node.until(lambda core: core.high_watermark > 0)
+            assert ours.log.snapshot is not None
+            read = ours.log.read_snapshot(ours.log.snapshot, 0, 1 << 20)
+            assert read is not None
+            name = f"{ours.log.snapshot.end_offset:020d}-{ours.log.snapshot.epoch:010d}.checkpoint"
+            assert read[1] == (kafka.metadata / name).read_bytes()
+            assert len(read[1]) > 2 * 150
+        finally:
+            await ours.stop()
+
+
+def test_it_outlives_a_pause_and_a_kill_with_a_torn_tail(tmp_path: Path) -> None:
+    with kafka_quorum(tmp_path) as quorum, voter(quorum, tmp_path / "voter") as ours:
+        process = ours.start()
+        ours.votes()
+        mine = ours.folder / PARTITION
+        before = leader_and_epoch(quorum)
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(8)  # four fetch timeouts
+        os.kill(process.pid, signal.SIGCONT)
+        until(lambda: is_caught_up(quorum), 60, "it follows again")
+        assert leader_and_epoch(quorum) == before, "and has disturbed nobody"
+        assert process.popen.poll() is None, process.output
+
+        process.kill()
+        last = max(mine.glob("*.log"))
+        whole = last.read_bytes()
+        with last.open("ab") as file:
+            file.write(whole[:100] + b"\xff" * 50)
+        ours.start()
+        ours.votes()
+        until(lambda: is_caught_up(quorum), 60, "it follows again")
+        assert leader_and_epoch(quorum) == before
+        assert ours.process is not None
+        assert ours.process.stop() == 0
+        assert last.read_bytes().startswith(whole)
+        assert all(alike(mine, each.metadata) for each in quorum.controllers)
+
+
+def leader_and_epoch(quorum: KafkaQuorum) -> str:
+    return topicwright("quorum", "--bootstrap-controller", quorum.bootstrap).stdout.split(", high")[0]
+
+
+def is_caught_up(quorum: KafkaQuorum) -> bool:
+    """Whether the leader shows our voter as one that fetched just now, and lacks nothing, or next to it."""
+    shown = topicwright("quorum", "--bootstrap-controller", quorum.bootstrap).stdout
+    row = next(line.split() for line in shown.splitlines() if line.startswith(f"{VOTER} "))
+    return row[2] == "voter" and int(row[4]) <= 1 and float(row[5]) < 2

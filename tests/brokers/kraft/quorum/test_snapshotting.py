@@ -1,0 +1,270 @@
+"""A voter's own snapshots: they say what the log says, bound it, and stand in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.batches import Pair, decode_batches, encode_batch
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.snapshots import snapshot_bytes
+from controller.brokers.kraft.quorum import snapshotting
+from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.brokers.kraft.quorum.log import NeedsSnapshot, SnapshotId, Valid
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import Options
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
+from controller.brokers.kraft.quorum.segment import FilePart
+from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from tests.brokers.kraft.logs import access_history, log_of
+from tests.brokers.kraft.quorum.logs import opened, snapshot
+from tests.kafka.server.listener import until
+
+BATCHES = list(log_of(access_history(), 1).metadata.batches(0))
+NEWER = (None, b"\x01\xff\x01\x00")
+"""A record of a kind that no release has."""
+NO_OP = (None, encode_record(kinds.NoOpRecord()))
+
+
+class Rig:
+    """A voter's log in a folder, what is committed of it, and its snapshots."""
+
+    def __init__(self, folder: Path, every_bytes: int = 1) -> None:
+        self.folder = folder
+        self.log = opened(folder)
+        me = Voter(3009, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
+        self.quorum = Quorum(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
+        self.snapshots = Snapshotting(self.quorum, self.log, every_bytes)
+
+    def commit(self, *batches: bytes) -> int:
+        for data in batches:
+            self.quorum.take_in(data)
+        self.log.flush()
+        self.quorum.commit(self.log.end)
+        return self.log.end
+
+    def commit_records(self, *records: Pair) -> int:
+        return self.commit(encode_batch(self.log.end, max(1, self.log.last_epoch), 7, records))
+
+    def names(self) -> list[str]:
+        return sorted(each.name for each in (self.folder / PARTITION).glob("*.checkpoint*"))
+
+    def newest(self) -> bytes:
+        assert self.log.snapshot is not None
+        read = self.log.read_snapshot(self.log.snapshot, 0, 1 << 30)
+        assert read is not None
+        return read[1]
+
+
+def folded(data: bytes) -> MetadataImage:
+    image = MetadataImage()
+    image.fold(decode_batches(data))
+    return image
+
+
+async def test_a_snapshot_says_what_the_log_says_and_who_votes(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    control = [kraft_version_record(1), voters_record(VoterSet.of([rig.quorum.me]))]
+    last = next(decode_batches(BATCHES[-1]))
+    history = [*BATCHES, encode_batch(last.last_offset + 1, last.leader_epoch, 7, control, is_control=True)]
+    for before, at in ((0, len(BATCHES) // 2), (len(BATCHES) // 2, len(history))):  # of batches, of a snapshot and more
+        end = rig.commit(*history[before:at])
+        assert await rig.snapshots.take()
+        whole = folded(b"".join(history[:at]))
+        epoch = rig.log.last_epoch
+        assert rig.log.snapshot == SnapshotId(end, epoch)
+        assert rig.newest() == snapshot_bytes(whole, epoch)
+        assert list(folded(rig.newest()).records()) == list(whole.records())
+    shown = dict(folded(rig.newest()).quorum.values())
+    assert list(shown.items()) == control
+    assert rig.quorum.voters_at(end) == (1, VoterSet.of([rig.quorum.me]))
+    assert rig.quorum.history.kraft_version == Rig(tmp_path).quorum.history.kraft_version == 1
+    rig.log.close()
+
+
+async def test_two_are_kept_and_the_log_is_cleaned(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, every_bytes=600)
+    ends: list[int] = []
+    while len(ends) < 4:
+        rig.commit_records(NO_OP)
+        if rig.snapshots.is_due:
+            assert await rig.snapshots.take()
+            assert not rig.snapshots.is_due
+            ends.append(rig.log.end)
+    for again in (False, True):
+        if again:
+            rig.log.close()
+            rig = Rig(tmp_path, every_bytes=600)
+        assert (rig.log.start, rig.log.end) == (ends[2], ends[3])
+        assert rig.names() == [f"{end:020d}-0000000001.checkpoint" for end in ends[2:]]
+        assert rig.log.validate(ends[1], 1) == NeedsSnapshot(SnapshotId(ends[3], 1))
+        assert rig.log.validate(ends[2], 1) == Valid()
+        assert sum(each.stat().st_size for each in (tmp_path / PARTITION).glob("*.log")) < 3 * 600
+    assert rig.quorum.high_watermark == ends[3]
+    rig.commit_records(NO_OP)
+    assert await rig.snapshots.take(), "a restarted voter goes on from its own snapshot"
+    rig.log.close()
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (NEWER, "CannotFold: 1 records of a newer release, the first begins with 01 ff 01 00"),
+        ((None, encode_record(kinds.RemoveTopicRecord(topic_id=b"t" * 16))), "CannotFold: .* is of no topic"),
+        ((None, b"\x01\x02\x00"), "MalformedRecord: .*"),
+    ],
+    ids=["newer", "unknown topic", "malformed"],
+)
+async def test_what_cannot_be_folded_is_kept(tmp_path: Path, record: Pair, why: str) -> None:
+    rig = Rig(tmp_path)
+    rig.commit_records(NO_OP)
+    end = rig.commit_records(record)
+    before = (tmp_path / PARTITION / f"{0:020d}.log").read_bytes()
+    with capture_logs() as lines:
+        for _ in range(2):
+            assert not await rig.snapshots.take()
+    assert [(each["log_level"], each["end"]) for each in lines] == [("warning", end)], "one warning"
+    assert re.fullmatch(why, lines[0]["why"])
+    assert rig.snapshots.unfolded
+    assert (rig.names(), rig.log.start) == ([], 0)
+    assert (tmp_path / PARTITION / f"{0:020d}.log").read_bytes() == before
+    assert rig.commit_records(NO_OP) == end + 1
+    rig.log.close()
+
+
+async def test_no_snapshot_is_made_within_a_transaction(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit_records((None, encode_record(kinds.BeginTransactionRecord())))
+    with capture_logs() as lines:
+        assert not await rig.snapshots.take()
+    assert (lines, rig.names(), rig.snapshots.unfolded) == ([], [], False)
+    rig.commit_records((None, encode_record(kinds.EndTransactionRecord())))
+    assert await rig.snapshots.take()
+    rig.log.close()
+
+
+async def test_a_full_disk_costs_the_snapshot_alone(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    end = rig.commit(*BATCHES)
+    made = tmp_path / PARTITION / f"{end:020d}-{rig.log.last_epoch:010d}.checkpoint.made"
+    made.symlink_to("/dev/full")
+    with capture_logs() as lines:
+        assert not await rig.snapshots.take()
+    assert "No space left on device" in lines[0]["why"]
+    assert (rig.names(), rig.snapshots.unfolded) == ([], False)
+    assert rig.commit_records(NO_OP) == end + 1
+    assert await rig.snapshots.take()
+    rig.log.close()
+
+
+async def test_one_that_is_fetched_meanwhile_drops_the_one_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, fetched = Rig(tmp_path), threading.Event()
+    end = rig.commit(*BATCHES)
+    write = rig.log.write_snapshot
+
+    def late(*arguments: object) -> None:
+        assert fetched.wait(60)
+        write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rig.log, "write_snapshot", late)
+    taking = asyncio.create_task(rig.snapshots.take())
+    await asyncio.sleep(0)
+    newer = SnapshotId(end + 10, 9)
+    rig.log.begin_snapshot(newer)
+    rig.log.append_snapshot(snapshot(9))
+    rig.log.finish_snapshot()
+    fetched.set()
+    assert await taking
+    assert (rig.log.snapshot, rig.log.start, rig.log.end) == (newer, end + 10, end + 10)
+    assert rig.names() == [f"{end + 10:020d}-0000000009.checkpoint"]
+    rig.log.close()
+
+
+async def test_batches_that_are_gone_because_the_log_began_anew_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, begun = Rig(tmp_path), threading.Event()
+    end = rig.commit(*BATCHES)
+    batches = FilePart.batches
+
+    def late(part: FilePart) -> object:
+        assert begun.wait(60)
+        return batches(part)
+
+    monkeypatch.setattr(FilePart, "batches", late)
+    taking = asyncio.create_task(rig.snapshots.take())
+    await asyncio.sleep(0)
+    rig.log.begin_snapshot(SnapshotId(end + 10, 9))
+    rig.log.append_snapshot(snapshot(9))
+    rig.log.finish_snapshot()
+    begun.set()
+    with capture_logs() as lines:
+        assert await taking
+    assert lines == []
+    rig.log.close()
+
+
+async def test_it_looks_by_itself_and_ends_with_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshotting, "LOOK_S", 0.01)
+    rig = Rig(tmp_path)
+    running = asyncio.create_task(rig.snapshots.run())
+    end = rig.commit(*BATCHES)
+    async with asyncio.timeout(60):
+        await until(lambda: rig.log.snapshot is not None and rig.log.snapshot.end_offset == end)
+    held, batches, folding = threading.Event(), FilePart.batches, threading.Event()
+
+    def slow(part: FilePart) -> object:
+        folding.set()
+        assert held.wait(60)
+        return batches(part)
+
+    monkeypatch.setattr(FilePart, "batches", slow)
+    rig.commit_records(NO_OP)
+    async with asyncio.timeout(60):
+        await until(folding.is_set)
+    running.cancel()
+    await asyncio.sleep(0)
+    assert not running.done(), "the thread reads the log still"
+    held.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(rig.names()) == 1, "and left it there"
+    rig.log.close()
+
+
+async def test_what_fails_is_tried_again_ever_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, pauses = Rig(tmp_path), list[float]()
+    rig.commit_records(NEWER)
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) > 20:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await rig.snapshots.run()
+    assert [each for each in pauses if each > 1][:8] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    rig.log.close()
+
+
+def test_batches_of_any_size_are_read_from_a_part_of_a_file(tmp_path: Path) -> None:
+    log = opened(tmp_path, 1 << 30)
+    sizes = (10, 3 << 20, 1 << 20, 20)
+    for offset, size in enumerate(sizes):
+        log.append(encode_batch(offset, 1, 7, [(None, b"r" * size)]))
+    (part,) = log.since_snapshot(4)
+    assert [len(each.records[0][1]) for each in part.batches()] == list(sizes)
+    (part,) = log.since_snapshot(2)
+    assert [each.base_offset for each in part.batches()] == [0, 1]
+    log.close()
