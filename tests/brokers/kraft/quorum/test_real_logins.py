@@ -1,0 +1,84 @@
+"""A voter among Kafka controllers that speak TLS and log in to one another, set up as docs/real-brokers.md says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from controller.access import users_file
+from tests.brokers.kraft.quorum.test_real_join import VOTER, topicwright
+from tests.security.certificates import Authority
+from tests.support.kafka_quorum import kafka_quorum
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.real_brokers import until
+from tests.support.topicwright import COMMAND
+
+PASSWORD = "controller-PLANTED"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_a_voter_over_tls_with_logins_both_ways(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    theirs, mine = (authority.issue(each).keystore for each in ("kafka", "voter"))
+    listener = "listener.name.controller."
+    kafkas = {
+        "listener.security.protocol.map": "CONTROLLER:SASL_SSL",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        f"{listener}plain.sasl.jaas.config": (
+            f'{PLAIN} required username="controller" password="{PASSWORD}" user_controller="{PASSWORD}";'
+        ),
+        f"{listener}ssl.keystore.type": "PEM",
+        f"{listener}ssl.keystore.location": str(theirs),
+        f"{listener}ssl.truststore.type": "PEM",
+        f"{listener}ssl.truststore.location": str(authority.file),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:controller",
+    }
+    (port,) = free_ports(1)
+    users_file.set_password(tmp_path / "users", "controller", PASSWORD)
+    ours = {
+        "node.id": str(VOTER),
+        "listeners": f"CONTROLLER://127.0.0.1:{port}",
+        "listener.security.protocol.map": "CONTROLLER:SASL_SSL",
+        "ssl.keystore.location": str(mine),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "users.file": str(tmp_path / "users"),
+        "authorizer.class.name": "StandardAuthorizer",
+        "super.users": "User:controller",
+    }
+    login = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.file),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "controller",
+        "sasl.password": PASSWORD,
+    }
+    for name, settings in (("voter.properties", ours), ("others.properties", login)):
+        (tmp_path / name).write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    config = ("--command-config", tmp_path / "others.properties")
+
+    def leads(controllers: str) -> int:
+        shown = topicwright("quorum", "--bootstrap-controller", controllers, *config)
+        return int(shown.stdout.split()[1].rstrip(",")) if shown.returncode == 0 else -1
+
+    with kafka_quorum(tmp_path, settings=kafkas) as quorum:
+        argv: list[str | Path] = [
+            COMMAND,
+            "join",
+            "--bootstrap-controller",
+            quorum.bootstrap,
+            "--data",
+            tmp_path / "voter",
+            *config,
+        ]
+        argv += ["--config", tmp_path / "voter.properties", "--http", "127.0.0.1:0"]
+        with Process(argv, cwd=tmp_path) as process:
+            process.wait_for_line(rf"^ready voter={VOTER} ", within_s=120)
+            leader = leads(quorum.bootstrap)
+            gone, left = sorted(quorum.controllers, key=lambda each: each.node_id != leader)
+            gone.kill()  # the one that is left comes to our listener for a vote
+            until(lambda: leads(left.address) == left.node_id, 120, "the other controller leads")
+            stranger = topicwright("quorum", "--bootstrap-controller", f"127.0.0.1:{port}")
+            assert stranger.returncode == 1, "without a login nobody is let in"
+            assert PASSWORD not in process.output
