@@ -126,12 +126,12 @@ class Fuzzer:
         sent = case.as_transport_kwargs(base_url=self._base)
         with self._session.request(**sent, timeout=ANSWERED_WITHIN_S, stream=follows) as answer:
             self.found.statuses[answer.status_code] += 1
-            told = f"{case.as_curl_command()}\n{answer.status_code}"
-            assert answer.status_code < 500 or answer.status_code in {503, 504}, told
+            shown = f"{case.as_curl_command()}\n{answer.status_code}"
+            assert answer.status_code < 500 or answer.status_code in {503, 504}, shown
             if answer.status_code >= 400:
                 error = answer.json()
-                assert set(error) >= {"error", "code", "message"}, told
-                assert error["error"] != "UNKNOWN_SERVER_ERROR", told
+                assert set(error) >= {"error", "code", "message"}, shown
+                assert error["error"] != "UNKNOWN_SERVER_ERROR", shown
             elif not follows:
                 case.validate_response(answer, checks=[_FITS])
 

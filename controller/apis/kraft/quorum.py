@@ -1,4 +1,4 @@
-"""What a voter that only follows is asked: the quorum's own APIs, and who leads."""
+"""The listener of a voter that only follows: the quorum's own APIs, and who leads."""
 
 from __future__ import annotations
 

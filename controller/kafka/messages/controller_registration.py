@@ -1,4 +1,4 @@
-"""ControllerRegistration (70): a controller tells the leader its endpoints and features (KIP-919)."""
+"""ControllerRegistration (70): a controller shows the leader its endpoints and features (KIP-919)."""
 
 from controller.kafka.messages.message import ZERO_UUID, Message
 

@@ -1,4 +1,4 @@
-"""What a connection needs to know of its server: the limits of a listener, and whom to tell what."""
+"""What a connection needs to know of its server: the limits of a listener."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The folder in which a Kafka node keeps its metadata log: read as it lies there, checked, never changed.
 
-What is in it is told by `quorum.folder`. Indexes are not looked at: they can be built from the log.
+`quorum.folder` says what is in it. Indexes are not looked at: they can be built from the log.
 """
 
 from __future__ import annotations
