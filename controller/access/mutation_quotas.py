@@ -18,6 +18,7 @@ What it does not do: keep buckets over a restart. They begin full.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final
@@ -33,17 +34,20 @@ STRICT_SINCE: Final = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics":
 WAIT_MS_MAX: Final = 2**31 - 1
 """The longest wait: what `throttle_time_ms` can say, 24 days."""
 IDLE_S_MAX: Final = 3600.0
-"""Buckets that nobody used for so long are forgotten, as in Kafka; they are full by then, or come back full."""
+"""Buckets that nobody used for so long are forgotten, as in Kafka; they come back full."""
+BUCKETS_MAX: Final = 10_000
+"""Beyond it those are forgotten that nobody used for the longest: who makes up client ids has full ones anyway."""
 
 Quotas = Mapping[QuotaEntity, tuple[tuple[str, float], ...]]
 """The quotas of the cluster, by entity: keys and values."""
 
 
 class _Bucket(msgspec.Struct):
-    """Tokens as of a time."""
+    """Tokens as of a time, and when it is to be forgotten: once it is full, or nobody used it for long."""
 
     tokens: float
     at_s: float
+    forgotten_s: float = 0.0
 
 
 def _loop_s() -> float:
@@ -57,8 +61,8 @@ class MutationQuotas:
     def __init__(self, windows_s: float = 11.0, clock_s: Callable[[], float] = _loop_s) -> None:
         self._windows_s = windows_s
         self._clock_s = clock_s
-        self._buckets: dict[tuple[str, str], _Bucket] = {}
-        self._swept_s = -inf
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        """In the order in which they were used last."""
 
     def charge(self, quotas: Quotas, command: TopicCommand, mutations: int) -> tuple[int, bool]:
         """Take tokens for so many partitions: for how many ms the bucket is exhausted (0: it is not), and whether the
@@ -72,25 +76,27 @@ class MutationQuotas:
         if is_strict and bucket.tokens < 0:
             return _wait_ms(bucket, rate), True
         bucket.tokens -= mutations
+        full_in_s = (rate * self._windows_s - bucket.tokens) / rate if rate > 0 else inf
+        bucket.forgotten_s = bucket.at_s + min(full_in_s, IDLE_S_MAX)
         return (_wait_ms(bucket, rate) if not is_strict and bucket.tokens < 0 else 0), False
 
     def _bucket(self, owner: tuple[str, str], rate: float) -> _Bucket:
         now_s = self._clock_s()
-        self._sweep(now_s)
         most = rate * self._windows_s
-        bucket = self._buckets.get(owner)
-        if bucket is None:
-            bucket = self._buckets[owner] = _Bucket(most, now_s)
+        bucket = self._buckets.pop(owner, None) or _Bucket(most, now_s)
+        self._forget(now_s)
+        self._buckets[owner] = bucket
         bucket.tokens = min(most, bucket.tokens + rate * (now_s - bucket.at_s))
         bucket.at_s = now_s
         return bucket
 
-    def _sweep(self, now_s: float) -> None:
-        if now_s - self._swept_s >= IDLE_S_MAX:
-            self._swept_s = now_s
-            self._buckets = {
-                owner: bucket for owner, bucket in self._buckets.items() if now_s - bucket.at_s < IDLE_S_MAX
-            }
+    def _forget(self, now_s: float) -> None:
+        """Make room, from those used the longest ago up to one that is to be kept."""
+        while self._buckets:
+            owner, bucket = next(iter(self._buckets.items()))
+            if bucket.forgotten_s > now_s and len(self._buckets) < BUCKETS_MAX:
+                return
+            del self._buckets[owner]
 
 
 def quota_of(quotas: Quotas, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
+
+from msgspec.structs import replace
 
 from controller.apis.acls import DENIED, details_of
+from controller.apis.bounds import slices
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import alter_client_quotas as alter
 from controller.kafka.messages import describe_client_quotas as describe
-from controller.machine.access.quotas import CLIENT_ID, IP, USER
+from controller.machine.access.quotas import CLIENT_ID, IP, USER, sorted_entity
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode, Rejection
 from events.access import QuotaEntity
 
+ENTITIES_PER_COMMAND = 500
+"""Of a long request, before others have their turn."""
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """How a component of a filter matches."""
 
@@ -24,13 +30,29 @@ async def alter_client_quotas(
 ) -> alter.AlterClientQuotasResponse:
     """Change quotas, each entity for itself; who may alter the configs of the cluster may."""
     is_granted = front.grants(context, "AlterConfigs")
-    details = await _alter(front, context, request) if is_granted else [DENIED] * len(request.entries)
+    details = await _alter_in_parts(front, context, request) if is_granted else [DENIED] * len(request.entries)
     return alter.AlterClientQuotasResponse(
         entries=tuple(
             alter.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
             for each, entry in zip(details, request.entries, strict=True)
         )
     )
+
+
+async def _alter_in_parts(
+    front: Front, context: RequestContext, request: alter.AlterClientQuotasRequest
+) -> Sequence[Detail]:
+    """Of a long request, a part at a time; what is about one entity stays together, since that is refused."""
+    together: dict[QuotaEntity, list[int]] = {}
+    for number, entry in enumerate(request.entries):
+        together.setdefault(sorted_entity(_entity(entry)), []).append(number)
+    details = [Detail()] * len(request.entries)
+    for entities in slices(list(together.values()), ENTITIES_PER_COMMAND):
+        numbers = list(chain.from_iterable(entities))
+        part = replace(request, entries=tuple(request.entries[number] for number in numbers))
+        for number, detail in zip(numbers, await _alter(front, context, part), strict=True):
+            details[number] = detail
+    return details
 
 
 async def _alter(front: Front, context: RequestContext, request: alter.AlterClientQuotasRequest) -> Sequence[Detail]:
@@ -42,7 +64,7 @@ async def _alter(front: Front, context: RequestContext, request: alter.AlterClie
         client_id=context.client_id,
         alterations=tuple(
             QuotaAlteration(
-                tuple((part.entity_type, part.entity_name) for part in entry.entity),
+                _entity(entry),
                 tuple((op.key, None if op.remove else op.value) for op in entry.ops),
             )
             for entry in request.entries
@@ -50,6 +72,10 @@ async def _alter(front: Front, context: RequestContext, request: alter.AlterClie
         validate_only=request.validate_only,
     )
     return details_of(await front.submit_cluster(command), len(request.entries))
+
+
+def _entity(entry: alter.EntryData) -> QuotaEntity:
+    return tuple((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 def describe_client_quotas(

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
+from controller.apis.acls import details_of
 from controller.apis.bounds import slices
 from controller.front.front import Front
 from controller.kafka.codec.codec import encode_element
@@ -18,6 +21,7 @@ from controller.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from controller.kafka.messages.describe_user_scram_credentials import (
@@ -33,7 +37,9 @@ from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
 
+_Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 USERS_PER_SLICE = 500
+"""Users of a long answer that are described, or changed by one command, before others have their turn."""
 _DENIED = "Cluster authorization failed."
 
 
@@ -42,20 +48,34 @@ async def alter_user_scram_credentials(
 ) -> AlterUserScramCredentialsResponse:
     """Set and remove credentials, one outcome a user, in the order in which users are first named; needs `Alter` on the
     cluster."""
-    users = [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
+    changes: tuple[_Change, ...] = (*request.deletions, *request.upsertions)
+    of_user: dict[str, list[_Change]] = {each.name: [] for each in changes}
+    for each in changes:
+        of_user[each.name].append(each)
     if not front.grants(context, "Alter"):
-        return _response(users, [Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _DENIED)] * len(users))
+        return _response(dict.fromkeys(of_user, Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _DENIED)))
+    outcomes: dict[str, Detail] = {}
+    for users in slices(list(of_user), USERS_PER_SLICE):
+        outcomes |= await _alter(front, context, [each for user in users for each in of_user[user]])
+    return _response(outcomes)
+
+
+async def _alter(front: Front, context: RequestContext, changes: Sequence[_Change]) -> dict[str, Detail]:
+    """The outcomes of all changes of some users."""
+    removals = [each for each in changes if isinstance(each, ScramCredentialDeletion)]
+    upserts = [each for each in changes if isinstance(each, ScramCredentialUpsertion)]
     controller = front.controller
     command = AlterUserScramCredentials(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
         principal=context.principal,
         client_id=context.client_id,
-        removals=tuple(ScramRemoval(each.name, each.mechanism) for each in request.deletions),
-        upserts=tuple(map(_upsert, request.upsertions)),
+        removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
+        upserts=tuple(map(_upsert, upserts)),
     )
-    (answer,) = await front.submit([command])
-    return _response(users, answer.details or [Detail(answer.code, answer.message)] * len(users))
+    details = details_of(await front.submit_cluster(command), len(changes))
+    names = [*(each.name for each in removals), *(each.name for each in upserts)]
+    return dict(zip(names, details, strict=True))
 
 
 def _upsert(wanted: ScramCredentialUpsertion) -> ScramUpsert:
@@ -64,8 +84,7 @@ def _upsert(wanted: ScramCredentialUpsertion) -> ScramUpsert:
     return ScramUpsert(wanted.name, wanted.mechanism, wanted.iterations, wanted.salt, stored_key, server_key)
 
 
-def _response(users: list[str], details: tuple[Detail, ...] | list[Detail]) -> AlterUserScramCredentialsResponse:
-    outcomes = dict(zip(users, details, strict=True))
+def _response(outcomes: Mapping[str, Detail]) -> AlterUserScramCredentialsResponse:
     return AlterUserScramCredentialsResponse(
         results=tuple(
             AlterUserScramCredentialsResult(user=user, error_code=detail.code, error_message=detail.message or None)

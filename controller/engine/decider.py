@@ -36,7 +36,7 @@ from projections.store.recorder import Recorder
 
 _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
 """Without these the process would decide by settings that are not its own, or lead nobody: it ends."""
-SIZE_PER_COMMIT_MAX = 4_000
+SIZE_PER_COMMIT_MAX = 2_000
 """Events and new partitions, past which one slice of deciding takes no further command: it keeps the loop."""
 
 

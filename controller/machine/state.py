@@ -7,13 +7,16 @@ both whether a topic exists and whether another stands in its way.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from controller.machine.access.pieces import changed
 from controller.machine.acls import Acls
 from controller.machine.partitions.blocks import Blocks, in_blocks, is_one_block
 from events.access import QuotaEntity
@@ -205,19 +208,22 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def with_configs(self, kind: int, name: str, configs: Configs) -> Cluster:
         """This cluster with other dynamic configs of what is not a topic."""
-        others = [(key, value) for key, value in self.resource_configs if key != (kind, name)]
-        ours = [((kind, name), configs)] if configs else []
-        return self.with_all_configs(tuple(sorted(others + ours)))
+        held, key = self.resource_configs, (kind, name)
+        place = _place(held, key)
+        ours = ((key, configs),) if configs else ()
+        return self.with_all_configs((*held[:place], *ours, *held[place + _holds(held, place, key) :]))
 
     def with_all_configs(self, resource_configs: ResourceConfigs) -> Cluster:
         """This cluster with these dynamic configs of all that is not a topic, and no others."""
-        changed = replace(self, resource_configs=resource_configs)
-        settings = replace(self.settings, dynamic_defaults=changed.configs_of(BROKERS, ""))
-        return replace(changed, settings=settings)
+        after = replace(self, resource_configs=resource_configs)
+        settings = replace(self.settings, dynamic_defaults=after.configs_of(BROKERS, ""))
+        return replace(after, settings=settings)
 
     def configs_of(self, kind: int, name: str) -> Configs:
         """The dynamic configs of what is not a topic; (4, "") has the defaults of all brokers."""
-        return dict(self.resource_configs).get((kind, name), ())
+        held, key = self.resource_configs, (kind, name)
+        place = _place(held, key)
+        return held[place][1] if _holds(held, place, key) else ()
 
     def configs_of_brokers(self) -> tuple[tuple[str, Configs], ...]:
         """The dynamic configs of brokers by their names, sorted; the empty name has the defaults of all."""
@@ -225,8 +231,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
         """This cluster with these quotas for an entity; none forget it."""
-        others = {key: value for key, value in self.quotas.items() if key != entity}
-        return replace(self, quotas={**others, entity: values} if values else others)
+        return replace(self, quotas=changed(self.quotas, entity, values or None))
 
     def with_broker(self, broker: Broker) -> Cluster:
         """This cluster with one broker added or replaced."""
@@ -242,6 +247,15 @@ class Cluster(msgspec.Struct, frozen=True):
         live = tuple(sorted(key for key, broker in brokers.items() if not broker.fenced and not broker.leaving))
         racks = tuple(brokers[broker_id].rack for broker_id in live)
         return replace(self, brokers=brokers, live=live, live_racks=racks)
+
+
+def _place(held: ResourceConfigs, key: tuple[int, str]) -> int:
+    """Where a resource has its configs, or would have them: they are sorted."""
+    return bisect_left(held, key, key=itemgetter(0))
+
+
+def _holds(held: ResourceConfigs, place: int, key: tuple[int, str]) -> bool:
+    return place < len(held) and held[place][0] == key
 
 
 class Topics(Protocol):

@@ -200,6 +200,7 @@ class Listening:
             users=self._users,
             session_ms_max=self._settings.of_listener(name, "connections_max_reauth_ms"),
             failed_delay_ms=self._settings.connection_failed_authentication_delay_ms,
+            frame_bytes_max=self._settings.sasl_server_max_receive_size,
         )
 
 

@@ -64,6 +64,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     users_file: str | None
     connections_max_reauth_ms: int
     connection_failed_authentication_delay_ms: int
+    sasl_server_max_receive_size: int
     authentication_timeout_ms: int
     http_security_protocol: str
     http_authentication: str

@@ -116,6 +116,13 @@ SECURITY_SETTINGS: Final = (
         AtLeast(0),
     ),
     Setting(
+        "sasl.server.max.receive.size",
+        _INT,
+        "524288",
+        "How large a frame may be before a login is done, in bytes. PLAIN and SCRAM need some hundred.",
+        AtLeast(1024),
+    ),
+    Setting(
         "authentication.timeout.ms",
         _INT,
         "30000",

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.access.pieces import differing
 from controller.machine.acls import Acls, Entries
 from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
@@ -69,10 +70,9 @@ def _put_entries(puts: Puts, old: Entries, new: Entries) -> None:
 def _put_values(
     puts: Puts, key_of: Callable[[_Key], bytes], old: Mapping[_Key, object], new: Mapping[_Key, object]
 ) -> None:
-    for one in {**old, **new}:
+    for one in differing(old, new):
         value = new.get(one)
-        if value != old.get(one):
-            puts[key_of(one)] = None if value is None else _encode(value)
+        puts[key_of(one)] = None if value is None else _encode(value)
 
 
 def _quota_key(entity: QuotaEntity) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.access.mutation_quotas import IDLE_S_MAX, WAIT_MS_MAX, MutationQuotas, quota_of
+from controller.access.mutation_quotas import BUCKETS_MAX, IDLE_S_MAX, WAIT_MS_MAX, MutationQuotas, quota_of
 from controller.machine.commands.commands import TopicCommand
 from events.access import QuotaEntity
 from events.names import RequestId, TopicName
@@ -153,3 +153,23 @@ def test_buckets_that_nobody_uses_are_forgotten(clock: Clock) -> None:
         clock.now_s += IDLE_S_MAX
         buckets.charge(held, request(), 1)
     assert len(buckets._buckets) <= 2
+
+
+def test_made_up_client_ids_leave_nothing_behind(clock: Clock) -> None:
+    held, buckets = quotas(_D=1.0), MutationQuotas(11, clock)
+    for number in range(100_000):
+        buckets.charge(held, request(client=f"made-up-{number}"), 1)
+    assert len(buckets._buckets) <= BUCKETS_MAX
+    clock.now_s += 1
+    buckets.charge(held, request(client="honest"), 100)
+    assert len(buckets._buckets) == 1, "those that are full again are forgotten"
+    assert buckets.charge(held, request(client="honest"), 1) == (89_000, True), "one that is not is kept"
+
+
+def test_a_bucket_in_use_is_kept_however_many_come(clock: Clock) -> None:
+    held, buckets = quotas(_D=1e-3), MutationQuotas(11, clock)
+    buckets.charge(held, request(client="honest"), 100)
+    for number in range(2 * BUCKETS_MAX):
+        buckets.charge(held, request(client=f"made-up-{number}"), 1)
+        if number % 1000 == 0:
+            assert buckets.charge(held, request(client="honest"), 1)[1]

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
+from controller.apis import client_quotas
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -192,6 +193,17 @@ async def test_filters_that_mean_nothing_are_refused(components: tuple[Component
         response = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
         assert (response.error_code, response.entries) == (code, None)
         assert response.error_message
+
+
+async def test_many_quotas_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_quotas, "ENTITIES_PER_COMMAND", 10)
+    users = [*(f"u{number}" for number in range(35)), "u3", "u34"]
+    async with rig() as one:
+        entries = tuple(quota(2.0, user).entries[0] for user in users)
+        answer = await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=entries))
+        assert [entry.entity[0].entity_name for entry in answer.entries] == users
+        assert [entry.error_code for entry in answer.entries] == [0] * 35 + [42, 42], "one named twice, in any part"
+        assert {entity[0][1] for entity in one.front.cluster.quotas} == set(users)
 
 
 async def test_over_its_quota_a_user_is_refused_and_the_connection_is_muted() -> None:

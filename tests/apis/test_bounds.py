@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import bounds, configs
+from controller.apis import bounds, configs, user_scram_credentials
 from controller.apis.bounds import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
@@ -284,3 +284,19 @@ async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -
         request = ProduceRequest(acks=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
         with pytest.raises(Disconnect, match="at most 10000 partitions"):
             await served.call(ApiKey.PRODUCE, 9, request)
+
+
+async def test_many_users_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_scram_credentials, "USERS_PER_SLICE", 10)
+    keys: dict[str, Any] = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
+    users = [*(f"u{number}" for number in range(35)), "u3"]
+    async with rig() as one:
+        request = scram.AlterUserScramCredentialsRequest(
+            deletions=(scram.ScramCredentialDeletion(name="u34", mechanism=1),),
+            upsertions=tuple(scram.ScramCredentialUpsertion(name=user, **keys) for user in users),
+        )
+        answer = await one.call(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request)
+        codes = {each.user: each.error_code for each in answer.results}
+        assert list(codes) == ["u34", *users[:34]], "in the order in which they are first named"
+        assert {user: code for user, code in codes.items() if code} == {"u34": 91, "u3": 92}, "in whatever parts"
+        assert {user for user, _ in one.front.cluster.scram} == set(users) - {"u3", "u34"}

@@ -1,7 +1,7 @@
 """Fuzzes Kafka's door for as long as wanted: `python -m tests.fuzz --seconds 3600 --seed 7`.
 
-Or gives each API, in its oldest and newest version, its worst requests, and shows how long the loop stood still and
-what was kept: `python -m tests.fuzz --worst`.
+Or gives each API, in its oldest and newest version, its worst requests, and shows how long the loop stood still,
+how long it worked for that, and what was kept: `python -m tests.fuzz --worst`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import time
 
 from controller.kafka.messages import APIS
+from tests.fuzz.changes import largest_changes
 from tests.fuzz.frames import worst
 from tests.fuzz.fuzzing import Found, fuzz, give
 from tests.fuzz.target import LIMITS, target
@@ -46,9 +47,12 @@ def show_worst(only: int | None) -> None:
                     title = f"{row_name(key)} v{version} {name}: {time.monotonic() - started:.2f} s"
                     shown.append((found, title))
                     print(title, found, flush=True)
+        for what, frame in largest_changes() if only is None else ():
+            shown.append((give(served, frame), what))
+            print(what, shown[-1][0], flush=True)
     print("\nThe longest:")
-    for found, title in sorted(shown, key=lambda one: -one[0].stood_still_s)[:15]:
-        print(f"{found.stood_still_s * 1000:6.0f} ms  {title}")
+    for found, title in sorted(shown, key=lambda one: -one[0].worked_s)[:15]:
+        print(f"{found.worked_s * 1000:6.0f} ms  {title}")
 
 
 def row_name(key: int) -> str:

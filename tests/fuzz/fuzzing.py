@@ -21,12 +21,13 @@ class Found:
     frames: int = 0
     connections: int = 0
     stood_still_s: float = 0.0
+    worked_s: float = 0.0
     blocks_kept: int = 0
     answered: bool = False
 
     def __str__(self) -> str:
-        still = f"stood still for {self.stood_still_s * 1000:.0f} ms, keeps {self.blocks_kept} objects"
-        return f"{self.frames} frames on {self.connections} connections: {still}"
+        still = f"stood still for {self.stood_still_s * 1000:.0f} ms, worked for {self.worked_s * 1000:.0f} ms"
+        return f"{self.frames} frames on {self.connections} connections: {still}, keeps {self.blocks_kept} objects"
 
 
 def fuzz(target: Target, seed: int, seconds: float) -> Found:
@@ -72,6 +73,7 @@ def give(target: Target, frame: bytes) -> Found:
                     found.answered = True
             assert target.is_answering(honest)
             found.stood_still_s = max(found.stood_still_s, target.stood_still_s)
+            found.worked_s = max(found.worked_s, target.worked_s)
             found.blocks_kept = target.blocks()
         found.blocks_kept -= before
     return found

@@ -37,6 +37,9 @@ class Target:
 
     def __init__(self) -> None:
         self.stood_still_s = 0.0
+        self.worked_s = 0.0
+        """The longest that the loop's thread worked without a pause, in time of its processor: what others on the
+        machine do does not count."""
         self.crash: BaseException | None = None
         self.ready = threading.Event()
         self.stopping: asyncio.Event
@@ -52,7 +55,7 @@ class Target:
 
     def reset(self) -> None:
         """Forget how long it stood still."""
-        self.stood_still_s = 0.0
+        self.stood_still_s = self.worked_s = 0.0
 
     def blocks(self) -> int:
         """How many objects Python holds, once the loop has nothing left to do."""
@@ -77,12 +80,13 @@ class Target:
             await self.server.stop(1)
 
     async def _beat(self) -> None:
-        last = time.perf_counter()
+        last, last_worked = time.perf_counter(), time.thread_time()
         while True:
             await asyncio.sleep(BEAT_S)
-            now = time.perf_counter()
+            now, worked = time.perf_counter(), time.thread_time()
             self.stood_still_s = max(self.stood_still_s, now - last - BEAT_S)
-            last = now
+            self.worked_s = max(self.worked_s, worked - last_worked)
+            last, last_worked = now, worked
 
 
 def receive(client: socket.socket) -> bytes:

@@ -6,9 +6,11 @@ listener's own table can be in it, and no broker's own API.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from controller.kafka.codec import codec
@@ -17,6 +19,7 @@ from controller.kafka.codec.reader import READ_FAILURES
 from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.server.protocol import READ_AT_ONCE_BYTES_MAX
 from controller.kafka.session import Session, normal_host
 from controller.machine.errors import ErrorCode
 
@@ -59,7 +62,7 @@ class EnvelopeHandler:
                 return EnvelopeResponse(error_code=INVALID_REQUEST)
             if not api.min_version <= header.api_version <= api.max_version:
                 return EnvelopeResponse(error_code=UNSUPPORTED_VERSION)
-            inside = codec.decode_request(header.api_key, header.api_version, request.request_data, header.body_offset)
+            inside = await _read(header, request.request_data, api.elements_max)
         except UnreadablePrincipal:
             return EnvelopeResponse(error_code=PRINCIPAL_DESERIALIZATION_FAILURE)
         except MalformedRequest:
@@ -74,6 +77,14 @@ class EnvelopeHandler:
             return EnvelopeResponse(error_code=INVALID_REQUEST)
         frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         return EnvelopeResponse(response_data=frame[4:])
+
+
+async def _read(header: codec.RequestHeader, frame: bytes, elements_max: int) -> Message:
+    """The request inside; a large one is read beside the loop, as connections do. Raises MalformedRequest."""
+    read = partial(codec.read_request, header.api_key, header.api_version, frame, header.body_offset, elements_max)
+    if len(frame) <= READ_AT_ONCE_BYTES_MAX:
+        return read()[0]
+    return (await asyncio.to_thread(read))[0]
 
 
 async def _answer(api: ApiHandler, context: RequestContext, request: Message) -> Message | None:

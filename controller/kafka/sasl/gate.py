@@ -27,8 +27,6 @@ from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslH
 from controller.kafka.sasl.conversation import Conversation, LoginRefused, StartConversation, Step, Users
 from controller.machine.errors import ErrorCode
 
-FRAME_BYTES_MAX: Final = 512 * 1024
-"""Of a frame before the login (Kafka's `sasl.server.max.receive.size`)."""
 REAUTHENTICATION_EVERY_S: Final = 1.0
 """How soon after the last one began a re-authentication is taken (KIP-368)."""
 USER_CHARACTERS_LOGGED: Final = 100  # who is not logged in must not fill the log
@@ -60,6 +58,8 @@ class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
     """`connections.max.reauth.ms`; 0: a session has no end."""
     failed_delay_ms: int = 100
     """`connection.failed.authentication.delay.ms`."""
+    frame_bytes_max: int = 512 * 1024
+    """`sasl.server.max.receive.size`: of a frame before the login."""
 
 
 class SaslGate:
@@ -99,7 +99,7 @@ class SaslGate:
     @property
     def frame_bytes_max(self) -> int | None:
         """How large a frame may be now, if the gate limits it."""
-        return None if self._state == "open" else FRAME_BYTES_MAX
+        return None if self._state == "open" else self._rules.frame_bytes_max
 
     def refuses(self, api_key: int) -> str | None:
         """Why a request for this API may not be read now; None if it may."""

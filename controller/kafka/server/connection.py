@@ -32,8 +32,8 @@ from controller.kafka.session import ANONYMOUS, Session, normal_host
 _WRITE_BYTES: Final = 256 * 1024
 """How much is handed to the transport at once, which may then say that it has enough."""
 
-_HELD_BYTES_UNCOUNTED: Final = 128 * 1024
-"""What every connection may have kept for it; more than transports write without being asked to wait."""
+_HELD_BYTES_UNCOUNTED: Final = 16 * 1024
+"""What every connection may have kept for it: about what a connection takes anyway."""
 
 _TURN_S: Final = 0.005
 """How long one connection may keep the loop from the others."""
@@ -133,6 +133,11 @@ class Connection(asyncio.Protocol):
         """Close at once, answers or not."""
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def let_in(self) -> bool:
+        """Whether the client has logged in, or need not."""
+        return self._gate is None or self._gate.open
 
     def idle_s(self) -> float:
         """For how long nothing has happened; 0 while a handler is at work and its answer can be sent."""

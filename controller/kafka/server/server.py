@@ -179,14 +179,14 @@ class KafkaServer:
 
     def holds(self, more: int) -> None:
         """Count what is kept for clients: half-sent requests, those worked on, and answers that nobody takes. Beyond
-        the limit the connections for which most is kept are closed."""
+        the limit those are closed for which most is kept, of clients that have not logged in first."""
         self._held += more
         if more > 0 and self._held > self.limits.held_bytes_max and not self._relief:
             self._relief = self.loop.call_soon(self._relieve)
 
     def _relieve(self) -> None:
         self._relief = None
-        for connection in sorted(self._connections, key=lambda each: each.bytes_held, reverse=True):
+        for connection in sorted(self._connections, key=lambda each: (each.let_in, -each.bytes_held)):
             if self._held <= self.limits.held_bytes_max:
                 return
             connection.end(f"all connections hold more than queued.max.request.bytes={self.limits.held_bytes_max}")

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from controller.machine.access.pieces import changed
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramRemoval, ScramUpsert
 from controller.machine.commands.base import NO_TOPIC
 from controller.machine.decision import NOTHING, Answer, Decision, Detail
@@ -84,11 +85,10 @@ def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredenti
 
 
 def apply_credential(cluster: Cluster, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
-    """The cluster after a change of a credential. Raises KeyError for the removal of one that is not there."""
+    """The cluster after a change of a credential; a removal is of one that is there."""
     key = event.user, event.mechanism
-    changed = dict(cluster.scram)
     if isinstance(event, ScramCredentialRemoved):
-        del changed[key]
+        credential = None
     else:
-        changed[key] = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
-    return replace(cluster, scram=changed)
+        credential = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
+    return replace(cluster, scram=changed(cluster.scram, key, credential))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from typing import Any
 
 import pytest
@@ -89,6 +90,34 @@ def test_a_client_that_would_be_disconnected_does_not_cost_the_broker_its_connec
         raise Disconnect("go away")
 
     assert answer(disconnect, DELETION).error_code == 42
+
+
+async def test_a_large_request_inside_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleting, readers = Deleting(), []
+    read_request = codec.read_request
+
+    def read(*args: Any) -> tuple[Message, int]:
+        readers.append(threading.current_thread())
+        return read_request(*args)
+
+    monkeypatch.setattr(codec, "read_request", read)
+    envelope = EnvelopeHandler({int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting)}, lambda _: True)
+    for names in (10, 10_000):
+        inside = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",) * names))
+        request = EnvelopeRequest(request_data=inside, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
+        assert (await envelope(BROKER, request)).error_code == 0
+    assert [reader is threading.main_thread() for reader in readers] == [True, False]
+    assert [len(request.topic_names) for _, request in deleting.requests] == [10, 10_000]
+
+
+@pytest.mark.parametrize("names", [100, 30_000])
+async def test_a_request_inside_has_no_more_elements_than_one_of_a_client(names: int) -> None:
+    deleting = Deleting()
+    handlers = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting, elements_max=99)}
+    inside = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",) * names))
+    request = EnvelopeRequest(request_data=inside, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
+    reply = await EnvelopeHandler(handlers, lambda _: True)(BROKER, request)
+    assert (reply.error_code, deleting.requests) == (42, [])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,13 @@ import pytest
 
 from controller.brokers.kraft.log import raft_fetch
 from controller.brokers.kraft.log.batches import decode_batches
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID, RaftLog
+from controller.brokers.kraft.log.raft_fetch import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    OBSERVER_SILENT_MS_MAX,
+    OBSERVERS_MAX,
+    RaftLog,
+)
 from controller.brokers.kraft.log.snapshots import make_snapshot
 from controller.kafka.messages.fetch import (
     FetchPartition,
@@ -26,6 +32,7 @@ from controller.kafka.messages.fetch_snapshot import (
     RequestTopicSnapshot,
     SnapshotId,
 )
+from events.names import BrokerId
 from tests.brokers.kraft.logs import LogRig, log_of, real_history
 
 HISTORY = real_history()
@@ -139,6 +146,29 @@ async def test_it_is_noted_how_far_each_broker_is() -> None:
     assert heard == [(7, 3), (7, log.metadata.mark.end)]
     assert list(follower.observers) == [7]
     assert follower.observers[7].caught_up_at_ms == 1_000
+
+
+async def test_made_up_replicas_are_not_remembered_without_bound() -> None:
+    log = log_of(HISTORY, 1)
+    follower = raft(log)
+    for replica in range(3 * OBSERVERS_MAX):
+        await follower.fetch(LATEST, request(3, last_epoch=1, replica=replica))
+        await follower.fetch(LATEST, request(3, last_epoch=1, replica=7))
+    assert len(follower.observers) == OBSERVERS_MAX
+    assert follower.fetched(BrokerId(7)) == 3, "who goes on fetching is kept"
+
+
+async def test_a_silent_replica_is_forgotten() -> None:
+    now_ms = 0
+    log = log_of(HISTORY, 1)
+    follower = RaftLog(log.metadata, "cluster", lambda: log.state.cluster.quorum, lambda: now_ms)
+    await follower.fetch(LATEST, request(3, last_epoch=1, replica=1))
+    now_ms = OBSERVER_SILENT_MS_MAX
+    await follower.fetch(LATEST, request(3, last_epoch=1, replica=2))
+    assert list(follower.observers) == [1, 2]
+    now_ms += 1
+    await follower.fetch(LATEST, request(3, last_epoch=1, replica=3))
+    assert list(follower.observers) == [2, 3]
 
 
 async def test_one_too_far_back_is_sent_to_the_snapshot() -> None:

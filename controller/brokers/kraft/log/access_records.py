@@ -12,6 +12,7 @@ from typing import Final
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.machine.access.credentials import MECHANISMS
+from controller.machine.access.pieces import differing
 from controller.machine.acls import Acls
 from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
@@ -33,7 +34,7 @@ def credential_and_quota_records(before: Cluster, after: Cluster) -> list[Metada
 
 
 def _credential_records(before: Credentials, after: Credentials) -> Iterator[MetadataRecord]:
-    for user, mechanism in sorted(before.keys() | after.keys()):
+    for user, mechanism in sorted(differing(before, after)):
         old, new = before.get((user, mechanism)), after.get((user, mechanism))
         if new is None:
             yield kinds.RemoveUserScramCredentialRecord(name=user, mechanism=_NUMBERS[mechanism])
@@ -49,7 +50,7 @@ def _credential_records(before: Credentials, after: Credentials) -> Iterator[Met
 
 
 def _quota_records(before: Quotas, after: Quotas) -> Iterator[MetadataRecord]:
-    for entity in sorted(before.keys() | after.keys(), key=lambda one: [(kind, name or "") for kind, name in one]):
+    for entity in sorted(differing(before, after), key=lambda one: [(kind, name or "") for kind, name in one]):
         old, new = dict(before.get(entity, ())), dict(after.get(entity, ()))
         who = tuple(kinds.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
         for key in sorted(old.keys() | new.keys()):

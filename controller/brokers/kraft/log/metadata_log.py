@@ -130,7 +130,8 @@ class MetadataLog:
             self._begin_epoch(state, record.at_ms)
         elif self.is_led:
             first = self._staged.end + len(self._pending)
-            records = projection.cluster_records(cluster, state.cluster, self._epochs, first)
+            resource = (event.kind, event.name) if isinstance(event, catalog.ResourceConfigsChanged) else None
+            records = projection.cluster_records(cluster, state.cluster, self._epochs, first, resource)
             self._note_epoch(event, first)
             if isinstance(event, catalog.ProducerIdsAllocated):
                 epoch = self._epochs.get(event.broker_id, -1)

@@ -129,10 +129,13 @@ def _changed(before: T, after: T) -> T | None:
     return None if before == after else after
 
 
-def cluster_records(before: Cluster, after: Cluster, epochs: BrokerEpochs, next_offset: int) -> list[MetadataRecord]:
+def cluster_records(
+    before: Cluster, after: Cluster, epochs: BrokerEpochs, next_offset: int, resource: tuple[int, str] | None = None
+) -> list[MetadataRecord]:
     """What brokers learn when brokers, features, dynamic configs or producer ids change.
 
-    `epochs` are those of the registered brokers, `next_offset` is the offset of the first of the records.
+    `epochs` are those of the registered brokers, `next_offset` is the offset of the first of the records;
+    of an event about the configs of one resource `resource` says which, so that the others need not be looked at.
     """
     records: list[MetadataRecord] = []
     if before.features != after.features:
@@ -143,11 +146,10 @@ def cluster_records(before: Cluster, after: Cluster, epochs: BrokerEpochs, next_
             if old is not new:
                 level = after.feature(METADATA_VERSION_FEATURE)
                 records += _broker_records(old, new, epochs.get(broker_id, -1), next_offset + len(records), level)
-    if before.resource_configs != after.resource_configs:
-        old_configs, new_configs = dict(before.resource_configs), dict(after.resource_configs)
-        for kind, name in sorted(old_configs.keys() | new_configs.keys()):
-            key = kind, name
-            records += config_records(kind, name, old_configs.get(key, ()), new_configs.get(key, ()))
+    if before.resource_configs is not after.resource_configs:
+        every = (key for key, _ in (*before.resource_configs, *after.resource_configs))
+        for kind, name in sorted(set(every)) if resource is None else (resource,):
+            records += config_records(kind, name, before.configs_of(kind, name), after.configs_of(kind, name))
     return records
 
 

@@ -44,6 +44,10 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 WAIT_MS_MAX: Final = 500
 """The longest wait: brokers give up a silent leader after `controller.quorum.fetch.timeout.ms`, 2 s by default."""
+OBSERVERS_MAX: Final = 1000
+"""Replicas that are remembered: who may fetch can give any id. Beyond it those that were silent the longest go."""
+OBSERVER_SILENT_MS_MAX: Final = 300_000
+"""Then an observer is forgotten, as in Kafka (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 20  # of a snapshot in a response, whatever is asked for
 _TOPIC_ID_SINCE: Final = 13
 _ENDPOINTS_SINCE: Final = 16
@@ -75,6 +79,7 @@ class RaftLog:
         self._now_ms = now_ms
         self._grown = asyncio.Event()
         self.observers: dict[int, Observer] = {}
+        """In the order in which they fetched last."""
         self.on_fetched: Callable[[int, int], None] = lambda broker_id, offset: None
         """Called with how far a broker has fetched, when it got further."""
 
@@ -154,15 +159,24 @@ class RaftLog:
         if replica < 0:
             return
         now_ms = self._now_ms()
-        seen = self.observers.get(replica)
+        seen = self.observers.pop(replica, None)
         if seen is None or seen.directory_id != requested.replica_directory_id:
-            seen = self.observers[replica] = Observer(replica, requested.replica_directory_id)
+            seen = Observer(replica, requested.replica_directory_id)
+            self._forget_silent(now_ms)
+        self.observers[replica] = seen
         further = requested.fetch_offset > seen.fetched
         seen.fetched, seen.fetched_at_ms = requested.fetch_offset, now_ms
         if requested.fetch_offset >= self._log.mark.end:
             seen.caught_up_at_ms = now_ms
         if further:
             self.on_fetched(replica, requested.fetch_offset)
+
+    def _forget_silent(self, now_ms: int) -> None:
+        for replica, seen in tuple(self.observers.items()):
+            is_silent = now_ms - seen.fetched_at_ms > OBSERVER_SILENT_MS_MAX
+            if not is_silent and len(self.observers) < OBSERVERS_MAX:
+                return
+            del self.observers[replica]
 
     async def _more(self, wait_ms: int) -> None:
         if wait_ms > 0:

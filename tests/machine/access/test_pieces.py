@@ -1,0 +1,74 @@
+"""Maps that change piece by piece: as a dict, and what a change copies."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.machine.access.pieces import PIECES, Pieces, changed, differing
+from controller.machine.apply import apply_cluster
+from controller.machine.state import Cluster
+from events.access import QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
+from events.catalog import Cause, Event, Recorded
+from events.names import Offset, RequestId
+
+KEYS = st.integers(0, 1000)
+REQUEST = RequestId("r")
+
+
+@given(st.dictionaries(KEYS, st.text()), st.lists(st.tuples(KEYS, st.none() | st.text())))
+def test_it_is_as_a_dict(first: dict[int, str], changes: list[tuple[int, str | None]]) -> None:
+    expected, found = dict(first), changed(first, -1, None)
+    for key, value in changes:
+        if value is None:
+            expected.pop(key, None)
+        else:
+            expected[key] = value
+        found = changed(found, key, value)
+    assert found == expected
+    assert (len(found), set(found)) == (len(expected), set(expected))
+    assert all(found.get(key) == found[key] == value for key, value in expected.items())
+    assert found.get(-1, "nothing") == "nothing"
+    assert {key for key in first.keys() | expected.keys() if first.get(key) != expected.get(key)} <= differing(
+        first, found
+    )
+
+
+def test_what_differs_is_found_among_few() -> None:
+    before = Pieces({number: str(number) for number in range(10_000)})
+    after = changed(changed(before, 7, "new"), 8, None)
+    assert differing(before, after) == {7, 8}
+    assert sum(old is not new for old, new in zip(before.pieces, after.pieces, strict=True)) == 2
+
+
+def folded(cluster: Cluster, events: list[Event]) -> tuple[Cluster, int]:
+    """The cluster after them, and how many entries were copied on the way."""
+    copied = 0
+    for offset, event in enumerate(events):
+        before = cluster
+        cluster = apply_cluster(before, Recorded(Offset(offset), 5, Cause("x", REQUEST), event))
+        for old, new in ((before.scram, cluster.scram), (before.quotas, cluster.quotas)):
+            if old is not new:
+                pieces = old.pieces if isinstance(old, Pieces) else ()
+                known = {id(piece) for piece in pieces}
+                assert isinstance(new, Pieces)
+                copied += sum(len(piece) for piece in new.pieces if id(piece) not in known)
+    return cluster, copied
+
+
+def test_many_changes_of_users_and_quotas_do_not_copy_all_there_is_each_time() -> None:
+    count = 4 * PIECES
+    users = [f"u{number}" for number in range(count)]
+    set_all: list[Event] = [
+        ScramCredentialSet(REQUEST, user, "SCRAM-SHA-256", 4096, b"s", b"k", b"k", "User:a", None) for user in users
+    ]
+    limit_all: list[Event] = [
+        QuotasChanged(REQUEST, (("user", user),), (("request_percentage", 1.0),), (), "User:a", None) for user in users
+    ]
+    cluster, copied = folded(Cluster(), set_all + limit_all)
+    assert (len(cluster.scram), len(cluster.quotas)) == (count, count)
+    assert copied < 2 * count * 20, "a piece each time: copied whole it would be half a million for each of the two"
+    gone: list[Event] = [ScramCredentialRemoved(REQUEST, user, "SCRAM-SHA-256", "User:a", None) for user in users]
+    cluster, copied = folded(cluster, gone)
+    assert not cluster.scram
+    assert copied < count * 20
