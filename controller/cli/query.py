@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from controller.cli import tables
-from controller.cli.http_access import AccessError, http_address, read_access
-from controller.cli.http_source import DryRun, HttpSource, Refusal, Source, SourceError, Which
+from controller.cli.sources.http import DryRun, HttpSource, Refusal, Source, SourceError, Which
+from controller.cli.sources.http_access import AccessError, http_address, read_access
 from controller.cli.usage import WRONG, complain, count, moment, pair
 from projections.queries.moments import SYNTAX
 from projections.shown import lines
 from projections.shown.json_types import AsOfShape, ErrorShape, EventShape, TopicSummary
 
 if TYPE_CHECKING:
-    from controller.cli.folder_source import FolderSource
+    from controller.cli.sources.folder import FolderSource
 
 DONE, FOUND = 0, 1
 DEFAULT_HTTP = "127.0.0.1:8080"
@@ -131,7 +131,7 @@ def _misuse(options: argparse.Namespace) -> str | None:
 def _source(options: argparse.Namespace) -> AbstractContextManager[HttpSource | FolderSource]:
     if options.data is None:
         return HttpSource(options.http, read_access(options.command_config))
-    from controller.cli.folder_source import FolderSource
+    from controller.cli.sources.folder import FolderSource
 
     return FolderSource(options.data)
 

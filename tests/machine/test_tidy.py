@@ -15,7 +15,7 @@ MODULES = sorted((ROOT / "controller" / "machine").rglob("*.py")) + [
 ]
 PURE = {
     "__future__", "bisect", "collections", "datetime", "decimal", "difflib", "enum", "functools", "itertools", "math",
-    "re", "types", "typing", "zlib",
+    "operator", "re", "types", "typing", "zlib",
 }  # fmt: skip
 """What of the standard library the machine may use: nothing that reads a clock, draws lots or does I/O."""
 OURS = {

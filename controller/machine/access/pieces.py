@@ -1,7 +1,7 @@
 """A mapping as a value, of which a change copies a piece: what many changes one after another would else copy whole.
 
-Keys lie in pieces by their hashes. All other pieces stay the very same, so what changed is found by identity. The order
-of keys is another in each process: whoever goes through them and lets it be seen sorts.
+Keys lie in pieces by a checksum of what they say. All other pieces stay the very same, so what changed is found by
+identity. The order of keys says nothing: whoever goes through them and lets it be seen sorts.
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, TypeVar
+from zlib import crc32
 
 PIECES: Final = 256
 """About the root of the most entries that there will be, so that pieces are as many as what is in them."""
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def _piece_of(key: object) -> int:
+    return crc32(repr(key).encode()) % PIECES
 
 
 class Pieces(Mapping[K, V]):
@@ -26,14 +31,14 @@ class Pieces(Mapping[K, V]):
         self.pieces: tuple[dict[K, V], ...] = tuple({} for _ in range(PIECES))
         self.count = len(entries)
         for key, value in entries.items():
-            self.pieces[hash(key) % PIECES][key] = value
+            self.pieces[_piece_of(key)][key] = value
 
     def __getitem__(self, key: K) -> V:
-        return self.pieces[hash(key) % PIECES][key]
+        return self.pieces[_piece_of(key)][key]
 
     def get(self, key: K, default: Any = None) -> Any:
         """The value of a key, or the default."""
-        return self.pieces[hash(key) % PIECES].get(key, default)
+        return self.pieces[_piece_of(key)].get(key, default)
 
     def __iter__(self) -> Iterator[K]:
         return chain.from_iterable(self.pieces)
@@ -45,7 +50,7 @@ class Pieces(Mapping[K, V]):
 def changed(entries: Mapping[K, V], key: K, value: V | None) -> Pieces[K, V]:
     """The entries with another value of a key; without the key where that is None."""
     before = entries if isinstance(entries, Pieces) else Pieces(entries)
-    number = hash(key) % PIECES
+    number = _piece_of(key)
     piece = dict(before.pieces[number])
     if value is None:
         piece.pop(key, None)

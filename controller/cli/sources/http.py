@@ -1,4 +1,4 @@
-"""Where the query commands get their answers: a running service over HTTP. `folder_source` has the other source.
+"""Where the query commands get their answers: a running service over HTTP. `folder` has the other source.
 
 Both give the structs of `projections.shown.json_types`, so what is printed does not depend on where it came from.
 """
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from controller.cli.http_access import Access, HttpAddress
+from controller.cli.sources.http_access import Access, HttpAddress
 from projections.shown import json_types
 
 ANSWERED_WITHIN_S = 60.0

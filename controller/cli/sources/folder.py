@@ -10,7 +10,7 @@ from typing import NoReturn, Self
 
 import msgspec
 
-from controller.cli.http_source import DryRun, Refusal, SourceError, Which
+from controller.cli.sources.http import DryRun, Refusal, SourceError, Which
 from controller.http.errors import query_error, status_of
 from controller.http.writes import CreateBody, create_command
 from controller.machine.commands.commands import CreateTopic
