@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli import starting
 from controller.cli.main import COMMANDS, main, parser
 
 USAGE = 2
@@ -43,10 +42,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], command: str, arguments
     assert says in capsys.readouterr().err
 
 
-def test_rules_without_their_policy_are_no_silent_start(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(starting, "configure_logs", lambda _: None)  # they are of the whole process
+def test_rules_without_their_policy_are_no_silent_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
     arguments = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(data)]
     assert main(["serve", *arguments, "--set", "topic.rules.file=rules.toml"]) == USAGE
