@@ -25,7 +25,7 @@ from controller.brokers.kraft.log.metadata_records import (
 from controller.brokers.kraft.moving.adopting import COMMAND, adopted
 from controller.brokers.kraft.moving.handing_back import HAND_BACK
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
-from controller.brokers.kraft.quorum.log import QuorumState
+from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.machine.partitions.changes import upkeep_of
 from controller.machine.state import Cluster, DictTopics, State
 from events.access import (

@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from controller.brokers.kraft.quorum.log import NOBODY, QuorumState
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft import requests
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.election import Candidate
 from controller.brokers.kraft.quorum.raft.following import Follower
 from controller.brokers.kraft.quorum.raft.leading import Leader
+from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
 from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.messages import vote as v

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches, encode_batch
-from controller.brokers.kraft.quorum.log import Diverging, EpochEnd, NeedsSnapshot, QuorumState, SnapshotId, Valid
+from controller.brokers.kraft.quorum.raft.log import Diverging, EpochEnd, NeedsSnapshot, QuorumState, SnapshotId, Valid
 from controller.brokers.kraft.quorum.raft.voters import VoterSet, kraft_version_record, voters_record
 
 Vote = tuple[int, bytes]

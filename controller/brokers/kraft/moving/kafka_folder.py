@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.folder import (
     read_quorum_state,
     uuid_of,
 )
-from controller.brokers.kraft.quorum.log import QuorumState
+from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 
 

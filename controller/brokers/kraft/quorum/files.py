@@ -31,7 +31,7 @@ from typing import Final
 from controller.brokers.kraft.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
 from controller.brokers.kraft.quorum.epochs import Epochs
 from controller.brokers.kraft.quorum.folder import QUORUM_STATE, read_quorum_state, sync_folder, write_quorum_state
-from controller.brokers.kraft.quorum.log import (
+from controller.brokers.kraft.quorum.raft.log import (
     Diverging,
     EpochEnd,
     NeedsSnapshot,
@@ -58,7 +58,7 @@ class LogCorrupted(Exception):
 
 
 class QuorumFiles:
-    """The log of one voter (`log.QuorumLog`). All belongs to one thread, but `flush`, which may run beside it."""
+    """The log of one voter (`raft.log.QuorumLog`). All belongs to one thread, but `flush`, which may run beside it."""
 
     def __init__(self, partition: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Open the log in a folder that is this process's own. Raises LogCorrupted, FolderError and OSError."""

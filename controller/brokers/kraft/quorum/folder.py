@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.brokers.kraft.quorum.log import NOBODY, QuorumState
+from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
 from controller.kafka.messages import ZERO_UUID
 
 PARTITION: Final = "__cluster_metadata-0"

@@ -17,11 +17,11 @@ import structlog
 from controller.brokers.cluster.security import Security
 from controller.brokers.cluster.wire import Address
 from controller.brokers.kraft.log.batches import Pair
-from controller.brokers.kraft.quorum.log import NOBODY, QuorumLog
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft.core import PRE_VOTE_SINCE, Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
+from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.api_versions import ApiVersionsRequest
 from controller.kafka.messages.vote import VoteRequest

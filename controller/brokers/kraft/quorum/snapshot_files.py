@@ -24,7 +24,7 @@ from controller.brokers.kraft.log.batches import (
     scan_batches,
 )
 from controller.brokers.kraft.quorum.folder import sync_folder
-from controller.brokers.kraft.quorum.log import SnapshotId
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.segment import in_order
 
 CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")

@@ -19,8 +19,8 @@ from controller.brokers.kraft.log.image import CannotFold, MetadataImage
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.snapshots import snapshot_batches
 from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.segment import FilePart
 
 logger = structlog.get_logger("topicwright.quorum")

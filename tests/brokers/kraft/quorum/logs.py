@@ -17,7 +17,7 @@ from controller.brokers.kraft.log.batches import (
 )
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.log import SnapshotId
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.machine.state import Quorum
 
 QUORUM = Quorum(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.log import Diverging, QuorumLog, Valid
+from controller.brokers.kraft.quorum.raft.log import Diverging, QuorumLog, Valid
 from tests.brokers.kraft.quorum.logs import Model, led, opened, some
 
 STEPS = st.lists(

@@ -20,7 +20,7 @@ from controller.brokers.kraft.quorum.folder import (
     uuid_text,
     write_quorum_state,
 )
-from controller.brokers.kraft.quorum.log import QuorumState, SnapshotId
+from controller.brokers.kraft.quorum.raft.log import QuorumState, SnapshotId
 from tests.brokers.kraft.quorum.logs import kept, opened, snapshot, some
 
 DIRECTORY = b"d" * 16

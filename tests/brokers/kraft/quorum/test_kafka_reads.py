@@ -9,7 +9,7 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import FeatureLevelRecord, TopicRecord
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION, NodeFolder, uuid_text
-from controller.brokers.kraft.quorum.log import QuorumState
+from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.machine.state import Quorum
 from tests.support import tools
 from tests.support.kafka_controller import KafkaController

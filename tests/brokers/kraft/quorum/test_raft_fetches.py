@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.log import EpochEnd, SnapshotId
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import fetch_snapshot as fs
 from controller.machine.errors import ErrorCode

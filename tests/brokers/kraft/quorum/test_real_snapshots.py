@@ -17,8 +17,8 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord, RegisterControllerRecord
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.log import SnapshotId
 from controller.brokers.kraft.quorum.raft import following
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from tests.brokers.kraft.quorum.test_real_join import VOTER, alike, leader_of, topicwright, voter
 from tests.brokers.kraft.quorum.test_real_quorum import Ours

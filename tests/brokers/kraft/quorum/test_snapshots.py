@@ -11,7 +11,7 @@ from controller.brokers.kraft.log.batches import BrokenBatch, encode_batch, snap
 from controller.brokers.kraft.quorum import files
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.log import Diverging, EpochEnd, NeedsSnapshot, SnapshotId, Valid
+from controller.brokers.kraft.quorum.raft.log import Diverging, EpochEnd, NeedsSnapshot, SnapshotId, Valid
 from tests.brokers.kraft.quorum.logs import kept, led, opened, snapshot, some
 
 SMALL = 200  # bytes of a segment: two batches

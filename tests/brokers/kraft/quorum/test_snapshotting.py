@@ -18,9 +18,9 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.log import NeedsSnapshot, SnapshotId, Valid
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import Options
+from controller.brokers.kraft.quorum.raft.log import NeedsSnapshot, SnapshotId, Valid
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting

@@ -22,13 +22,13 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Protocol
 
 from controller.brokers.kraft.log.batches import Pair, encode_batch
-from controller.brokers.kraft.quorum.log import NOBODY, QuorumLog, QuorumState
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft import requests
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
 from controller.brokers.kraft.quorum.raft.election import Candidate, Prospective
 from controller.brokers.kraft.quorum.raft.following import Follower
 from controller.brokers.kraft.quorum.raft.leading import Leader
+from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog, QuorumState
 from controller.brokers.kraft.quorum.raft.responses import Said
 from controller.brokers.kraft.quorum.raft.unattached import Resigned, Unattached
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter, VoterHistory, VoterSet

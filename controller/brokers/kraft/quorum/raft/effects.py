@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.quorum.log import SnapshotId
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
 from controller.kafka.messages import Message
 

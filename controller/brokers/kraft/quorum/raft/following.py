@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from controller.brokers.kraft.log.batches import BrokenBatch, whole_batches
 from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID
-from controller.brokers.kraft.quorum.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.effects import (
     FETCH,
     UPDATE,
@@ -20,6 +19,7 @@ from controller.brokers.kraft.quorum.raft.effects import (
     Truncated,
     Warned,
 )
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.responses import learn_from
 from controller.kafka.messages import Message
 from controller.kafka.messages import fetch as f

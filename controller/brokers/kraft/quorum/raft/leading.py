@@ -10,9 +10,9 @@ import msgspec
 
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, SNAPSHOT_BYTES_MAX
-from controller.brokers.kraft.quorum.log import Diverging, NeedsSnapshot, SnapshotId
 from controller.brokers.kraft.quorum.raft.effects import BEGIN, Role
 from controller.brokers.kraft.quorum.raft.following import FETCH_BYTES_MAX
+from controller.brokers.kraft.quorum.raft.log import Diverging, NeedsSnapshot, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
 from controller.brokers.kraft.quorum.raft.responses import fetch_response, learn_from, snapshot_response
 from controller.brokers.kraft.quorum.raft.voter_changes import VoterChanges

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.brokers.kraft.quorum.log import NOBODY
 from controller.brokers.kraft.quorum.raft.effects import Role
+from controller.brokers.kraft.quorum.raft.log import NOBODY
 from controller.brokers.kraft.quorum.raft.responses import (
     OK,
     Said,

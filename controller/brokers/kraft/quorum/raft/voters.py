@@ -20,7 +20,7 @@ from controller.brokers.kraft.log.batches import (
     control_type,
 )
 from controller.brokers.kraft.log.metadata_codec import decode_control
-from controller.brokers.kraft.quorum.log import QuorumLog
+from controller.brokers.kraft.quorum.raft.log import QuorumLog
 from controller.kafka.messages import ZERO_UUID
 
 Place = tuple[str, int]
