@@ -5,15 +5,14 @@ from __future__ import annotations
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.describe_cluster import (
+    BROKERS,
+    CONTROLLERS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from controller.kafka.messages.message import OPERATIONS_OMITTED
 from controller.machine.errors import ErrorCode
-
-BROKERS, CONTROLLERS = 1, 2
-"""Endpoint types (KIP-919)."""
 
 
 class DescribeControllersHandler:

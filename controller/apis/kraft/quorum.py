@@ -8,7 +8,7 @@ from typing import Any, Final
 from controller.access.authorizer import Authorizer, Operation
 from controller.apis.api_versions import with_api_versions
 from controller.apis.for_each import SENT_AWAY
-from controller.apis.kraft.describe_cluster import CONTROLLERS, wrong_endpoint
+from controller.apis.kraft.describe_cluster import wrong_endpoint
 from controller.apis.kraft.features import supported_features
 from controller.apis.sasl import not_expected
 from controller.apis.tables import HandlerTable, rows
@@ -18,6 +18,7 @@ from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.api_versions import FinalizedFeatureKey
 from controller.kafka.messages.describe_cluster import (
+    CONTROLLERS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -2,9 +2,12 @@
 
 from controller.kafka.messages.message import OPERATIONS_OMITTED, Message
 
+BROKERS, CONTROLLERS = 1, 2
+"""Endpoint types (KIP-919)."""
+
 
 class DescribeClusterRequest(Message, frozen=True, kw_only=True):
-    """`endpoint_type`: 1 brokers, 2 controllers (KIP-919)."""
+    """`endpoint_type`: BROKERS or CONTROLLERS."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = 1  # v1+

@@ -22,14 +22,12 @@ from controller.kafka.messages import add_raft_voter as add
 from controller.kafka.messages import controller_registration as registration
 from controller.kafka.messages import describe_quorum as dq
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from controller.kafka.messages.describe_cluster import CONTROLLERS, DescribeClusterRequest, DescribeClusterResponse
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 
 PURPOSE: Final = "join"
-CONTROLLERS: Final = 2
-"""The endpoint type of KIP-919."""
 REPLY_S: Final = 10.0
 CHANGE_S: Final = 30.0
 """How long a change of voters may take to be committed."""
@@ -88,10 +86,10 @@ class QuorumClient:
     async def _find(self) -> Found:
         failures: list[str] = []
         for place in self._bootstrap:
-            versions = await self._send(place, _who(), ApiVersionsResponse)
-            cluster = await self._send(
-                place, DescribeClusterRequest(endpoint_type=CONTROLLERS), DescribeClusterResponse
-            )
+            versions, cluster = await self._send(place, _who(), ApiVersionsResponse), None
+            if versions is not None:
+                wanted = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+                cluster = await self._send(place, wanted, DescribeClusterResponse)
             if versions is None or cluster is None:
                 failures.append(self._why_not(place))
             elif cluster.error_code:
