@@ -150,6 +150,11 @@ class EventLog(Protocol):
         """
         ...
 
+    def vouch(self) -> None:
+        """All that is written so far survives a power cut elsewhere, and can be written again from there: it counts as
+        durable. The next `flush` flushes it all the same."""
+        ...
+
     def recover(self) -> int:
         """Find out what is truly there after a failed write or flush, and return the new `next_offset`.
 
@@ -265,6 +270,9 @@ class InMemoryLog:
             del self._unflushed[0]
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
+
+    def vouch(self) -> None:
+        self._durable_offset = self._next_offset
 
     def recover(self) -> int:
         self._check_open()

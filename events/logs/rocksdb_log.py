@@ -67,6 +67,7 @@ class RocksDbLog:
         self._closed = False
         self._next_offset = 0
         self._durable_offset = 0
+        self._vouched_offset = 0
         self._cut: int | None = None
         make_folder(path)
         try:
@@ -121,7 +122,7 @@ class RocksDbLog:
 
     @property
     def durable_offset(self) -> int:
-        return self._durable_offset
+        return max(self._durable_offset, self._vouched_offset)
 
     def write(self, commit: log.Commit) -> int:
         database = self._writable()
@@ -152,6 +153,9 @@ class RocksDbLog:
                 self._mark.write(end)
                 self._durable_offset = end
             return self._durable_offset
+
+    def vouch(self) -> None:
+        self._vouched_offset = self._next_offset
 
     def recover(self) -> int:
         with self._flushing:
@@ -239,7 +243,7 @@ class RocksDbLog:
         opened = open_checked(self._path, self._cache_bytes, self._mark.read())
         self._database = opened.database
         self._cut = opened.cut
-        self._next_offset = self._durable_offset = opened.next_offset
+        self._next_offset = self._durable_offset = self._vouched_offset = opened.next_offset
         self._mark.write(opened.next_offset)
 
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:

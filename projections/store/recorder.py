@@ -33,6 +33,10 @@ class Projector(Protocol):
         """What goes back to what was taken so far; to be called before the next `changes`, if at all."""
         ...
 
+    def reload(self) -> None:
+        """Take what the log's store has, as after a failed write."""
+        ...
+
 
 class EventsAlone:
     """Nothing but the machine's own state follows from events."""
@@ -46,6 +50,9 @@ class EventsAlone:
     def savepoint(self) -> Callable[[], None]:
         """Nothing to go back to."""
         return _nothing
+
+    def reload(self) -> None:
+        """Nothing to take."""
 
 
 def _nothing() -> None:
@@ -100,10 +107,11 @@ class Recorder:
         self._entries.append(Entry(value, key, getattr(record.event, "request_id", "") if indexed else ""))
         self.last_ms = max(self.last_ms, record.at_ms)
 
-    def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
-        """Write what was recorded since the last commit, with the state that it led to and `more` keys. It is durable
-        after the log's next flush. Raises LogError."""
+    def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
+        """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
-        self._log.write(
-            Commit(entries, {**self._store.changes(self.state), **self._projector.changes(), **(more or {})})
-        )
+        return Commit(entries, {**self._store.changes(self.state), **self._projector.changes(), **(more or {})})
+
+    def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
+        """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""
+        self._log.write(self.take_commit(more))

@@ -14,7 +14,7 @@ import msgspec
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import KRAFT_VERSION, SUPPORTED
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC
+from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
 from controller.kafka.messages import Message

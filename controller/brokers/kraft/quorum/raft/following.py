@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.brokers.kraft.log.batches import BrokenBatch, whole_batches
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID
+from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID, BrokenBatch, whole_batches
 from controller.brokers.kraft.quorum.raft.effects import (
     FETCH,
     UPDATE,
