@@ -128,9 +128,7 @@ def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterato
         try:
             history = VoterHistory(files, ())
             if history.now.ids not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
-                raise FolderError(
-                    f"{data} is of one voter among others: change users by --bootstrap"
-                )
+                raise FolderError(f"{data} is of one voter among others: change users by --bootstrap")
             if any(not batch.is_control for batch in files.batches(MetadataProjector(log).mark.applied)):
                 raise FolderError(f"{data}: the service was killed in the middle of a commit: start it once, to end it")
             yield files
