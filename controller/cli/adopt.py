@@ -4,6 +4,7 @@ broker's copy of the metadata log, and give a cluster back."""
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -130,7 +131,7 @@ def _handback(options: argparse.Namespace) -> int:
             quorum = TopicStore(log).durable_cluster.quorum
             if quorum is None or not (options.data / META_PROPERTIES).exists():
                 raise FolderError(f"{options.data} is not that of real brokers: there is nothing to give back")
-            node = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, _no_new_id)
+            node = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
             files = QuorumFiles(node.partition)
             try:
                 _check_alone(options.data, files, quorum)
@@ -247,10 +248,6 @@ def _request_id(what: str) -> RequestId:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _no_new_id() -> NoReturn:
-    raise FolderError("the folder has no directory id: it is not that of a controller")
 
 
 def _no_new_cluster() -> NoReturn:

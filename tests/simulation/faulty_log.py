@@ -67,6 +67,9 @@ class FaultyLog:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
 
+    def vouch(self) -> None:
+        self._log.vouch()
+
     async def flushed(self) -> int:
         """Flush as a thread does it: the loop is free meanwhile."""
         await asyncio.sleep(self._disk.rng.uniform(*self._disk.sync_s))

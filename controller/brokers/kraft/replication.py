@@ -149,7 +149,7 @@ class QuorumReplication:
     def _take(self, recorder: Recorder, batch: RecordBatch) -> list[Recorded]:
         """Write what a committed batch says."""
         ours = None if batch.is_control else carried(batch.records[0][1])
-        if ours is None:
+        if ours is None or not ours.values:
             self.applied = batch.last_offset + 1
             return []
         records = [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]

@@ -152,7 +152,8 @@ class MetadataProjector:
         if self._base < 0:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
-        self._staged = MetadataMark(self._next_offset, epochs, self._staged.adopted)
+        end = self._next_offset if self._taken else self._base  # the last command may have come to nothing
+        self._staged = MetadataMark(end, epochs, self._staged.adopted)
         return {MARK: _encode(self._staged), **self._acl_ids.changes()}
 
     def savepoint(self) -> Callable[[], None]:
@@ -177,7 +178,9 @@ class MetadataProjector:
 
     def batches(self, first: int, values: Sequence[bytes]) -> list[list[Pair]]:
         """The batches of the commit whose `changes` were taken: of events with these bytes, from offset `first` on."""
-        taken, self._closed = [*self._closed, (self._taken, self._records)], []
+        taken, self._closed = self._closed, []
+        if self._taken:
+            taken.append((self._taken, self._records))
         self._begin(-1)
         made, at = [], 0
         for count, records in taken:

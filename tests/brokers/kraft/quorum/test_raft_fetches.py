@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost
 from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from controller.kafka.messages import fetch as f
@@ -26,7 +27,7 @@ def fetched(world: World, **changes: Any) -> f.PartitionData:
     """The leader's answer to a fetch that does not wait, by nobody."""
     leader = leader_of(world)
     fields = {"current_leader_epoch": quorum_of(leader).epoch, "fetch_offset": 0, "last_fetched_epoch": 0, **changes}
-    topic = f.FetchTopic(partitions=(f.FetchPartition(**fields),))
+    topic = f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(f.FetchPartition(**fields),))
     part: f.PartitionData = (
         answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,))).responses[0].partitions[0]
     )
