@@ -72,4 +72,9 @@ class AclIds:
     def changes(self) -> Mapping[bytes, bytes | None]:
         """The state keys that the next commit has to write; they are given once."""
         steps, self._steps = self._steps, []
-        return {ENTRY + acl_id: msgspec.msgpack.encode(acl) if is_given else None for acl, acl_id, is_given in steps}
+        return acl_keys({acl_id: acl if is_given else None for acl, acl_id, is_given in steps})
+
+
+def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
+    """The state keys of some entries by their ids; None for one that is gone."""
+    return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}
