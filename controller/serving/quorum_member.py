@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,6 +70,7 @@ class Member:
         self.projector: MetadataProjector
         self.replication: QuorumReplication
         self._snapshotting: Snapshotting
+        self._keep_flushed: Callable[[], Coroutine[Any, Any, None]]
         self._run: Callable[[Any], asyncio.Task[None]]
 
     # --- life
@@ -97,7 +98,7 @@ class Member:
         self._refuse_a_stranger(found.kraft_version)
         return found.cluster_id
 
-    def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Any]) -> None:
+    def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
         """Open the node's folder, for an event log, reached by others `at`. `flush` makes that log durable. Raises
         FolderError, LogCorrupted, OSError."""
         settings, joining = self._settings, self._joining
@@ -133,12 +134,13 @@ class Member:
 
         every_bytes = settings.metadata_log_max_record_bytes_between_snapshots
         self._snapshotting = Snapshotting(self.node.quorum, files, every_bytes, applied)
+        self._keep_flushed = lambda: self.replication.keep_flushed(flush)
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
         """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""
         self._run = run
         self.node.start()
-        self._beside.append(run(self._snapshotting.run()))
+        self._beside += [run(each) for each in (self._snapshotting.run(), self._keep_flushed(), self._watch())]
 
     async def lead_alone(self) -> None:
         """Wait until a quorum of this node alone is led, in the kraft.version of the settings."""
@@ -217,6 +219,10 @@ class Member:
         ]
 
     # --- within
+
+    async def _watch(self) -> None:
+        """Raises what the node cannot go on for, which it has logged."""
+        await asyncio.shield(self.node.ended)
 
     def _note_role(self, role: RoleChanged) -> None:
         self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)

@@ -12,6 +12,7 @@ from controller.apis.kraft.broker_life import (
     BrokerRegistrationHandler,
     UnregisterBrokerHandler,
 )
+from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
 from controller.apis.kraft.describe_cluster import DescribeControllersHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
@@ -25,6 +26,7 @@ from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse
 from controller.kafka.messages.broker_registration import BrokerRegistrationResponse
+from controller.kafka.messages.controller_registration import ControllerRegistrationResponse
 from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
 from controller.machine.state import Quorum
 from controller.serving.quorum_member import Member
@@ -85,6 +87,7 @@ def real_broker_listener(
         ),
         ApiKey.UNREGISTER_BROKER: needing(front, "Alter", UnregisterBrokerHandler(front), UnregisterBrokerResponse),
         ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, node),
+        ApiKey.CONTROLLER_REGISTRATION: by_broker(ControllerRegistrationHandler(node), ControllerRegistrationResponse),
     }
     of_quorum: dict[int, Handler] = {
         **quorum_handlers(front, node, time.monotonic),

@@ -51,6 +51,8 @@ _ROOM_BYTES = 8 << 20
 class RocksDbLog:
     """An `EventLog` in a folder; see the port for what each method promises."""
 
+    _vouched_offset = 0
+
     def __init__(
         self,
         path: Path,
@@ -67,7 +69,6 @@ class RocksDbLog:
         self._closed = False
         self._next_offset = 0
         self._durable_offset = 0
-        self._vouched_offset = 0
         self._cut: int | None = None
         make_folder(path)
         try:

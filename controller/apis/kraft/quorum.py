@@ -19,6 +19,7 @@ from controller.machine.errors import ErrorCode
 
 LOGGED_EVERY_S: Final = 30.0
 """How often the same refusal is logged: who is refused tries again every few milliseconds."""
+_DIVERGES: Final = 0
 _LOGGED_MAX: Final = 1000
 """How many refusals are remembered; then all are forgotten."""
 
@@ -44,8 +45,8 @@ def quorum_handlers(front: Front, node: QuorumNode, clock: Callable[[], float]) 
 
     async def answer(context: RequestContext, request: Any) -> Message:
         response = await node.request(request)
-        if isinstance(response, FetchResponse) and response.error_code:
-            refused.log(context, request, response.error_code)
+        if isinstance(response, FetchResponse):
+            refused.note(context, request, response)
         return response
 
     return {key: needing(front, operation, answer, APIS[key].response) for key, operation in _NEEDS.items()}
@@ -60,8 +61,23 @@ class RefusedFetches:
         self._logged: dict[tuple[str, int, int], float] = {}
         """When a refusal was logged last, by the peer's host, the broker and the error code."""
 
-    def log(self, context: RequestContext, request: FetchRequest, code: int) -> None:
-        """A fetch is refused with this code."""
+    def note(self, context: RequestContext, request: FetchRequest, response: FetchResponse) -> None:
+        """A fetch was answered."""
+        if response.error_code:
+            self._log("fetch refused", context, request, response.error_code, self._why(request, response.error_code))
+        elif response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
+            why = "it is cut where both are alike"
+            self._log("metadata log of a node diverges", context, request, _DIVERGES, why)
+
+    def _why(self, request: FetchRequest, code: int) -> str:
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            return (
+                f"the node is of cluster {request.cluster_id}, and this is {self._cluster_id}: "
+                "its log directories were formatted for the other one"
+            )
+        return f"only partition 0 of {METADATA_TOPIC} is followed here"
+
+    def _log(self, event: str, context: RequestContext, request: FetchRequest, code: int, why: str) -> None:
         replica_id = request.replica_state.replica_id if context.api_version >= 15 else request.replica_id
         key = (context.peer.rpartition(":")[0], replica_id, code)
         now = self._clock()
@@ -70,10 +86,4 @@ class RefusedFetches:
         if len(self._logged) >= _LOGGED_MAX:
             self._logged.clear()
         self._logged[key] = now
-        why = f"only partition 0 of {METADATA_TOPIC} is followed here"
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-            why = (
-                f"the node is of cluster {request.cluster_id}, and this is {self._cluster_id}: "
-                "its log directories were formatted for the other one"
-            )
-        logger.warning("fetch refused", node=replica_id, peer=context.peer, code=code, why=why)
+        logger.warning(event, node=replica_id, peer=context.peer, code=code, why=why)

@@ -43,5 +43,6 @@ class QuorumEpoch:
                 directory_id=me.directory,
                 features=features_at(self._options.metadata_version or METADATA_VERSION_SHARED),
                 epoch_min=quorum.epoch,
+                priority=quorum.options.priority,
             )
         )

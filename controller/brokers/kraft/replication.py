@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -24,10 +26,11 @@ from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleCh
 from controller.brokers.port import LeadLost
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.log import Commit, EventLog
+from events.logs.log import Commit, EventLog, LogError
 from projections.store.recorder import Recorder
 
 READ_BYTES: Final = 1 << 20
+FLUSHED_EVERY_S: Final = 0.2
 
 logger = structlog.get_logger("topicwright.quorum")
 
@@ -71,6 +74,16 @@ class QuorumReplication:
         self._led_epoch = None
         self._read.clear()
         self.applied = self._projector.mark.applied
+
+    async def keep_flushed(self, flush: Callable[[], Awaitable[object]]) -> None:
+        """Make what is written durable soon, until cancelled: who reads the folder from outside sees what is."""
+        flushed = 0
+        while True:
+            await asyncio.sleep(FLUSHED_EVERY_S)
+            if self._log.next_offset > flushed:
+                flushed = self._log.next_offset
+                with suppress(LogError):  # the next write fails, and is what is recovered from
+                    await flush()
 
     async def commit(self, commit: Commit) -> None:
         """Have a commit replicated, then written. Raises LeadLost, LogError."""
