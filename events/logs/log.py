@@ -298,6 +298,7 @@ class InMemoryLog:
             assert len(self._events) == first, "the newest commit must be undone first"
             self._next_offset = first
             self._put(before)
+        self._durable_offset = min(self._durable_offset, self._next_offset)
         return self.flush()
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:

@@ -95,10 +95,10 @@ class LogRig:
 
     def __init__(self, before: LogRig | None = None, *, is_kafkas: bool = False) -> None:
         """What goes on from what another has kept, or begins anew."""
-        self.log = before.log if before else InMemoryLog("cluster")
-        self.state = before.state if before else State(DictTopics())
+        self.log: InMemoryLog = before.log if before else InMemoryLog("cluster")
+        self.state: State = before.state if before else State(DictTopics())
         self._is_kafkas = is_kafkas
-        self.written = list(before.written) if before else []
+        self.written: list[bytes] = list(before.written) if before else []
         """The batches, each in its bytes."""
         self.projector = MetadataProjector(self.log)
         self.projector.log_end = lambda: self.end - is_kafkas  # where the record is missing that carries events
