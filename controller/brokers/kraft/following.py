@@ -127,6 +127,8 @@ class Following:
         records = [(offset, record) for offset, record in numbered(batch) if offset >= self._from]
         complete, epoch, state = self.transactions.complete(records), batch.leader_epoch, recorder.state
         quorum, store = state.cluster.quorum, recorder.store
+        if all(isinstance(record, kinds.RegisterControllerRecord) for _, record in complete):
+            return []  # whoever leads writes these down, a Topicwright too
         begun = [self._epoch_begun(state, epoch)] if quorum is None or quorum.leader_epoch < epoch else []
         if not begun and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
             return []

@@ -32,6 +32,8 @@ AGAIN_S: Final = 0.05
 """Until the next try, after one that failed."""
 LATE_TIMEOUTS: Final = 2
 """Election timeouts that a voter of priority 0 leaves to the others."""
+TOGETHER: Final = 0.25
+"""Of the election timeout: voters that miss their leader at the same moment would split the vote."""
 FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). What does not come within the fetch timeout begins anew: on a slow line larger pieces of
 a snapshot would never come."""
@@ -51,7 +53,9 @@ class Follower:
         self._core = core
         self.has_fetched = False
         self._since = now
-        self._deadline = now + core.options.fetch_timeout_s
+        options = core.options
+        self._timeout_s = options.fetch_timeout_s + TOGETHER * core.chance() * options.election_timeout_s
+        self._deadline = now + self._timeout_s
         self._next_at: float | None = None
         self._sent_at = now
         self._in_flight = False
@@ -156,7 +160,7 @@ class Follower:
         if part is None or not self._take(now, part):
             self._next_at = now + AGAIN_S
             return
-        self._deadline, self._is_late = now + core.options.fetch_timeout_s, False
+        self._deadline, self._is_late = now + self._timeout_s, False
         self.has_fetched = True
         self._update(now)
         self._go_on(now)
