@@ -120,6 +120,19 @@ class MetadataHandedBack(Fact, frozen=True, tag=True):
     """The offset after the last record that was written."""
 
 
+class HistorySkipped(Fact, frozen=True, tag=True):
+    """What was decided between two offsets of the metadata log is not known step by step: a snapshot was taken in its
+    place. The events beside this one, of the same cause, say what had changed at its end."""
+
+    start_offset: int
+    """The first offset of the metadata log that is not known."""
+    end_offset: int
+    """The offset after the last one that is not known, which is that of the snapshot."""
+    leader_epoch: int
+    """The epoch of the record before that."""
+    reason: str
+
+
 class FeaturesChanged(Fact, frozen=True, tag=True):
     """The finalized features of the cluster with their levels are these from here on, by name (KIP-584)."""
 

@@ -209,7 +209,7 @@ def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> N
     _say_what_was_taken(options, folder, taken)
 
 
-def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[bytes, bytes]) -> None:
+def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[bytes, bytes | None]) -> None:
     """Append events, with the state that they lead to and `more` keys, in one commit. Raises LogError.
 
     They are in no request's index: no client requested them.

@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,18 +20,23 @@ import structlog
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
+from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.effects import Options, RoleChanged
+from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
 from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.controller_registration import ControllerRegistrationRequest
+from controller.release import RELEASE
+from controller.serving.loop_guard import LoopGuard
 from controller.settings.load import ServeSettings
-from events.catalog import Endpoint
+from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
 
 AGAIN_S: Final = 1.0
@@ -55,12 +61,15 @@ class Joining(msgspec.Struct, frozen=True):
 class Member:
     """A node of a quorum, in a data folder. `find` first, then `open`, `start` and, to vote, `become_voter`."""
 
-    def __init__(self, data: Path, settings: ServeSettings, joining: Joining | None) -> None:
+    def __init__(self, data: Path, settings: ServeSettings, joining: Joining | None, protocol: str) -> None:
+        """`protocol` is the security protocol of the listener where others reach this node."""
+        self._protocol = _PROTOCOLS.index(protocol)
         self._data, self._settings, self._joining = data, settings, joining
         self._client = None if joining is None else QuorumClient(joining.controllers, joining.security)
         self._log: Any = structlog.get_logger("topicwright.quorum")
         self._incarnation = os.urandom(16)
         self._beside: list[asyncio.Task[None]] = []
+        self._guard = LoopGuard(time.monotonic, lambda: self.replication.leads and len(self.node.quorum.voters) > 1)
         self.doing: str | None = None
         """What this node does before it is a voter; None once it is."""
         # Made by `open`:
@@ -124,11 +133,12 @@ class Member:
                 f"{folder.partition} ends at offset {files.end}, and the events beside it are of all below "
                 f"{self.projector.mark.applied}: restore the whole folder from one copy"
             )
-        self.replication = QuorumReplication(self.node, files, log, self.projector)
+        first = SettingsChanged(settings.decision_settings(), RELEASE)
+        self.replication = QuorumReplication(self.node, files, log, self.projector, first)
         self.node.on_role = self._note_role
 
         async def applied() -> int:
-            end = self.replication.applied
+            end = self.replication.note_applied()
             await flush()
             return end
 
@@ -140,6 +150,7 @@ class Member:
         """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""
         self._run = run
         self.node.start()
+        self._guard.start()
         self._beside += [run(each) for each in (self._snapshotting.run(), self._keep_flushed(), self._watch())]
 
     async def lead_alone(self) -> None:
@@ -155,19 +166,24 @@ class Member:
         """Whether this node is all of its quorum."""
         return self.node.quorum.voters.ids == (self._settings.node_id,)
 
-    async def become_voter(self, protocol: str) -> None:
+    async def become_voter(self) -> None:
         """Have all that is committed, and this node made a voter, if it is none yet. Raises QuorumError."""
         node = self.node
         if self._client is None:
             return
         self.doing = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
-        self._beside.append(self._run(self._stay_registered(self._client, _PROTOCOLS.index(protocol))))
+        self._beside.append(self._run(self._stay_registered(self._client)))
         if not node.quorum.is_voter:
             self.doing = "being made a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
             await node.until(lambda quorum: quorum.is_voter)
         self.doing = None
+
+    def register(self) -> None:
+        """Write down, as the leader, where this controller listens, and what it works with."""
+        with suppress(NotLeader):
+            self.node.append([(None, encode_record(controller_record(self._registration)))])
 
     async def hand_over(self) -> None:
         """Give up the lead, if this node has it and others are there to take it."""
@@ -176,6 +192,7 @@ class Member:
 
     async def stop(self) -> None:
         """End; it is a voter still, and votes again when it is back."""
+        self._guard.stop()
         for each in self._beside:
             each.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
@@ -210,6 +227,11 @@ class Member:
                 "quorum_snapshot_end",
                 "The newest snapshot here stands for all below this offset; 0 where there is none.",
                 snapshot.end_offset if snapshot else 0,
+            ),
+            (
+                "quorum_vetoed",
+                "1 while the metadata log has what this release cannot say as events: this node will not lead.",
+                float(bool(self.replication.following.unfoldable)),
             ),
             (
                 "quorum_unfolded",
@@ -249,20 +271,24 @@ class Member:
                 "kafka-features.sh upgrade --feature kraft.version=1"
             )
 
-    async def _stay_registered(self, client: QuorumClient, protocol: int) -> None:
+    async def _stay_registered(self, client: QuorumClient) -> None:
         """Once for this process: the registration is in the metadata log then."""
         logged, quorum = "", self.node.quorum
-        while True:
+        while quorum.leading is None:  # else `register` has done it
             place = quorum.leader_place
             why: str | None = "no leader is known"
             if place is not None:
-                why = await client.register(place, quorum.me, self._incarnation, protocol)
+                why = await client.register(place, self._registration)
             if why is None:
                 return
             if why != logged:
                 logged = why
                 self._log.warning("not registered as a controller yet", why=why)
             await asyncio.sleep(AGAIN_S)
+
+    @property
+    def _registration(self) -> ControllerRegistrationRequest:
+        return controller_registration(self.node.quorum.me, self._incarnation, self._protocol)
 
 
 def _clock_ms() -> int:

@@ -73,7 +73,6 @@ class Service:
     def __init__(self, options: ServeOptions, cluster: ReachedCluster | None = None) -> None:
         self.options = options
         self._cluster = cluster
-        self._member = Member(options.data, options.settings, options.joining) if options.kraft else None
         self._log = structlog.get_logger("topicwright")
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.metrics = Metrics()
@@ -86,6 +85,10 @@ class Service:
             lambda: self.controller.store.durable_cluster,
             "PLAINTEXT" if options.joining is None else CONTROLLER_LISTENER,
         )
+        self._member: Member | None = None
+        if options.kraft:
+            protocol = self._entrance.listeners[0].protocol
+            self._member = Member(options.data, options.settings, options.joining, protocol)
         self.log: RocksDbLog
         """Open from the start on."""
         self._is_open = self._started = False
@@ -153,7 +156,12 @@ class Service:
         """Lead brokers, or follow who does."""
         member, controller = self._member, self.controller
         assert member is not None, "a fleet of real brokers is led with a vote"
-        fleet.on_lead = lambda: self._entrance.draw_login_secret(controller)
+
+        def take_up() -> None:
+            self._entrance.draw_login_secret(controller)
+            member.register()
+
+        fleet.on_lead = take_up
         self.metrics.watch(member.gauges)
         listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
         listening.open(self.front, versions_max, partial(real_broker_listener, fleet, self._entrance.advertised.name))
@@ -164,7 +172,7 @@ class Service:
             await controller.taken_up()
             await controller.decided()
         else:
-            await member.become_voter(self._entrance.listeners[0].protocol)
+            await member.become_voter()
 
     async def _start_http(self) -> None:
         options = self.options

@@ -150,6 +150,10 @@ class EventLog(Protocol):
         """
         ...
 
+    def note(self, key: bytes, value: bytes) -> None:
+        """Write a state key that says nothing of the events, such as a reader's place in another log."""
+        ...
+
     def vouch(self) -> None:
         """All that is written so far survives a power cut elsewhere, and can be written again from there: it counts as
         durable. The next `flush` flushes it all the same."""
@@ -270,6 +274,10 @@ class InMemoryLog:
             del self._unflushed[0]
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
+
+    def note(self, key: bytes, value: bytes) -> None:
+        self._check_open()
+        self._put({key: value})
 
     def vouch(self) -> None:
         self._durable_offset = self._next_offset

@@ -137,7 +137,6 @@ class RocksDbLog:
         return first
 
     def note(self, key: bytes, value: bytes) -> None:
-        """Write a state key that says nothing of the events, such as a reader's place in another log."""
         database, batch = self._writable(), WriteBatch(raw_mode=True)
         batch.put(_STATE + key, value, database.views_handle)
         self._put(database, batch)

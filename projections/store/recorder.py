@@ -68,11 +68,11 @@ class Recorder:
 
     def __init__(self, log: EventLog, store: TopicStore, projector: Projector = EVENTS_ALONE) -> None:
         """Read the state from `store`. Raises LogError."""
+        self.store = store
         self.state = store.state()
         self.last_ms = 0
         """The time of the newest event: that of the next one must not be before it."""
         self._log = log
-        self._store = store
         self._projector = projector
         self._entries: list[Entry] = []
         end = log.next_offset
@@ -110,7 +110,7 @@ class Recorder:
     def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
         """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
-        return Commit(entries, {**self._store.changes(self.state), **self._projector.changes(), **(more or {})})
+        return Commit(entries, {**self.store.changes(self.state), **self._projector.changes(), **(more or {})})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
         """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""

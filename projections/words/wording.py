@@ -33,6 +33,10 @@ _SENTENCES: dict[type[Event], str] = {
     catalog.MetadataHandedBack: (
         "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
     ),
+    catalog.HistorySkipped: (
+        "what was decided from offset {e.start_offset} of the metadata log up to {e.end_offset} is not known step by "
+        "step ({e.reason})"
+    ),
     access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
     access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
     access.LoginSecretDrawn: "what logins of unknown users are shown is made up from a secret from here on",

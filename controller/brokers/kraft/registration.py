@@ -1,7 +1,7 @@
 """A broker reports in: the checks of `ClusterControlManager.registerBroker`, and the command that follows (KIP-631).
 
-Controllers report in as well (KIP-919); what they report is in the metadata log alone, where Kafka's leader looks for it
-before it raises a feature."""
+Controllers report in as well (KIP-919); what they report is in the metadata log alone, where Kafka's leader looks for
+it before it raises a feature."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from controller.brokers.kraft.features import SUPPORTED
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.quorum.raft.voters import Voter
-from controller.kafka.messages.broker_registration import BrokerRegistrationRequest
 from controller.kafka.messages import controller_registration as controllers
+from controller.kafka.messages.broker_registration import BrokerRegistrationRequest
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from events.catalog import BrokerDetails, Endpoint, SupportedFeature
@@ -132,7 +132,9 @@ def controller_record(request: controllers.ControllerRegistrationRequest) -> kin
         incarnation_id=request.incarnation_id,
         zk_migration_ready=request.zk_migration_ready,
         end_points=tuple(
-            kinds.BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            kinds.BrokerEndpoint(
+                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
             for each in request.listeners
         ),
         features=tuple(

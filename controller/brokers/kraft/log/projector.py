@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
+from controller.brokers.kraft.discovering.wire import KnownWire, Wire
 from controller.brokers.kraft.log import access_records, projection
 from controller.brokers.kraft.log.acl_ids import AclIds
 from controller.brokers.kraft.log.batches import Pair
@@ -46,6 +48,8 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     """What a broker has for its epoch on the wire: the offset of its registration."""
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
+    unfoldable: str = ""
+    """What another controller wrote that no event says: who knows less than the metadata log must not lead."""
 
 
 class MetadataProjector:
@@ -68,17 +72,39 @@ class MetadataProjector:
         self._staged = self.mark
         self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
+        self._discovered_end: int | None = None
+        """While events are discovered: all below it is in the event log with them."""
         self._base = -1
         self._begin(-1)
         self._acl_ids.reload()
 
     def begin_at(self, offset: int) -> None:
-        """The next events are those of the batch that begins there, which another has appended."""
+        """The next events are those of the batch that begins there, which another Topicwright has appended."""
         self._begin(offset)
+
+    def begin_discovered(self, end: int, unfoldable: str | None) -> None:
+        """The next events say what another controller has decided; with them all below `end` is in the event log."""
+        self._begin(end)
+        self._discovered_end = end
+        if unfoldable is not None and not self._staged.unfoldable:
+            self._staged = replace(self._staged, unfoldable=unfoldable)
+
+    def take_wire(self, wire: Wire) -> None:
+        """What another controller gave its brokers and entries."""
+        epochs = {**self._epochs, **wire.broker_epochs}
+        self._epochs = {broker_id: epoch for broker_id, epoch in epochs.items() if epoch is not None}
+        for acl_id, acl in sorted(wire.acls.items(), key=lambda pair: pair[1] is not None):
+            self._acl_ids.put(acl_id, acl)
+
+    @property
+    def wire(self) -> KnownWire:
+        """What brokers go by, as of the last event."""
+        return KnownWire(self._epochs, self._acl_ids.entries)
 
     def _begin(self, base: int) -> None:
         """The next batch, which begins at `base`; -1 where no event of the commit has been taken yet."""
         self._base, self._taken = base, 0
+        self._discovered_end = None
         self._records: list[Pair] = []
         self._bytes = 0
 
@@ -86,6 +112,8 @@ class MetadataProjector:
 
     def apply(self, state: State, record: catalog.Recorded) -> ShardKey:
         """Bring the state past an event, and take what it means for brokers."""
+        if self._discovered_end is not None:
+            return apply(state, record)
         if self._base < 0:
             self._begin(self.log_end())
         self._taken += 1
@@ -187,6 +215,15 @@ class MetadataProjector:
             made.append([(None, carrying(first + at, values[at : at + count])), *records])
             at += count
         return made
+
+    def end_discovered(self) -> None:
+        """The commit of the last `changes` is no batch of ours."""
+        self._begin(-1)
+
+    def note_applied(self, end: int) -> bytes:
+        """The value of the mark where all below `end` is in the event log, since the rest decided nothing."""
+        self._staged = replace(self._staged, applied=end)
+        return _encode(self._staged)
 
     def became_durable(self) -> None:
         """The commit of the last `changes` counts: show it."""

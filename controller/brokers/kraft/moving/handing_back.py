@@ -70,9 +70,8 @@ def write_folder(
 
 
 def take_partition(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:
-    """Copy a node's metadata folder into a data folder, for the node that leads on from it in a later epoch than
-    `epoch`, under the directory id that votes (zeros: none is known). What is torn at the end is cut off. Raises
-    FolderError, OSError."""
+    """Copy a node's metadata folder into a data folder, for the node that leads on from it, under the directory id that
+    votes, in a later epoch than any that is known. What is torn at the end is cut off. Raises FolderError, OSError."""
     partition = data / PARTITION
     copy_partition(source / PARTITION, partition)
     write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=epoch))

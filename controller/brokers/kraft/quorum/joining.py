@@ -25,10 +25,6 @@ from controller.kafka.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
-from controller.kafka.messages.controller_registration import (
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-)
 from controller.kafka.messages.describe_cluster import CONTROLLERS, DescribeClusterRequest, DescribeClusterResponse
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode

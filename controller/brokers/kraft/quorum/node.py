@@ -50,11 +50,8 @@ class QuorumNode:
         chance: Callable[[], float],
         now_ms: Callable[[], int],
         security: Security,
-        *,
-        can_lead: bool = True,
     ) -> None:
         self.quorum = Quorum(log, options, chance)
-        self.quorum.can_lead = can_lead
         self.on_fetched: Callable[[int], None] = lambda replica: None
         self.on_role: Callable[[out.RoleChanged], None] = lambda role: None
         self.on_log: Callable[[out.Truncated | out.SnapshotInstalled], None] = lambda change: None
@@ -119,6 +116,14 @@ class QuorumNode:
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((offset, future))
         await future
+
+    def wish(self, wanted: bool) -> None:
+        """Whether to claim the lead from a leader that lives."""
+        self.quorum.wish(self._loop.time(), wanted)
+
+    def veto(self, can_lead: bool) -> None:
+        """Whether this node understands all that it would have to decide on."""
+        self._does(lambda now: self.quorum.veto(now, can_lead))
 
     def raise_kraft_version(self) -> None:
         """From kraft.version 0 to 1, as the leader. Raises NotLeader, Refused."""

@@ -181,14 +181,14 @@ class Follower:
                 return False
             self._leader_watermark = part.high_watermark
             self._core.commit(part.high_watermark)
-            self._claims = self._may_claim(now, bool(records))
+            self._claims = self._may_claim(now)
         return True
 
-    def _may_claim(self, now: float, has_news: bool) -> bool:
-        at_end = self._leader_watermark == self._core.log.end
-        was_quiet = at_end and not has_news and now - self._sent_at >= QUIET_S
-        never_quiet = 0 <= self._leader_watermark <= self._core.log.end and now - self._since >= CLAIM_ANYWAY_S
-        return (was_quiet or never_quiet) and self._core.may_claim(now)
+    def _may_claim(self, now: float) -> bool:
+        """After a fetch that was parked, with or without news: Kafka's leaders write a NoOpRecord twice a second."""
+        was_quiet = now - self._sent_at >= QUIET_S
+        never_quiet = now - self._since >= CLAIM_ANYWAY_S
+        return self._leader_watermark >= 0 and (was_quiet or never_quiet) and self._core.may_claim(now)
 
     def _truncate(self, leader: f.EpochEndOffset) -> None:
         """To where both logs may be alike: the end of the newest epoch that both have (`truncateToEndOffset`)."""
