@@ -20,6 +20,7 @@ from events.catalog import Recorded, SettingsChanged
 from events.codec import decode_event
 from events.logs.log import InMemoryLog
 from events.names import TopicName
+from tests.brokers.kraft.desks import FIRST
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, led, quorum
 from tests.engine.stage import Heard, codes, topic_id
 from tests.kafka.server.listener import until
@@ -33,7 +34,7 @@ class Process:
         assert seat.log is not None, "its node runs"
         self.node, self.log = seat.node, InMemoryLog("cluster")
         projector = MetadataProjector(self.log)
-        self.replication = QuorumReplication(self.node, seat.log, self.log, projector)
+        self.replication = QuorumReplication(self.node, seat.log, self.log, projector, FIRST)
         self.node.on_role = self.replication.note_role
         self.settings = (("num.partitions", str(seat.id)),)
         heard = Heard()
