@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.access.users import SALT_BYTES
-from controller.brokers.kraft.log.batches import encode_batch
+from controller.brokers.kraft.log.batches import RecordBatch, encode_batch
+from controller.brokers.kraft.log.carried import carried
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
@@ -129,10 +130,15 @@ def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterato
             history = VoterHistory(files, ())
             if history.now.ids not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
                 raise FolderError(f"{data} is of one voter among others: change users by --bootstrap")
-            if any(not batch.is_control for batch in files.batches(MetadataProjector(log).mark.applied)):
+            if any(_carries(batch) for batch in files.batches(MetadataProjector(log).mark.applied)):
                 raise FolderError(f"{data}: the service was killed in the middle of a commit: start it once, to end it")
             yield files
         finally:
             files.close()
     finally:
         node.close()
+
+
+def _carries(batch: RecordBatch) -> bool:
+    """Whether a batch has events."""
+    return not batch.is_control and carried(batch.records[0][1]) is not None

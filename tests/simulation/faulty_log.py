@@ -67,6 +67,10 @@ class FaultyLog:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
 
+    def note(self, key: bytes, value: bytes) -> None:
+        self._check_writable()
+        self._log.note(key, value)
+
     def vouch(self) -> None:
         self._log.vouch()
 

@@ -78,10 +78,10 @@ class Following:
             return await self._take_snapshot(recorder)
         batch = self._next(committed)
         ours = None if batch.is_control else carried(batch.records[0][1])
-        if ours is not None:
-            records = self._take_ours(recorder, batch, ours)
-        else:
+        if ours is None:
             records = await self._take_anothers(recorder, batch)
+        else:
+            records = self._take_ours(recorder, batch, ours) if ours.values else []
         self.applied = batch.last_offset + 1
         return records
 

@@ -11,13 +11,14 @@ from controller.brokers.kraft.log.carried import carried
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication
-from events.catalog import Event, Recorded
+from events.catalog import Event, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.logs.log import EventLog, InMemoryLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat
 
+FIRST = SettingsChanged((), "1.0")
 Step = tuple[Recorded, list[Event]]
 
 
@@ -41,7 +42,7 @@ class Desk:
         assert self.seat.node is not None, "its node runs"
         assert self.seat.log is not None, "its node runs"
         self.projector = MetadataProjector(self.log)
-        self.replication = QuorumReplication(self.node, self.seat.log, self.log, self.projector)
+        self.replication = QuorumReplication(self.node, self.seat.log, self.log, self.projector, FIRST)
         self.replication.on_lost = self._lost
         self.node.on_role = self.replication.note_role
         self.load()

@@ -349,9 +349,13 @@ def test_a_handback_does_not_set_the_logs_time_back(tmp_path: Path, monkeypatch:
 async def _fleet_of(data: Path, log: RocksDbLog) -> None:
     """What `serve` makes of a folder before it begins."""
     settings = load_settings(overrides=["node.id=3000"])
-    member = Member(data, settings, None)
+    member = Member(data, settings, None, "PLAINTEXT")
+
+    async def flush() -> int:
+        return log.flush()
+
     try:
-        member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), log.flush)
+        member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), flush)
         kraft_fleet(log, member, settings, None)
     finally:
         await member.stop()

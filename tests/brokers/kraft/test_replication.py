@@ -231,7 +231,7 @@ async def test_a_commit_in_flight_when_the_lead_is_lost_is_on_all_or_on_none(tmp
         await chosen.follow()
         is_there = chosen.log.next_offset == len(HISTORY)
         assert is_there or chosen.log.next_offset == known
-        await chosen.commit(COMMANDS[5:] if not is_there else COMMANDS[-1:])
+        await chosen.commit(COMMANDS[5:] if not is_there else COMMANDS[:1])
         wanted = chosen.log.next_offset
         for each in desks:
             if each is not chosen:
