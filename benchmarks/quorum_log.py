@@ -5,7 +5,7 @@ The log is one that Kafka's controller began and whose records, ten partitions a
 sync, are appended as a leader would. The columns: seconds from the start of the process until its log ends where the
 leader's did, until its event log has it, until it votes; and its memory then.
 
-`python -m benchmarks.quorum_log [--records N] [--changes-per-partition N]`
+`python -m benchmarks.quorum_log [--records N] [--changes-per-partition N] [--set KEY=VALUE]`
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ NOW_MS: Final = 1_700_000_000_000
 PARTITION_VERSION: Final = 2
 REGISTRATION_VERSION: Final = 4
 NO_LEADER: Final = -1
+BEGUN: Final = 20
+"""Records of a cluster's begin, its features among them."""
 VOTER: Final = 3009
 
 
@@ -123,6 +125,14 @@ def phases(process: Process, http: str, end: int) -> tuple[float, float, float]:
     return at.get("log_end", at["votes"]), at.get("applied", at["votes"]), at["votes"]
 
 
+def _records_of(kafka: KafkaController) -> int:
+    """Where the log is committed to, if Kafka's controller leads."""
+    assert kafka.process is not None
+    assert kafka.process.popen.poll() is None, kafka.process.output[-4000:]
+    shown = describe(f"127.0.0.1:{kafka.port}")
+    return 0 if shown is None else shown.high_watermark
+
+
 def _gauges(http: str) -> dict[str, float]:
     try:
         with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
@@ -143,24 +153,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum_log", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--changes-per-partition", type=int, default=8, metavar="N", help="default %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the voter")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="topicwright-bench-") as name:
         folder = Path(name)
         port, own, http = free_ports(3)
         kafka = Kafka(folder, port, tools.KAFKA_SERVER, 1)
         kafka.format()
-        KafkaController.start(kafka)
+        kafka.start()
+        until(lambda: _records_of(kafka) > BEGUN, 300, "Kafka's controller has begun its log")
         kafka.kill()
         began = time.monotonic()
         end, size = append(kafka.metadata / PARTITION, options.records, options.changes_per_partition)
         print(f"{end:,} records, {size >> 20} MB, written in {time.monotonic() - began:.1f} s", flush=True)
         argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", f"127.0.0.1:{port}"]
         argv += ["--data", folder / "voter", "--listen", f"127.0.0.1:{own}", "--http", f"127.0.0.1:{http}"]
-        argv += ["--set", f"node.id={VOTER}"]
+        for each in (f"node.id={VOTER}", *options.set):
+            argv += ["--set", each]
         try:
             began = time.monotonic()
             kafka.start()
-            until(lambda: describe(f"127.0.0.1:{port}"), 600, "Kafka's controller has read it, and leads")
+            until(lambda: _records_of(kafka) > end, 300, "Kafka's controller has read its log, and leads")
+            shown: list[str | Path] = [COMMAND, "quorum", "--bootstrap-controller", f"127.0.0.1:{port}"]
+            until(lambda: tools.run_quietly(shown).returncode == 0, 300, "it responds to whoever looks for it")
             print(f"Kafka's controller leads after {time.monotonic() - began:.1f} s", flush=True)
             for what in ("join", "restart after kill -9"):
                 process = Process(argv, cwd=folder)

@@ -133,6 +133,7 @@ def quorum_cluster(
     """Three voters and so many brokers, all there; all ended with the block. `settings` are of all Kafka's nodes."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = settings or {}
+    our_settings = [*our_settings, *(["quorum.priority=1"] if leads else [])]
     with ExitStack() as ending:
         count = VOTERS - with_ours
         quorum = ending.enter_context(

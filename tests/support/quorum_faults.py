@@ -95,7 +95,8 @@ def _terminated(cluster: QuorumCluster, leader: int) -> Iterator[None]:
     process = _process(cluster, leader)
     process.popen.terminate()
     yield
-    assert process.stop(within_s=END_S) in (0, 143), process.output[-4000:]
+    code = process.stop(within_s=END_S)
+    assert code in (0, 143), f"SIGTERM: ended with {code}\n{process.output[-4000:]}"
     cluster.start(leader)
 
 
