@@ -12,6 +12,7 @@ from controller.machine.apply import apply
 from controller.machine.state import State
 from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
+from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
 from projections.store.savepoint import Savepoint
@@ -104,7 +105,7 @@ class Recorder:
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
-        self._entries.append(Entry(value, key, getattr(record.event, "request_id", "") if indexed else ""))
+        self._entries.append(Entry(value, key, request_of(record) if indexed else ""))
         self.last_ms = max(self.last_ms, record.at_ms)
 
     def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
