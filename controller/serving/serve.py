@@ -31,7 +31,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
-from controller.serving.log_lines import write_lines
+from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
 from controller.serving.real_brokers import kraft_fleet, real_broker_listener, refuse_other_fleets
 from controller.settings.load import ServeSettings
@@ -41,6 +41,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
+from projections.store.snapshotting import Snapshotting
 
 DEFAULT_HTTP_PORT = 8080
 
@@ -71,12 +72,21 @@ class Service:
         self._cluster = cluster
         self._log = structlog.get_logger("topicwright")
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.metrics = Metrics()
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.controller.store.durable_cluster
         )
         self.log = self._open_log()
+        self._query = Query(self.log, lambda: self.controller.store)
+        self._snapshotting = Snapshotting(
+            self.log,
+            options.settings.log_snapshot_interval_events,
+            self._snapshotter.submit,
+            self._query.snapshot_views,
+            SnapshotLines(self._log),
+        )
         self._started = False
 
     def _open_log(self) -> RocksDbLog:
@@ -109,6 +119,7 @@ class Service:
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             projector=self.fleet.metadata if isinstance(self.fleet, KraftFleet) else EVENTS_ALONE,
         )
+        self._snapshotting.begin()
         await self._listen()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
@@ -120,7 +131,7 @@ class Service:
         self.http = HttpServer(
             self.front,
             self.fleet,
-            Questions([Query(self.log, lambda: self.controller.store)]),
+            Questions([self._query]),
             self.metrics,
             tls=self._entrance.http_tls,
             logins=self._entrance.http_logins(),
@@ -150,6 +161,7 @@ class Service:
 
     async def _flush(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
+        self._snapshotting.reached(self.controller.store.durable_counts.topics)
 
     async def _listen(self) -> None:
         settings = self.options.settings
@@ -197,7 +209,10 @@ class Service:
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         open_now = self._entrance.listening.connections + (self._doors.connections if self._doors is not None else 0)
-        return [("connections", "Kafka connections that are open.", open_now)]
+        return [
+            ("connections", "Kafka connections that are open.", open_now),
+            ("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshotting.newest),
+        ]
 
     @property
     def failed(self) -> asyncio.Event:
@@ -221,6 +236,8 @@ class Service:
         self._entrance.users.close()
         if self._started:
             await self.controller.stop()
+        self._snapshotting.close()
+        self._snapshotter.shutdown()
         self.log.close()
         self._flusher.shutdown()
 

@@ -118,17 +118,40 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
 def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
     """The row of a topic in the machine's state, with the event of its creation and, where it is known, of the request
     for it."""
-    event = created.event
-    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-        raise CannotFold(created, f"topic {topic.name!r} was to be created there")
-    request = requested.event if requested is not None else None
-    born = _new_row(created, event, _created_by(request) if isinstance(request, catalog.CreateRequested) else None)
-    return replace(
-        born,
+    return with_birth(bare_row(topic), created, requested)
+
+
+def bare_row(topic: Topic) -> TopicRow:
+    """The row of a topic in the machine's state, without what only the events of its creation say."""
+    return TopicRow(
+        name=topic.name,
         topic_id=topic.topic_id,
         partitions=topic.partitions,
         configs=topic.configs,
+        created_at_ms=topic.created_at_ms,
+        created_offset=topic.created_offset,
+        created_by=None,
+        verdict=None,
+        placed_on=(),
         ready_at_ms=topic.ready_at_ms,
+    )
+
+
+def with_birth(row: TopicRow, created: Recorded, requested: Recorded | None) -> TopicRow:
+    """A row with what the event of its creation, and that of the request for it, say."""
+    event = created.event
+    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
+        raise CannotFold(created, f"topic {row.name!r} was to be created there")
+    if isinstance(event, catalog.TopicDiscovered):
+        return row
+    request = requested.event if requested is not None else None
+    return replace(
+        row,
+        created_by=_created_by(request)
+        if isinstance(request, catalog.CreateRequested) and request.request_id == event.request_id
+        else None,
+        verdict=event.verdict,
+        placed_on=event.live_brokers,
     )
 
 

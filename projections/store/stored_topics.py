@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from controller.machine.partitions.blocks import BLOCK, blocks_of
 from controller.machine.state import Topic
 from events.catalog import Partition
-from events.logs.log import EventLog
+from events.logs.log import StateKeys
 from events.names import ShardKey
 from projections.store.access_state import Puts
 
@@ -41,7 +41,7 @@ def decode_topic(values: Sequence[bytes]) -> Topic:
     return replace(topic, partitions=[*topic.partitions, *chain.from_iterable(map(_decode_block, values[1:]))])
 
 
-def stored_values(log: EventLog, key: ShardKey) -> list[bytes]:
+def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:
     """The values of a topic's state keys; none where there is no topic."""
     head = TOPIC + key.encode()
     value = log.get(head)
@@ -58,7 +58,7 @@ def each_stored(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[ShardKey
             yield ShardKey(head[len(TOPIC) :].decode()), [first[1], *(value for _, value in blocks)]
 
 
-def put_topic(puts: Puts, log: EventLog, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+def put_topic(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     """Add what a topic's change puts and deletes: its own key, and the blocks that are not the very same."""
     head = TOPIC + key.encode()
     old = () if before is None else blocks_of(before.partitions)

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakSet
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
@@ -103,6 +104,7 @@ class _Secondary(Database):
         self._events = Rdict(str(place), _options(), column_families={VIEWS: _options()}, access_type=access)
         self.path = path
         self._reading = threading.Lock()
+        self._frozen = WeakSet()
         self._views = self._events.get_column_family(VIEWS)
         self.get_event = self._events.get
         self.get_view = self._views.get
