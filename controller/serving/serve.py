@@ -84,7 +84,7 @@ class Service:
             self.log,
             options.settings.log_snapshot_interval_events,
             self._snapshotter.submit,
-            self._query.snapshot_views,
+            self._query.snapshot_pairs,
             SnapshotLines(self._log),
         )
         self._started = False

@@ -27,8 +27,7 @@ are open.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -133,9 +132,9 @@ class Database:
         with self._reading:
             at = self._views.iter()
             for prefix in prefixes:
-                runs = list(islice(_runs(at, prefix, start, end), room + 1))
+                runs = _runs(at, prefix, start, end, room)
                 room -= len(runs)
-                if room < 0:
+                if room <= 0:
                     return found or [None]
                 found.append(runs)
         return found
@@ -230,23 +229,26 @@ class Frozen:
         self._at = None
 
 
-def _runs(at: RdictIter, prefix: bytes, start: int, end: int) -> Iterator[range]:
-    """The run that begins at or before `start`, if it reaches so far, and those after it."""
+def _runs(at: RdictIter, prefix: bytes, start: int, end: int, most: int) -> list[range]:
+    """The run that begins at or before `start`, if it reaches so far, and those after it; so many and no more."""
+    runs: list[range] = []
     lowest = prefix + start.to_bytes(8, "big")
     at.seek_for_prev(lowest)
-    if not _is_valid(at) or not at.key().startswith(prefix):
+    if not at.valid():
+        at.status()
         at.seek(lowest)
-    while _is_valid(at):
-        key = at.key()
-        if not key.startswith(prefix):
-            return
+    elif not at.key().startswith(prefix):
+        at.next()
+    while len(runs) < most and at.valid() and (key := at.key()).startswith(prefix):
         first = int.from_bytes(key[len(prefix) :], "big")
         if first >= end:
-            return
+            return runs
         after = int.from_bytes(at.value(), "big") + 1
         if after > start:
-            yield range(max(start, first), min(end, after))
+            runs.append(range(max(start, first), min(end, after)))
         at.next()
+    at.status()
+    return runs
 
 
 def _close(family: Rdict) -> None:

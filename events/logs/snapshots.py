@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from events.catalog import EVENT_VERSION
 from events.logs.log import EventLog
 from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
 
@@ -40,12 +41,13 @@ def snapshot_offsets(log: EventLog) -> list[int]:
 
 def open_snapshot(log: EventLog, offset: int) -> Snapshot:
     """The snapshot at an offset, to be closed by the caller. Raises SnapshotDamaged where it is not one of this log's
-    history up to its newest durable event, OSError where it cannot be read."""
+    history up to its newest durable event, or of another event version, OSError where it cannot be read."""
     snapshot = Snapshot(_path(log, offset))
     try:
         about = snapshot.about
-        wanted = about_at(log, offset, about.event_version) if 0 < offset <= log.durable_offset else None
-        if about != wanted:
+        if about.event_version != EVENT_VERSION:
+            raise SnapshotDamaged(f"{snapshot.path}: it is of event version {about.event_version}, not {EVENT_VERSION}")
+        if not 0 < offset <= log.durable_offset or about != about_at(log, offset):
             raise SnapshotDamaged(f"{snapshot.path}: it is not of this log's history")
     except BaseException:
         snapshot.close()
@@ -72,9 +74,9 @@ def newest_snapshot(log: EventLog) -> int | None:
         return snapshot.offset
 
 
-def about_at(log: EventLog, offset: int, event_version: int) -> About:
+def about_at(log: EventLog, offset: int) -> About:
     """What a snapshot of a log says of itself; `offset` is above 0. Raises LogError."""
-    return About(log.cluster_id, offset, event_version, zlib.crc32(log.read_one(offset - 1)))
+    return About(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
 
 
 def put_snapshot(log: EventLog, about: About, pairs: Iterable[tuple[bytes, bytes]]) -> int:

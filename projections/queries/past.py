@@ -21,34 +21,26 @@ from typing import TypeVar
 
 import msgspec
 
-from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
+from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.topics import NO_PAST, TopicPast, TopicRow, bare_row, fold_topic, with_birth
+from projections.rows.topics import NO_PAST, TopicPast, TopicRow, fold_topic
 from projections.store.births import born
-from projections.store.stored_topics import TOPIC, decode_topic, each_stored, stored_values
 
 EVENTS_PER_STRETCH = 250
 """How many events are read between two rests."""
 KEYS_AT_ONCE = 250
 """Of how many keys the later events are found in one go."""
-CLUSTER_ROW = b"v"
-"""The key under which a snapshot has the row of brokers and settings (MessagePack of `ClusterRow`)."""
-
 MayShow = Callable[[str], bool]
 """Whether a topic of a name is shown."""
 _T = TypeVar("_T")
-_Candidate = tuple[ShardKey, Topic | None]
+_Candidate = tuple[ShardKey, TopicRow | None]
 """A key, and the topic that it had in the snapshot."""
-
-_decode_cluster = msgspec.msgpack.Decoder(ClusterRow).decode
-encode_cluster = msgspec.msgpack.Encoder().encode
-"""A row of brokers and settings as a snapshot has it."""
 
 
 class TopicPage(msgspec.Struct, frozen=True):
@@ -107,31 +99,30 @@ class Past:
 
     def _topic(self, snapshot: Snapshot | None, name: str, end: int) -> TopicRow | None:
         key, past = shard_key(name), NO_PAST
-        values = [] if snapshot is None else stored_values(snapshot, key)
-        if values and (topic := decode_topic(values)).name == name:
-            past = TopicPast(bare_row(topic))
+        row = None if snapshot is None else snapshot_topic(snapshot, key)
+        if row is not None and row.name == name:
+            past = TopicPast(row)
         for record in self.decoded(self._log.shard_offsets(key, _start(snapshot), end)):
             if _topic_of(record) == name:
                 past = fold_topic(past, record)
-        return None if past.row is None else self._with_births([past.row], _start(snapshot))[0]
+        return past.row
 
     def _topics(
         self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int
     ) -> TopicPage:
-        start = _start(snapshot)
         rows: list[TopicRow] = []
         looked_at, rest_at = 0, EVENTS_PER_STRETCH
         for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show):
             looked_at += 1 + events
             if row is not None and len(rows) == limit:
-                return TopicPage(self._with_births(rows, start), shard_key(rows[-1].name))
+                return TopicPage(tuple(rows), shard_key(rows[-1].name))
             rows += () if row is None else (row,)
             if looked_at >= looked_at_max:
-                return TopicPage(self._with_births(rows, start), key)
+                return TopicPage(tuple(rows), key)
             if looked_at >= rest_at:
                 rest_at = looked_at + EVENTS_PER_STRETCH
                 self._rest()
-        return TopicPage(self._with_births(rows, start), None)
+        return TopicPage(tuple(rows), None)
 
     def _each(
         self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow
@@ -165,30 +156,19 @@ class Past:
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
         there: Iterator[_Candidate] = iter(())
         if snapshot is not None:
-            pairs = snapshot.scan(TOPIC, TOPIC + after.encode("utf-8", "surrogatepass") if after else None)
-            there = ((key, decode_topic(values)) for key, values in each_stored(pairs))
+            there = iter(snapshot_topics(snapshot, after))
         later = ((key, None) for key in born(self._log, _start(snapshot), end, after))
         for _, same in groupby(merge(there, later, key=itemgetter(0)), key=itemgetter(0)):
             yield next(same)  # `merge` is stable: the snapshot's comes first
-
-    def _with_births(self, rows: Sequence[TopicRow], start: int) -> tuple[TopicRow, ...]:
-        """Rows with what only the events of their creation say, where those are from before the snapshot."""
-        born_before = [row.created_offset for row in rows if row.created_offset < start]
-        offsets = [offset for created in born_before for offset in (max(0, created - 1), created)]
-        births = self.decoded(offsets)
-        return tuple(
-            with_birth(row, requested=next(births), created=next(births)) if row.created_offset < start else row
-            for row in rows
-        )
 
     def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
         start, row = self._cluster
         if start > end:
             start, row = 0, NO_CLUSTER
         if snapshot is not None and snapshot.offset > start:
-            stored = snapshot.get(CLUSTER_ROW)
+            stored = snapshot_cluster(snapshot)
             if stored is not None:
-                start, row = snapshot.offset, _decode_cluster(stored)
+                start, row = snapshot.offset, stored
         for record in self.decoded(self._log.shard_offsets(CLUSTER_SHARD, start, end)):
             if _topic_of(record) is None:  # requests for a topic without a name have the same key
                 row = fold_cluster(row, record)
@@ -201,13 +181,13 @@ def _start(snapshot: Snapshot | None) -> int:
     return 0 if snapshot is None else snapshot.offset
 
 
-def _folded(topic: Topic | None, events: Iterable[Recorded], may_show: MayShow) -> tuple[TopicRow | None, int]:
+def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> tuple[TopicRow | None, int]:
     """What a key's topic in the snapshot and its later events come to, if it is shown; and how many these are."""
     pasts: dict[str, TopicPast] = {}
     hidden: set[str] = set()
     if topic is not None:
         if may_show(topic.name):
-            pasts[topic.name] = TopicPast(bare_row(topic))
+            pasts[topic.name] = TopicPast(topic)
         else:
             hidden.add(topic.name)
     count = 0

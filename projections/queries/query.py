@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from heapq import merge
 from itertools import chain
@@ -27,9 +28,11 @@ from controller.machine.state import Topic
 from events.catalog import Recorded, TopicCreated, TopicDiscovered
 from events.codec import decode_event
 from events.logs.log import EventLog
+from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
-from projections.queries.past import CLUSTER_ROW, MayShow, Past, TopicPage, encode_cluster
+from projections.queries.past import MayShow, Past, TopicPage
+from projections.queries.snapshot_rows import Pair, with_rows
 from projections.rows.brokers import ClusterRow
 from projections.rows.requests import RequestRow, request_row
 from projections.rows.topics import NO_PAST, TopicRow, fold_topic, topic_row
@@ -149,9 +152,11 @@ class Query:
         """Brokers and settings as they were."""
         return self._past.cluster(end)
 
-    def snapshot_views(self, end: int) -> dict[bytes, bytes]:
-        """What a snapshot at a moment has beside the state keys, for the questions that begin there."""
-        return {CLUSTER_ROW: encode_cluster(self.cluster_at(end))}
+    def snapshot_pairs(self, end: int, state: Iterable[Pair]) -> Iterator[Pair]:
+        """The state keys at a moment, with what the questions that begin at a snapshot of it need beside them."""
+        cluster, previous = self.cluster_at(end), nearest_snapshot(self.log, end - 1)
+        with nullcontext() if previous is None else previous:
+            yield from with_rows(self.log, state, previous, cluster)
 
     def live_at(self, end: int) -> frozenset[BrokerId]:
         """The brokers that were live."""

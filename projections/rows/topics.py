@@ -181,11 +181,17 @@ def placeholders(row: TopicRow) -> int:
 def status(row: TopicRow, live: Collection[BrokerId]) -> Status:
     """The worst that can be said: `pending` until complete once, then `offline` if a partition has no live leader,
     `under-replicated` if a replica is out of sync, else `ready`."""
+    offline = sum(is_offline(partition, live) for partition in row.partitions)
+    return status_of(row, sum(map(is_under_replicated, row.partitions)), offline)
+
+
+def status_of(row: TopicRow, under_replicated: int, offline: int) -> Status:
+    """The same, where it is known how many partitions are so."""
     if row.ready_at_ms is None:
         return "pending"
-    if any(is_offline(partition, live) for partition in row.partitions):
+    if offline:
         return "offline"
-    return "under-replicated" if any(is_under_replicated(partition) for partition in row.partitions) else "ready"
+    return "under-replicated" if under_replicated else "ready"
 
 
 # --- the folds

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from controller.machine.apply import apply
 from events.catalog import Cause
 from events.codec import decode_event
-from events.logs.log import Commit, Entry, EventLog, InMemoryLog
+from events.logs.log import Commit, Entry, EventLog, InMemoryLog, StateKeys
 from events.logs.snapshots import nearest_snapshot
 from projections.store.access_state import ACL, QUOTA, SCRAM, Puts
 from projections.store.store import CLUSTER, WAITING, TopicStore
-from projections.store.stored_topics import TOPIC
+from projections.store.stored_topics import TOPIC, is_beside
 
 KEPT = tuple(sorted((ACL, CLUSTER, QUOTA, SCRAM, TOPIC, WAITING)))
 """The first bytes of the state keys that say something of their own, in order: what a snapshot has."""
@@ -64,7 +64,7 @@ class Refold:
             return
         with snapshot:
             if snapshot.offset > self._at:
-                self._load({key: value for key, value in snapshot.scan() if key[:1] in KEPT}, snapshot.offset)
+                self._load(dict(state_keys(snapshot)), snapshot.offset)
 
     def _load(self, keys: Puts, offset: int) -> None:
         self._keys = InMemoryLog("")
@@ -81,3 +81,8 @@ class Refold:
     def _put(self, changes: Puts) -> None:
         self._keys.write(Commit([Entry(b"")], {key: changes[key] for key in changes if key[:1] in KEPT}))
         self._keys.flush()
+
+
+def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:
+    """The state keys that a snapshot has, in order, without what is there for readers. Raises SnapshotDamaged."""
+    return ((key, value) for prefix in KEPT for key, value in snapshot.scan(prefix) if not is_beside(key))

@@ -8,8 +8,8 @@ it freezes the log's state keys, which takes a moment, and has them written besi
 offset, and of nothing that a power cut could take back. Of a state with many topics it is taken more rarely: it costs
 some microseconds a topic, and may cost no more than a small part of the events that it stands for.
 
-In it are the state keys that say something of their own (KEPT); the others follow from them (`restored`). `views` gives
-further keys that readers want.
+In it are the state keys that say something of their own (KEPT); the others follow from them. `with_views` puts in, at
+their places, what readers want beside them.
 
 Kept are at most KEPT_MAX, evenly over the log: when there are more, every other one goes. Those that are missing, as of
 a log of an earlier release, or damaged, are made anew from the one before and the events since
@@ -21,13 +21,11 @@ What it does not do: read clocks, choose threads (`run` has work done in one, on
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from heapq import merge
 from itertools import pairwise
 from typing import Protocol
 
-from events.catalog import EVENT_VERSION
 from events.logs.log import EventLog
 from events.logs.snapshot_file import About, SnapshotDamaged
 from events.logs.snapshots import (
@@ -83,18 +81,19 @@ class Snapshotting:
         log: FreezableLog,
         interval_events: int,
         run: Callable[[Callable[[], None]], object],
-        views: Callable[[int], Mapping[bytes, bytes]],
+        with_views: Callable[[int, Pairs], Pairs],
         reports: Reports,
     ) -> None:
         """`interval_events` 0 takes none."""
         self._log = log
         self._interval = interval_events
         self._run = run
-        self._views = views
+        self._with_views = with_views
         self._reports = reports
         self._stopped = threading.Event()
         self._busy = False
-        self._next = 0
+        self.next_at = 0
+        """The offset from which on the next one is taken."""
         self.newest = 0
         """The offset of the newest snapshot, 0 without one."""
 
@@ -102,7 +101,7 @@ class Snapshotting:
         """Throw away what is of no use, make what is missing. Raises OSError for a folder that cannot be read."""
         if self._interval:
             self.newest = max(snapshot_offsets(self._log), default=0)
-            self._next = self.newest + self._interval
+            self.next_at = self.newest + self._interval
             self._start(self._tidy)
 
     def close(self) -> None:
@@ -112,10 +111,10 @@ class Snapshotting:
     def reached(self, topics: int) -> None:
         """The log is durable to its end, with so many topics: take a snapshot if it is time. Raises LogError."""
         end = self._log.next_offset
-        if not self._interval or end < self._next or self._busy or self._log.durable_offset != end:
+        if not self._interval or end < self.next_at or self._busy or self._log.durable_offset != end:
             return
-        self._next = end + max(self._interval, topics * EVENTS_PER_TOPIC)
-        about, frozen = about_at(self._log, end, EVENT_VERSION), self._log.frozen_scan(KEPT)
+        self.next_at = end + max(self._interval, topics * EVENTS_PER_TOPIC)
+        about, frozen = about_at(self._log, end), self._log.frozen_scan(KEPT)
         self._start(lambda: self._take(about, frozen))
 
     # --- in the other thread
@@ -136,13 +135,15 @@ class Snapshotting:
             self._busy = False
 
     def _take(self, about: About, frozen: Pairs) -> None:
-        with closing(frozen):  # type: ignore[type-var]
-            self._put(about, frozen)
+        try:
+            with closing(frozen):  # type: ignore[type-var]
+                self._put(about, frozen)
+        except SnapshotDamaged:  # the one before
+            self._tidy()
         self._thin()
 
     def _put(self, about: About, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        views = sorted(self._views(about.offset).items())
-        size = put_snapshot(self._log, about, merge(self._resting(pairs), views))
+        size = put_snapshot(self._log, about, self._with_views(about.offset, self._resting(pairs)))
         self.newest = max(self.newest, about.offset)
         self._reports.snapshot_taken(about.offset, size)
 
@@ -173,7 +174,7 @@ class Snapshotting:
             refold = Refold(self._log, self._rest)
             for offset in wanted:
                 at = refold.go_to(offset)
-                self._put(about_at(self._log, at, EVENT_VERSION), refold.pairs())
+                self._put(about_at(self._log, at), refold.pairs())
 
     def _thin(self) -> None:
         for offset in too_many(snapshot_offsets(self._log), self._interval):

@@ -19,7 +19,7 @@ from events.logs.snapshots import FOLDER, about_at, open_snapshot, put_snapshot,
 from projections.queries.query import Query
 from projections.rows.topics import TopicRow
 from projections.store.recorder import Recorder
-from projections.store.refolding import KEPT, Refold
+from projections.store.refolding import KEPT, Refold, state_keys
 from projections.store.snapshotting import KEPT_MAX, Snapshotting, missing, spacing, too_many
 from projections.store.store import TopicStore
 from tests.events.logs.rocksdb_folders import flip
@@ -57,7 +57,7 @@ class Kept:
         self.query = Query(self.log, lambda: self.store)
         self.notes = Notes()
         self.waiting: list[Work] = []
-        self.snapshotting = Snapshotting(self.log, interval, self.waiting.append, self.query.snapshot_views, self.notes)
+        self.snapshotting = Snapshotting(self.log, interval, self.waiting.append, self.query.snapshot_pairs, self.notes)
 
     def commit(self, records: list[Recorded]) -> None:
         """Write the records of a commit, and take a snapshot if it is time."""
@@ -73,10 +73,10 @@ class Kept:
         while self.waiting:
             self.waiting.pop(0)()
 
-    def bytes_at(self, offset: int) -> list[tuple[bytes, bytes]]:
-        """The snapshot at an offset."""
+    def state_at(self, offset: int) -> list[tuple[bytes, bytes]]:
+        """The state keys in the snapshot at an offset."""
         with open_snapshot(self.log, offset) as snapshot:
-            return list(snapshot.scan())
+            return list(state_keys(snapshot))
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def test_what_is_made_anew_is_what_was_taken(walk: Walk, interval: int) -> None:
         for offset in one.notes.taken:
             refold = Refold(one.log, lambda: None)
             assert refold.go_to(offset) == offset, "it was taken where a command ended"
-            taken = [pair for pair in one.bytes_at(offset) if pair[0][:1] in KEPT]
+            taken = one.state_at(offset)
             assert list(refold.pairs()) == taken, f"at {offset}"
 
 
@@ -231,7 +231,7 @@ def test_what_is_written_meanwhile_is_not_in_it() -> None:
         assert one.notes.taken == [end]
         refold = Refold(one.log, lambda: None)
         refold.go_to(end)
-        assert list(refold.pairs()) == [pair for pair in one.bytes_at(end) if pair[0][:1] in KEPT]
+        assert list(refold.pairs()) == one.state_at(end)
 
 
 def test_none_is_taken_of_what_a_power_cut_could_take_back() -> None:
@@ -317,6 +317,6 @@ def test_a_snapshot_of_a_newer_event_version_is_passed_over() -> None:
     with kept() as one:
         one.commit(story(60))
         end = one.log.next_offset
-        about = about_at(one.log, end, EVENT_VERSION + 1)
+        about = about_at(one.log, end)
         put_snapshot(one.log, About(about.cluster_id, end, EVENT_VERSION + 1, about.last_event), [(b"t", b"?")])
         assert one.query.topics_at(end, "", 100) == query_of(story(60)).topics_at(end, "", 100)

@@ -10,7 +10,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, snapshot_offsets
 from projections.queries.query import Query
-from projections.store.refolding import KEPT, Refold
+from projections.store.refolding import Refold, state_keys
 from projections.store.store import TopicStore
 from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
 
@@ -69,7 +69,7 @@ def test_killed_at_random_moments_nothing_half_done_stays(tmp_path: Path) -> Non
         refold = Refold(log, lambda: None)
         for offset in offsets:
             with open_snapshot(log, offset) as snapshot:
-                taken = [pair for pair in snapshot.scan() if pair[0][:1] in KEPT]
+                taken = list(state_keys(snapshot))
             (log.path / FOLDER / f"{offset:020}.snapshot").unlink()
             assert refold.go_to(offset) == offset, f"seed {seed}"
             assert list(refold.pairs()) == taken, f"the snapshot at {offset} is of what the events say, seed {seed}"

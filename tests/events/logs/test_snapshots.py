@@ -38,7 +38,7 @@ def log(tmp_path: Path) -> Iterator[RocksDbLog]:
 
 
 def put(log: RocksDbLog, offset: int) -> Path:
-    put_snapshot(log, about_at(log, offset, 1), PAIRS[:100])
+    put_snapshot(log, about_at(log, offset), PAIRS[:100])
     return log.path / FOLDER / f"{offset:020}.snapshot"
 
 
@@ -127,7 +127,7 @@ def test_a_failure_leaves_nothing(log: RocksDbLog) -> None:
         raise OSError("no room left")
 
     with pytest.raises(OSError, match="no room"):
-        put_snapshot(log, about_at(log, 10, 1), pairs())
+        put_snapshot(log, about_at(log, 10), pairs())
     assert list((log.path / FOLDER).iterdir()) == []
 
 
