@@ -63,11 +63,11 @@ ALLOWED = Verdict("allowed")
 class Generator:
     """Writes one log."""
 
-    def __init__(self, folder: Path, seed: int, skewed: bool) -> None:
+    def __init__(self, folder: Path, seed: int, skewed: bool, partitions_cached: int = 100_000) -> None:
         self.log = RocksDbLog.open(
             folder, cluster_id="generated", event_version=EVENT_VERSION, new_cluster_id=lambda: "generated"
         )
-        self._store = TopicStore(self.log)
+        self._store = TopicStore(self.log, partitions_cached)
         self._recorder = Recorder(self.log, self._store)
         self._state = self._recorder.state
         self._rng = random.Random(seed)
@@ -227,7 +227,9 @@ class Generator:
         self._record(command.at_ms, cause, decide(self._state, command).events)
 
     def _record(self, at_ms: int, cause: Cause, events: Sequence[Event]) -> None:
-        count = len(self._recorder.record(at_ms, cause, events))
+        self._recorded(len(self._recorder.record(at_ms, cause, events)))
+
+    def _recorded(self, count: int) -> None:
         self._offset += count
         self._uncommitted += count
         if self._uncommitted >= EVENTS_PER_COMMIT:

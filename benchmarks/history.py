@@ -27,10 +27,11 @@ from benchmarks.generate import Generator
 from benchmarks.usage import MIB
 from controller.machine.state import Topic
 from controller.settings.load import load_settings
-from events.catalog import EVENT_VERSION, Cause, IsrChanged
+from events.catalog import EVENT_VERSION, Cause, IsrChanged, Recorded
+from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, snapshot_offsets
-from events.names import RequestId
+from events.names import Offset, RequestId
 from projections.queries.query import Query, Questions
 from projections.shown import from_log
 from projections.store.snapshotting import Snapshotting
@@ -75,7 +76,7 @@ class Growing(Generator):
     """A generated log that goes on, with snapshots."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        super().__init__(folder, seed, skewed=False)
+        super().__init__(folder, seed, skewed=False, partitions_cached=1_000_000)
         self.taking = Timing()
         self.sizes: list[int] = []
         self.query = Query(self.log, lambda: self._store)
@@ -117,7 +118,10 @@ class Growing(Generator):
         event = IsrChanged(
             topic.name, index, after.leader, isr, after.leader_epoch, after.partition_epoch, "reported by its leader"
         )
-        self._record(self._now_ms, Cause(_CAUSE, RequestId(f"broker-{self._requests}")), [event])
+        cause = Cause(_CAUSE, RequestId(f"broker-{self._requests}"))
+        value = encode_event(self._now_ms, cause, event)
+        self._recorder.take(Recorded(Offset(self._offset), self._now_ms, cause, event), value)
+        self._recorded(1)
 
     def _commit(self) -> None:
         super()._commit()

@@ -43,7 +43,7 @@ DEFAULT_CACHE_BYTES = 64 << 20
 
 _pack = struct.Struct(">Q").pack
 _STATE = b"s"
-_SHARD = b"t"
+SHARD = b"t"
 _REQUEST = b"r"
 _PAST_RUNS = b"\1"
 """After all runs of a name, whose offsets begin with 00, and before a name that goes on with a NUL, which is 00 FF."""
@@ -188,19 +188,19 @@ class RocksDbLog:
         log.check_range(start, end)
         self._readable()
         stop = self._next_offset if end is None else min(end, self._next_offset)
-        return self._each_in_runs(_run_prefix(_SHARD, shard_key), start, stop)
+        return self._each_in_runs(run_prefix(SHARD, shard_key), start, stop)
 
     def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
-        prefixes = [_run_prefix(_SHARD, key) for key in shard_keys]
+        prefixes = [run_prefix(SHARD, key) for key in shard_keys]
         return self._read(Database.runs, prefixes, start, min(end, self._next_offset))
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._readable()
-        return self._each_shard(_run_prefix(_SHARD, after))
+        return self._each_shard(run_prefix(SHARD, after))
 
     def request_offsets(self, request_id: str) -> Iterator[int]:
         self._readable()
-        return self._each_in_runs(_run_prefix(_REQUEST, request_id), 0, self._next_offset)
+        return self._each_in_runs(run_prefix(_REQUEST, request_id), 0, self._next_offset)
 
     def get(self, key: bytes) -> bytes | None:
         value: bytes | None = self._read(lambda database: database.get_view(_STATE + key))
@@ -328,10 +328,10 @@ class RocksDbLog:
             yield from range(max(start, int.from_bytes(first, "big")), min(stop, int.from_bytes(last, "big") + 1))
 
     def _each_shard(self, run: bytes) -> Iterator[str]:
-        below = _SHARD[:-1] + bytes((_SHARD[-1] + 1,))
+        below = SHARD[:-1] + bytes((SHARD[-1] + 1,))
         key = self._read(Database.first_view_key, run + _PAST_RUNS, below)
         while key is not None:
-            yield key[len(_SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
+            yield key[len(SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
             key = self._read(Database.first_view_key, key[:-8] + _PAST_RUNS, below)
 
     def _each_frozen(self, frozen: Frozen, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[_Pair]:
@@ -373,12 +373,12 @@ def _batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBat
             if shard is not None:
                 put(shard_key, _pack(offset - 1), views)
             shard = entry.shard_key
-            shard_key = _run_prefix(_SHARD, shard) + here
+            shard_key = run_prefix(SHARD, shard) + here
         if entry.request_id != request:
             if request:
                 put(request_key, _pack(offset - 1), views)
             request = entry.request_id
-            request_key = _run_prefix(_REQUEST, request) + here
+            request_key = run_prefix(_REQUEST, request) + here
         offset += 1
     put(shard_key, _pack(offset - 1), views)
     if request:
@@ -392,6 +392,7 @@ def _batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBat
     return batch, offset
 
 
-def _run_prefix(kind: bytes, name: str) -> bytes:
+def run_prefix(kind: bytes, name: str) -> bytes:
+    """What the keys of runs under a name begin with."""
     text = name.encode("utf-8", "surrogatepass")
     return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"

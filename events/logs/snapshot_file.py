@@ -138,6 +138,11 @@ class Snapshot:
         """The offset of the first event that it does not count."""
         return self._head.about.offset
 
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return os.fstat(self._file).st_size
+
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)

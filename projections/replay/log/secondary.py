@@ -31,7 +31,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
 from events.logs.rocksdb_database import VIEWS, Database
 from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_log import SHARD, RocksDbLog, run_prefix
 from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY
 from projections.replay.log.frozen import frozen
 
@@ -70,6 +70,13 @@ class Look(RocksDbLog):
         unseen: RocksDB checks what it reads. It takes about a second for ten million events. Raises LogCorrupted."""
         for _ in self._each_view(b"", b"\xff"):
             pass
+
+    def newest_before(self, shard_key: str, end: int) -> int:
+        """The offset of the newest event of a shard before `end`; -1 if there is none."""
+        run = run_prefix(SHARD, shard_key)
+        key = self._read(Database.last_view_key, run, run + (end - 1).to_bytes(8, "big"))
+        last = None if key is None else self._read(lambda database: database.get_view(key))
+        return -1 if last is None else min(end - 1, int.from_bytes(last, "big"))
 
     def close(self) -> None:
         self._closed = True
