@@ -15,6 +15,8 @@ from events.codec import decode_event, encode_event
 from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
+from projections.store.access_state import Puts
+from projections.store.births import put_beginning, put_birth
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
 
@@ -76,6 +78,8 @@ class Recorder:
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
+        self._births: Puts = {}
+        put_beginning(self._births, log)
         end = log.next_offset
         if end:
             self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
@@ -105,13 +109,16 @@ class Recorder:
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
+        put_birth(self._births, record.offset, key, record.event)
         self._entries.append(Entry(value, key, request_of(record) if indexed else ""))
         self.last_ms = max(self.last_ms, record.at_ms)
 
     def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
         """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
-        return Commit(entries, {**self.store.changes(self.state), **self._projector.changes(), **(more or {})})
+        births, self._births = (self._births, {}) if entries else ({}, self._births)
+        changes = self.store.changes(self.state)
+        return Commit(entries, {**changes, **births, **self._projector.changes(), **(more or {})})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
         """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""
