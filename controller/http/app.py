@@ -22,7 +22,7 @@ from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
-from controller.http.paths import overviews, reads, simulated, topics, writes
+from controller.http.paths import altering, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
@@ -57,7 +57,7 @@ async def about(request: HttpRequest) -> dict[str, list[str]]:
     return {"paths": sorted(request.app.openapi_schema.paths or ())}
 
 
-_WRITES = (writes.create_topic, writes.delete_topic)
+_WRITES = (writes.create_topic, writes.delete_topic, altering.alter_topic)
 _READS = (
     topics.topics,
     reads.topic,
@@ -72,6 +72,7 @@ _READS = (
     overviews.timeline,
     overviews.topic_timeline,
     overviews.broker,
+    overviews.diff,
 )
 _ABOUT = (describe, about)
 _HEALTH = (health.live, health.ready, health.metrics)

@@ -134,6 +134,16 @@ class CreatedShape(TopicAnswerShape, frozen=True, kw_only=True):
     waited_ms: int
 
 
+class AlteredShape(TopicAnswerShape, frozen=True, kw_only=True):
+    """A changed topic, or with `validate_only` as it would be: how many partitions it has, and its explicit configs."""
+
+    name: str
+    topic_id: str
+    validate_only: bool
+    num_partitions: int
+    configs: dict[str, str]
+
+
 class DeletedShape(TopicAnswerShape, frozen=True, kw_only=True):
     """A deleted topic."""
 
