@@ -309,7 +309,7 @@ class SimulatedBrokerShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Every answer that is an error: Kafka's name and number for it, and what is wrong in words.
+    """What is wrong: Kafka's name and number for it, and a message in words.
 
     `request_id` and `rule` are there where a topic was refused: the request to look up, and the rule that decided.
     """
@@ -319,3 +319,14 @@ class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     request_id: str = ""
     rule: str = ""
+
+
+class ProblemShape(ErrorShape, frozen=True, kw_only=True):
+    """Every answer over HTTP that is an error (RFC 9457): `type` and `title` stand for Kafka's error, `detail` is its
+    message, `instance` the path of the request to look up, empty where there is none."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str

@@ -152,6 +152,19 @@ def refusal(answer: Answer) -> json_types.ErrorShape:
     return shape(json_types.ErrorShape, answer, error=error_word(answer.code))
 
 
+def problem(error: json_types.ErrorShape, status: int) -> json_types.ProblemShape:
+    """An error as HTTP answers it, with its status."""
+    return shape(
+        json_types.ProblemShape,
+        error,
+        type=f"urn:kafka:error:{error.error}",
+        title=error.error.replace("_", " ").capitalize(),
+        status=status,
+        detail=error.message,
+        instance=f"/v1/requests/{error.request_id}" if error.request_id else "",
+    )
+
+
 def request(row: RequestRow) -> json_types.RequestShape:
     """A request with the outcome of each of its topics."""
     deadline = {"deadline_at": maybe_iso(row.deadline_ms), "deadline_at_ms": row.deadline_ms}

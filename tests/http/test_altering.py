@@ -39,7 +39,7 @@ t    {"configs": {"retention.ms": "soon"}}              | 400 Invalid value soon
 t    {"partitions": 3}                                  | 400 partitions: unknown field; allowed are configs, num_part
 t    {"num_partitions": 1}                              | 400 The topic t currently has 2 partition(s); 1 would not be
 t    {"num_partitions": 3, "assignments": [[9, 1, 2]]}  | 400 The manual partition assignment includes broker 9
-none {"num_partitions": 3}                              | 404 The topic 'none' does not exist.
+none {"num_partitions": 3}                              | 404 This server does not host this topic-partition.
 """
 
 
