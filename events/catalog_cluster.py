@@ -81,7 +81,7 @@ class LogDirsChanged(Fact, frozen=True, tag=True):
 
 
 class QuorumEpochBegun(Fact, frozen=True, tag=True):
-    """This controller leads real brokers from here on, in an epoch of its own: one a start (KIP-595)."""
+    """This controller leads real brokers from here on, in an epoch of its own (KIP-595)."""
 
     leader_epoch: int
     node_id: int
@@ -92,6 +92,8 @@ class QuorumEpochBegun(Fact, frozen=True, tag=True):
     port: int
     directory_id: bytes
     """The id (16 bytes) under which the controller votes with kraft.version 1."""
+    priority: int = 0
+    """How much it wants to lead, above other voters of Topicwright; -1 of Kafka's own controllers."""
 
 
 class MetadataAdopted(Fact, frozen=True, tag=True):

@@ -70,7 +70,9 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case access.AsksRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped():
             return cluster
         case catalog.QuorumEpochBegun() as e:
-            quorum = Quorum(e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id)
+            quorum = Quorum(
+                e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id, priority=e.priority
+            )
             return replace(cluster, quorum=quorum)
         case catalog.MetadataHandedBack() as e:
             return replace(cluster, quorum=replace(_quorum(cluster, record), handed_back_to=e.folder))

@@ -42,9 +42,13 @@ class Transactions:
                     counting += self._held
                     self.begun_at, self._held = None, []
                 case kinds.AbortTransactionRecord():
-                    self.begun_at, self._held = None, []
+                    self.abort()
                 case _ if self.begun_at is not None:
                     self._held.append((offset, record))
                 case _:
                     counting.append((offset, record))
         return counting
+
+    def abort(self) -> None:
+        """The open one does not count."""
+        self.begun_at, self._held = None, []

@@ -1,7 +1,7 @@
-"""A metadata log of Kafka's own controller, or of a lost one as a broker has it, as events and as the log of this one.
+"""A metadata log of Kafka's own controller, or of a lost one as a broker has it, as events.
 
-The batches are kept byte for byte, at their offsets, since brokers have them too; this controller goes on behind them
-in a higher epoch. Beside them stand events that say all that the machine knows of: brokers, features, configs, topics
+The log itself is copied byte for byte, since brokers have it too; this controller goes on behind it in a higher epoch.
+Beside it stand events that say all that the machine knows of: brokers, features, configs, topics
 with their partitions, epochs and eligible leaders, access control entries, SCRAM credentials, quotas. What it knows
 nothing of (delegation tokens, records of newer releases) is in `MetadataAdopted`, and stays in the metadata log, where
 brokers act on it.
@@ -26,7 +26,7 @@ from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.acl_ids import acl_keys
 from controller.brokers.kraft.log.image import CannotFold, MetadataImage
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
-from controller.brokers.kraft.log.metadata_log import EpochStart, MetadataMark, SnapshotMark, adopted_keys
+from controller.brokers.kraft.log.projector import MARK, MetadataMark
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.folder import FolderError
 from controller.machine.state import Cluster
@@ -49,7 +49,7 @@ class Adopted(msgspec.Struct, frozen=True):
     image: MetadataImage
     events: tuple[catalog.Event, ...]
     state: Mapping[bytes, bytes | None]
-    """The keys of the metadata log."""
+    """The keys of what brokers have of it."""
     request_id: RequestId
     """Of the command that takes it over."""
 
@@ -62,8 +62,12 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     reading = Reading(Source(request_id, COMMAND, "as it was"), image)
     found = together(difference(Cluster(), (), KnownWire(), reading, 0))
     events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
-    keys = adopted_keys(_mark(folder, image), folder.batches, _snapshot(folder))
-    return Adopted(quorum, image, events, {**keys, **acl_keys(found.wire.acls)}, request_id)
+    mark = MetadataMark(folder.end_offset, tuple(sorted(_epochs(found).items())), adopted=True)
+    return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.wire.acls)}, request_id)
+
+
+def _epochs(found: Discovered) -> dict[BrokerId, int]:
+    return {broker_id: epoch for broker_id, epoch in found.wire.broker_epochs.items() if epoch is not None}
 
 
 def image_in(folder: KafkaFolder) -> MetadataImage:
@@ -147,39 +151,6 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
         raise FolderError(
             f"{folder.path}: node {quorum.node_id} is controller and broker; it has to be a controller alone"
         )
-
-
-# --- the metadata log
-
-
-def _mark(folder: KafkaFolder, image: MetadataImage) -> MetadataMark:
-    snapshot = _snapshot(folder)
-    since = snapshot[0].end_offset if snapshot is not None else 0
-    return MetadataMark(
-        start=folder.batches[0].base_offset if folder.batches else folder.end_offset,
-        end=folder.end_offset,
-        epochs=_epochs(folder),
-        snapshots=() if snapshot is None else (snapshot[0],),
-        broker_epochs=tuple(sorted((BrokerId(each.broker_id), each.broker_epoch) for each in _brokers(image))),
-        bytes_since_snapshot=sum(len(each.data) for each in folder.batches if each.base_offset >= since),
-        adopted=True,
-    )
-
-
-def _epochs(folder: KafkaFolder) -> tuple[EpochStart, ...]:
-    starts: list[EpochStart] = []
-    for batch in folder.batches:
-        if not starts or batch.leader_epoch != starts[-1].epoch:
-            starts.append(EpochStart(batch.leader_epoch, batch.base_offset))
-    return tuple(starts) or (EpochStart(folder.epoch, folder.end_offset),)
-
-
-def _snapshot(folder: KafkaFolder) -> tuple[SnapshotMark, bytes] | None:
-    """The checkpoint; that of offset 0 only says who votes, which every epoch says anew."""
-    checkpoint = folder.checkpoint
-    if checkpoint is None or checkpoint.end_offset == 0:
-        return None
-    return SnapshotMark(checkpoint.end_offset, checkpoint.epoch, len(checkpoint.data)), checkpoint.data
 
 
 # --- events

@@ -19,13 +19,13 @@ def records_of(log: LogRig) -> list[MetadataRecord]:
 
 def test_what_the_same_events_lead_to_does_not_differ() -> None:
     history = access_history()
-    ours, theirs = records_of(log_of(history, 1)), records_of(log_of(history))
+    ours, theirs = (records_of(log_of(history, commits, is_kafkas=True)) for commits in (40, 1000))
     assert len(ours) > 40
     assert differs(ours, [kinds.NoOpRecord(), *theirs]) is None
 
 
 def test_the_first_record_that_differs_is_named() -> None:
-    records = records_of(log_of(access_history()))
+    records = records_of(log_of(access_history(), is_kafkas=True))
     place = next(n for n, each in enumerate(records) if isinstance(each, kinds.PartitionRecord))
     one = records[place]
     assert isinstance(one, kinds.PartitionRecord)
