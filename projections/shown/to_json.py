@@ -22,7 +22,7 @@ from projections.rows.topics import TopicRow
 from projections.shown import json_types
 from projections.words.explain import Explanation, Step
 from projections.words.names import error_word, topic_id_text
-from projections.words.wording import change_in_words, create_in_words, in_words
+from projections.words.wording import change_in_words, create_in_words, recorded_in_words
 
 Live = Collection[BrokerId]
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
@@ -182,7 +182,7 @@ def event(record: Recorded, partition: int | None = None) -> json_types.EventSha
         json_types.EventShape,
         record,
         type=type(record.event).__name__,
-        text=in_words(record.event),
+        text=recorded_in_words(record),
         cause=_shape(json_types.CauseShape, record.cause),
         fields=_fields(without_secrets(record.event)),
         partition=partition,

@@ -12,6 +12,7 @@ from controller.machine.apply import apply
 from controller.machine.state import State
 from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
+from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
 from projections.store.savepoint import Savepoint
@@ -33,6 +34,10 @@ class Projector(Protocol):
         """What goes back to what was taken so far; to be called before the next `changes`, if at all."""
         ...
 
+    def reload(self) -> None:
+        """Take what the log's store has, as after a failed write."""
+        ...
+
 
 class EventsAlone:
     """Nothing but the machine's own state follows from events."""
@@ -46,6 +51,9 @@ class EventsAlone:
     def savepoint(self) -> Callable[[], None]:
         """Nothing to go back to."""
         return _nothing
+
+    def reload(self) -> None:
+        """Nothing to take."""
 
 
 def _nothing() -> None:
@@ -61,11 +69,11 @@ class Recorder:
 
     def __init__(self, log: EventLog, store: TopicStore, projector: Projector = EVENTS_ALONE) -> None:
         """Read the state from `store`. Raises LogError."""
+        self.store = store
         self.state = store.state()
         self.last_ms = 0
         """The time of the newest event: that of the next one must not be before it."""
         self._log = log
-        self._store = store
         self._projector = projector
         self._entries: list[Entry] = []
         end = log.next_offset
@@ -97,13 +105,14 @@ class Recorder:
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
-        self._entries.append(Entry(value, key, getattr(record.event, "request_id", "") if indexed else ""))
+        self._entries.append(Entry(value, key, request_of(record) if indexed else ""))
         self.last_ms = max(self.last_ms, record.at_ms)
 
-    def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
-        """Write what was recorded since the last commit, with the state that it led to and `more` keys. It is durable
-        after the log's next flush. Raises LogError."""
+    def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
+        """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
-        self._log.write(
-            Commit(entries, {**self._store.changes(self.state), **self._projector.changes(), **(more or {})})
-        )
+        return Commit(entries, {**self.store.changes(self.state), **self._projector.changes(), **(more or {})})
+
+    def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
+        """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""
+        self._log.write(self.take_commit(more))
