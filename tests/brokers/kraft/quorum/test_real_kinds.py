@@ -52,7 +52,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE = 0, 1
 READS = ("discovering", "moving")
 """Folders whose records go into no log."""
-SLOW = "controller.quorum.election.timeout.ms=30000\n"
+SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
 
 
 def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
