@@ -15,6 +15,9 @@ from events.codec import decode_event, encode_event
 from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
+from projections.store.access_state import Puts
+from projections.store.births import put_beginning, put_birth
+from projections.store.request_index import RequestIndex
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
 
@@ -76,6 +79,10 @@ class Recorder:
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
+        self._births: Puts = {}
+        put_beginning(self._births, log)
+        self._requests = RequestIndex(log)
+        self._indexed: list[Recorded] = []
         end = log.next_offset
         if end:
             self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
@@ -91,12 +98,13 @@ class Recorder:
     def take_all(self, records: Sequence[Recorded], values: Sequence[bytes], *, indexed: bool = True) -> None:
         """Bring the state past the events of a command, whose bytes are known; where one raises, nothing is changed."""
         before = Savepoint(self.state, [record.event for record in records])
-        go_back, taken, last_ms = self._projector.savepoint(), len(self._entries), self.last_ms
+        go_back, last_ms = self._projector.savepoint(), self.last_ms
+        taken, indexed_taken = len(self._entries), len(self._indexed)
         try:
             for record, value in zip(records, values, strict=True):
                 self.take(record, value, indexed=indexed)
         except Exception:
-            del self._entries[taken:]
+            del self._entries[taken:], self._indexed[indexed_taken:]
             self.last_ms = last_ms
             before.restore()
             go_back()
@@ -105,13 +113,19 @@ class Recorder:
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
+        put_birth(self._births, record.offset, key, record.event)
         self._entries.append(Entry(value, key, request_of(record) if indexed else ""))
+        if indexed:
+            self._indexed.append(record)
         self.last_ms = max(self.last_ms, record.at_ms)
 
     def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
         """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
-        return Commit(entries, {**self.store.changes(self.state), **self._projector.changes(), **(more or {})})
+        indexed, self._indexed = self._indexed, []
+        births, self._births = (self._births, {}) if entries else ({}, self._births)
+        changes = {**self.store.changes(self.state), **births, **self._requests.changes(indexed)}
+        return Commit(entries, {**changes, **self._projector.changes(), **(more or {})})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
         """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""
