@@ -70,6 +70,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_authentication: str
     http_allowed_hosts: tuple[str, ...]
     http_trusted_proxies: tuple[str, ...]
+    quorum_priority: int
     controller_quorum_voters: Mapping[int, tuple[str, int]]
     controller_quorum_fetch_timeout_ms: int
     controller_quorum_election_timeout_ms: int

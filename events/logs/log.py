@@ -163,6 +163,15 @@ class EventLog(Protocol):
         """
         ...
 
+    def note(self, key: bytes, value: bytes) -> None:
+        """Write a state key that says nothing of the events, such as a reader's place in another log."""
+        ...
+
+    def vouch(self) -> None:
+        """All that is written so far survives a power cut elsewhere, and can be written again from there: it counts as
+        durable. The next `flush` flushes it all the same."""
+        ...
+
     def recover(self) -> int:
         """Find out what is truly there after a failed write or flush, and return the new `next_offset`.
 
@@ -289,6 +298,13 @@ class InMemoryLog:
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
 
+    def note(self, key: bytes, value: bytes) -> None:
+        self._check_open()
+        self._put({key: value})
+
+    def vouch(self) -> None:
+        self._durable_offset = self._next_offset
+
     def recover(self) -> int:
         self._check_open()
         return self.flush()
@@ -305,6 +321,7 @@ class InMemoryLog:
             assert len(self._events) == first, "the newest commit must be undone first"
             self._next_offset = first
             self._put(before)
+        self._durable_offset = min(self._durable_offset, self._next_offset)
         return self.flush()
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:

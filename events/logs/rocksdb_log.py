@@ -54,6 +54,8 @@ _ROOM_BYTES = 8 << 20
 class RocksDbLog:
     """An `EventLog` in a folder; see the port for what each method promises."""
 
+    _vouched_offset = 0
+
     def __init__(
         self,
         path: Path,
@@ -124,7 +126,7 @@ class RocksDbLog:
 
     @property
     def durable_offset(self) -> int:
-        return self._durable_offset
+        return max(self._durable_offset, self._vouched_offset)
 
     def write(self, commit: log.Commit) -> int:
         database = self._writable()
@@ -138,7 +140,6 @@ class RocksDbLog:
         return first
 
     def note(self, key: bytes, value: bytes) -> None:
-        """Write a state key that says nothing of the events, such as a reader's place in another log."""
         database, batch = self._writable(), WriteBatch(raw_mode=True)
         batch.put(_STATE + key, value, database.views_handle)
         self._put(database, batch)
@@ -155,6 +156,9 @@ class RocksDbLog:
                 self._mark.write(end)
                 self._durable_offset = end
             return self._durable_offset
+
+    def vouch(self) -> None:
+        self._vouched_offset = self._next_offset
 
     def recover(self) -> int:
         with self._flushing:
@@ -256,7 +260,7 @@ class RocksDbLog:
         opened = open_checked(self._path, self._cache_bytes, self._mark.read())
         self._database = opened.database
         self._cut = opened.cut
-        self._next_offset = self._durable_offset = opened.next_offset
+        self._next_offset = self._durable_offset = self._vouched_offset = opened.next_offset
         self._mark.write(opened.next_offset)
 
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:

@@ -100,7 +100,7 @@ class Query:
         self.partition = partition
         self._store = store
         self._closed = threading.Event()
-        self._past = Past(log, self._rest)
+        self._past = Past(log, self.rest)
 
     def close(self) -> None:
         """Let what is at work in other threads end with QueryClosed."""
@@ -117,6 +117,10 @@ class Query:
         return AsOf(end - 1, time_at(self.log, end), partition=self.partition)
 
     # --- now, on the thread that writes
+
+    def live(self) -> TopicStore:
+        """The live store."""
+        return self._store()
 
     def newest_from(self, after: ShardKey | None) -> Iterator[Topic]:
         """The topics as they are now, in the order of their shard keys, after one of them."""
@@ -200,9 +204,9 @@ class Query:
             if _topic_of(record) == name:
                 yield record
 
-    def request_events(self, request_id: str) -> Iterator[Recorded]:
+    def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         """The events of a request in order."""
-        stop = self.end()
+        stop = self.end() if end is None else end
         return self._past.decoded(offset for offset in self.log.request_offsets(request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
@@ -233,7 +237,7 @@ class Query:
                 return
             yield record
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
         gone = given_up.get()
@@ -334,9 +338,11 @@ class Questions:
         """Brokers and settings as they were, in the words of the first partition."""
         return self.parts[0].cluster_at(end[0])
 
-    def request(self, request_id: str) -> RequestRow:
-        """A request that was recorded, with its topics in all logs. Raises NotThere."""
-        row = request_row(merge(*(part.request_events(request_id) for part in self.parts), key=lambda one: one.at_ms))
+    def request(self, request_id: str, end: Ends | None = None) -> RequestRow:
+        """A request that was recorded, with its topics in all logs, now or as it was. Raises NotThere."""
+        ends = self.end() if end is None else end
+        found = (part.request_events(request_id, own) for part, own in zip(self.parts, ends, strict=True))
+        row = request_row(merge(*found, key=lambda one: one.at_ms))
         if row is None:
             raise NotThere(
                 f"no request {request_id!r} is in the log: dry runs and requests that change nothing are not recorded"

@@ -17,6 +17,7 @@ from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Topic
 from events import catalog
 from events.catalog import Configs, Partition, Recorded, Upkeep, Verdict
+from events.followed import followed
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
 
 Status = Literal["pending", "offline", "under-replicated", "ready"]
@@ -81,7 +82,7 @@ class TopicPast(msgspec.Struct, frozen=True, gc=False):
 NO_PAST = TopicPast()
 
 THE_CLUSTER = "the cluster"
-"""Who deleted a topic whose deletion nobody requested here."""
+"""Who deleted a topic whose deletion nobody requested here, if it was no other controller."""
 
 
 def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
@@ -99,7 +100,9 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
         case catalog.TopicDeleted():
             return _ended(past, record, event.topic_id, event.request_id, event.principal, event.client_id)
         case catalog.TopicVanished() | catalog.CreationRefused():
-            return _ended(past, record, event.topic_id, record.cause.request_id, THE_CLUSTER, None)
+            decided = followed(record.cause)
+            by = THE_CLUSTER if decided is None else decided.leader
+            return _ended(past, record, event.topic_id, record.cause.request_id, by, None)
         case (
             catalog.TopicDiscovered()
             | catalog.PartitionsAdded()

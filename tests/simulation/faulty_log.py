@@ -71,6 +71,13 @@ class FaultyLog:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
 
+    def note(self, key: bytes, value: bytes) -> None:
+        self._check_writable()
+        self._log.note(key, value)
+
+    def vouch(self) -> None:
+        self._log.vouch()
+
     async def flushed(self) -> int:
         """Flush as a thread does it: the loop is free meanwhile."""
         await asyncio.sleep(self._disk.rng.uniform(*self._disk.sync_s))

@@ -29,6 +29,7 @@ from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
 from events import catalog
 from events.codec import decode_event
+from events.followed import FOLLOW
 from events.names import TopicName
 from projections.queries.moments import iso
 from projections.replay.errors import ReplayError
@@ -296,6 +297,8 @@ def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
         record = decode_event(offset, value)
         event: Any = record.event
         request_id: str | None = getattr(event, "request_id", None)
+        if record.cause.command == FOLLOW and not isinstance(event, catalog.CreateAnswered):
+            continue  # decided by another controller, so requested there
         carried_out = carried_out or isinstance(event, catalog.TopicDiscovered)
         if request_id is None:
             continue
