@@ -19,6 +19,7 @@ from controller.front.front import Front
 from controller.http import health
 from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
+from controller.http.document import completed
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.heads import Heads
@@ -49,7 +50,7 @@ async def describe(request: HttpRequest) -> Response[bytes]:
     """What there is and how it is requested, as an OpenAPI document."""
     state = request.app.state
     if DOCUMENT not in state:  # it takes some 50 ms, so once
-        state[DOCUMENT] = msgspec.json.encode(request.app.openapi_schema.to_schema())
+        state[DOCUMENT] = msgspec.json.encode(completed(request.app.openapi_schema.to_schema()))
     return Response(state[DOCUMENT], media_type=OPENAPI)
 
 
