@@ -44,16 +44,16 @@ def _part(name: str) -> Any:
 
 def _work_with(base_url: str) -> dict[str, Any]:
     """Create, look, change, refuse: what a team's program does."""
-    client = _part("client").Client(base_url=base_url)
     models = _part("models")
     create, topic = _part("api.default.create_topic"), _part("api.default.topic")
     body = models.CreateTopicCreateBody(name="orders", num_partitions=3)
-    made = create.sync_detailed(client=client, body=body)
-    again = create.sync_detailed(client=client, body=body)
-    shown = topic.sync(client=client, name="orders")
-    listed = _part("api.default.topics").sync(client=client, name="ord*")
-    requests = _part("api.default.requests").sync(client=client, limit=1)
-    gone = topic.sync_detailed(client=client, name="absent")
+    with _part("client").Client(base_url=base_url) as client:
+        made = create.sync_detailed(client=client, body=body)
+        again = create.sync_detailed(client=client, body=body)
+        shown = topic.sync(client=client, name="orders")
+        listed = _part("api.default.topics").sync(client=client, name="ord*")
+        requests = _part("api.default.requests").sync(client=client, limit=1)
+        gone = topic.sync_detailed(client=client, name="absent")
     return {
         "made": (int(made.status_code), made.parsed.name, made.headers["location"]),
         "again": (int(again.status_code), again.parsed.error, again.parsed.rule),
