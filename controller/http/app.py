@@ -19,12 +19,12 @@ from controller.front.front import Front
 from controller.http import health
 from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
-from controller.http.document import completed
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
-from controller.http.heads import Heads
+from controller.http.form.document import completed
+from controller.http.form.heads import Heads
+from controller.http.form.packing import note_wish
 from controller.http.metrics import Metrics
-from controller.http.packing import note_wish
 from controller.http.paths import altering, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
