@@ -122,6 +122,7 @@ def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
         command.api_version,
         command.duplicate,
         command.denied,
+        command.host,
     )
 
 
