@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Coroutine
 from typing import Any
 
-from controller.cli.starting import Commands, address, register_kafka, register_process
+from controller.cli.starting import Commands, address, refuse_taken, register_kafka, register_process
 from controller.serving.reach_cluster import security_in
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.server_table import BY_KEY
@@ -37,6 +37,7 @@ def register(commands: Commands) -> None:
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
     _refuse_decisions(options.set)
     security = security_in(options.kafka_properties, "--kafka-properties")
+    refuse_taken(settings, kafka=None if settings.listeners else options.kafka, http=options.http)
     file = settings.cluster_client_properties_file
     return run_front(
         FrontOptions(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from controller.cli.usage import with_output
 from controller.release import RELEASE
 
 OWNER_ALONE = 0o077
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], int] = options.func
     before = os.umask(OWNER_ALONE)
     try:
-        return run(options)
+        return with_output(lambda: run(options))
     finally:
         os.umask(before)
 

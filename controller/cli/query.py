@@ -10,8 +10,6 @@ wrong usage, or no service reached.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,7 +20,7 @@ import msgspec
 from controller.cli import tables
 from controller.cli.sources.http import DryRun, HttpSource, Refusal, Source, SourceError, Which
 from controller.cli.sources.http_access import AccessError, http_address, read_access
-from controller.cli.usage import WRONG, complain, count, moment, pair
+from controller.cli.usage import WRONG, complain, count, moment, named, pair
 from projections.queries.moments import SYNTAX
 from projections.shown import lines
 from projections.shown.json_types import AsOfShape, ErrorShape, EventShape, TopicSummary
@@ -52,7 +50,9 @@ def register(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
 
 def _register_topics(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser("topics", help="list all topics, show one, or try out a create")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the topic to show in full; default: list all")
+    parser.add_argument(
+        "name", nargs="?", type=named, metavar="NAME", help="the topic to show in full; default: list all"
+    )
     parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=f"show the past: {SYNTAX}; default: now")
     trial = parser.add_argument_group("try out a create of NAME, without creating it")
     trial.add_argument("--dry-run", action="store_true", help="run every check and show the replicas it would get")
@@ -76,7 +76,9 @@ def _register_events(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
 
 def _register_explain(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser("explain", help="why a topic is as it is, or how a request went")
-    parser.add_argument("subject", metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request")
+    parser.add_argument(
+        "subject", type=named, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
+    )
     _add_common(parser, _explain)
 
 
@@ -102,17 +104,12 @@ def _run(command: _Command, options: argparse.Namespace, parser: argparse.Argume
         parser.error(misuse)
     try:
         with _source(options) as source:
-            code = command(options, source)
-            sys.stdout.flush()
-            return code
+            return command(options, source)
     except (SourceError, AccessError) as error:
         return complain(str(error))
     except Refusal as refusal:
         return complain(_in_words(refusal.error), FOUND if refusal.status == 404 else WRONG)
     except KeyboardInterrupt:
-        return DONE
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
 
 
@@ -180,8 +177,19 @@ def _events(options: argparse.Namespace, source: Source) -> int:
     event = None
     for event in found:
         print(_as_json(event) if options.json else tables.event(event), flush=options.follow)
-    if event is None and options.request is not None:
-        complain(NO_REQUEST.format(options.request))
+    return DONE if event is not None else _nothing_found(options, source)
+
+
+def _nothing_found(options: argparse.Namespace, source: Source) -> int:
+    """Say why there is no event: what was named is in no event at all, or not in these."""
+    if options.request is not None:
+        of_request = source.events(0, 1, Which(request_id=options.request)).events
+        if not of_request:
+            return complain(NO_REQUEST.format(options.request), FOUND)
+        if options.topic is not None:
+            return complain(f"request {options.request!r} has no event of topic {options.topic!r}", FOUND)
+    elif options.topic is not None and not source.events(0, 1, Which(options.topic)).events:
+        return complain(f"no event speaks of a topic {options.topic!r}", FOUND)
     return DONE
 
 

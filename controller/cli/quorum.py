@@ -69,6 +69,7 @@ def _places(text: str) -> list[Place]:
 
 
 def _join(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    starting.refuse_taken(settings, listen=options.listen, http=options.http)
     return join(
         VoterOptions(
             controllers=_places(options.bootstrap_controller),

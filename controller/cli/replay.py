@@ -11,6 +11,7 @@ Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot 
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from controller.cli.usage import complain, count, moment, pair
+from controller.cli.usage import complain, count, moment, named, pair, with_output
 from controller.machine.apply import CannotApply
 from controller.settings.properties import PropertiesError, read_values
 from events.codec import EventDecodeError
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 DONE, FOUND, INTERRUPTED = 0, 1, 130
 LIMIT = 20
+MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
+_MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
 _OF_ONE_ALONE = ("http", "every", "data")
 """Options that go to their sub-command as they are."""
@@ -74,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _register_all(parser)
     options = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.func
-    return run(options)
+    return with_output(lambda: run(options))
 
 
 def _register_all(parser: _Parser) -> None:
@@ -95,7 +98,9 @@ def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, comma
     parser.add_argument("--limit", type=count, default=LIMIT, metavar="N", help="rows to show; default %(default)s")
     parser.add_argument("--json", action="store_true", help="print JSON for programs, with all rows")
     spark = parser.add_argument_group("Spark")
-    spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]")
+    spark.add_argument(
+        "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
+    )
     spark.add_argument("--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
@@ -135,7 +140,9 @@ def _of_backtest(parser: _Parser) -> None:
 
 
 def _of_explain(parser: _Parser) -> None:
-    parser.add_argument("subject", metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request")
+    parser.add_argument(
+        "subject", type=named, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
+    )
 
 
 def _of_export(parser: _Parser) -> None:
@@ -181,11 +188,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     try:
         outcome = _outcome(name, command, arguments)
         _print(outcome, arguments.json)
-        sys.stdout.flush()
         return FOUND if outcome.found else DONE
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except KeyboardInterrupt:
         return INTERRUPTED
     except ReplayError as error:
@@ -299,6 +302,12 @@ def _print(outcome: Outcome, as_json: bool) -> None:
 
 
 # --- words in
+
+
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a master that Spark knows: say {MASTERS}")
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -12,6 +12,7 @@ from controller.cli.starting import (
     Commands,
     address,
     bootstrap,
+    refuse_taken,
     register_process,
     simulated_brokers,
 )
@@ -88,9 +89,11 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
         raise SettingsError("the addresses for Kafka clients are given by --kafka or by listeners, not by both")
     if options.metadata_version is not None and not is_kraft:
         raise SettingsError("--metadata-version is of real brokers: it goes with --brokers kraft")
+    kafka = options.kafka or address(DEFAULT_KAFKA)
+    refuse_taken(settings, kafka=None if settings.listeners else kafka, http=options.http)
     return serve(
         ServeOptions(
-            kafka=options.kafka or address(DEFAULT_KAFKA),
+            kafka=kafka,
             http=options.http,
             data=options.data,
             simulated_brokers=options.brokers if isinstance(options.brokers, int) else 0,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +15,7 @@ from controller.brokers.kraft.quorum.files import LogCorrupted
 from controller.brokers.kraft.quorum.folder import FolderError
 from controller.brokers.kraft.quorum.joining import QuorumError
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
-from controller.cli.usage import complain
+from controller.cli.usage import complain, in_words
 from controller.policy.loading import PolicyLoadError
 from controller.serving.clients_entry import Address
 from controller.serving.log_lines import configure_logs
@@ -66,7 +68,35 @@ def _run(start: Start, options: argparse.Namespace) -> int:
         warn_of_readers(options.data, settings)
         return uvloop.run(start(options, settings))
     except _WHY_REFUSED as error:
-        return complain(str(error))
+        return complain(in_words(error))
+
+
+def refuse_taken(settings: ServeSettings, **places: Address | None) -> None:
+    """Raise SettingsError for an address that this process cannot listen on, before a folder is made; `places` are by
+    the flag that names them."""
+    named = [(f"--{flag}", place) for flag, place in places.items() if place is not None]
+    named += [(f"listener {one.name}", Address(one.host, one.port)) for one in settings.listeners]
+    for who, place in named:
+        try:
+            family, kind, protocol, _, where = socket.getaddrinfo(
+                place.host or None, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            with socket.socket(family, kind, protocol) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(where)
+                tried.listen(1)
+        except OSError as error:
+            raise SettingsError(f"cannot listen on {place} ({who}): {_why_not_listening(error)}") from None
+
+
+def _why_not_listening(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another process listens there; name another address, with port 0 for any free one"
+    if error.errno == errno.EACCES:
+        return "this user may not listen there; ports from 1024 on need no rights"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"this machine has no such address ({error.strerror})"
+    return error.strerror or str(error)
 
 
 def address(text: str) -> Address:

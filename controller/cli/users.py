@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import logging
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
+from controller.cli.sources.admin import Admin, AdminError, admin_module
 from controller.cli.usage import complain
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS
 from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
@@ -33,7 +32,6 @@ from controller.settings.properties import PropertiesError, read_values
 from events.logs.log import LogError
 
 DONE, REFUSED = 0, 1
-ANSWERED_WITHIN_S = 30.0  # a broker may be restarting
 
 
 class UsersError(Exception):
@@ -95,7 +93,7 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
     def guarded(options: argparse.Namespace) -> int:
         try:
             return run(options)
-        except (UsersError, UsersFileError, SettingsError, LogError, OSError) as error:
+        except (UsersError, AdminError, UsersFileError, SettingsError, LogError, OSError) as error:
             return complain(str(error))
 
     return guarded
@@ -120,12 +118,10 @@ def _add(options: argparse.Namespace) -> int:
         with _offline(options) as users:
             outcome = users.add(options.name, options.mechanism, password, options.iterations)
         return _show(outcome, f"set {options.mechanism} of {options.name}")
-    admin = _admin_module()
-
-    kind = getattr(admin.ScramMechanism, options.mechanism.replace("-", "_"))
-    info = admin.ScramCredentialInfo(kind, options.iterations)
+    admin = admin_module()
+    info = admin.ScramCredentialInfo(_kind(options), options.iterations)
     upsert = admin.UserScramCredentialUpsertion(options.name, info, password.encode())
-    return _alter(options, upsert, f"set {options.mechanism} of {options.name}")
+    return _show(_admin(options).alter(upsert), f"set {options.mechanism} of {options.name}")
 
 
 def _remove(options: argparse.Namespace) -> int:
@@ -137,10 +133,12 @@ def _remove(options: argparse.Namespace) -> int:
         with _offline(options) as users:
             outcome = users.remove(options.name, options.mechanism)
         return _show(outcome, f"{done} for {options.mechanism}")
-    admin = _admin_module()
+    deletion = admin_module().UserScramCredentialDeletion(options.name, _kind(options))
+    return _show(_admin(options).alter(deletion), f"{done} for {options.mechanism}")
 
-    kind = getattr(admin.ScramMechanism, options.mechanism.replace("-", "_"))
-    return _alter(options, admin.UserScramCredentialDeletion(options.name, kind), f"{done} for {options.mechanism}")
+
+def _kind(options: argparse.Namespace) -> Any:
+    return getattr(admin_module().ScramMechanism, options.mechanism.replace("-", "_"))
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -151,17 +149,17 @@ def _list(options: argparse.Namespace) -> int:
         if not options.data.exists():
             raise UsersError(f"there is no folder {options.data}")
         with _offline(options) as offline:
-            rows = [(user, f"{mechanism} ({count} iterations)") for user, mechanism, count in offline.mechanisms()]
+            rows = list(map(_scram_row, offline.mechanisms()))
     else:
-        admin = _admin(options)
-        rows = [
-            (user, f"{info.mechanism.name.replace('_', '-')} ({info.iterations} iterations)")
-            for user, described in _result(admin.describe_user_scram_credentials()).items()
-            for info in described.scram_credential_infos
-        ]
+        rows = list(map(_scram_row, _admin(options).users()))
     for name, what in sorted(rows):
         print(f"{name}\t{what}")
     return DONE
+
+
+def _scram_row(one: tuple[str, str, int]) -> tuple[str, str]:
+    user, mechanism, iterations = one
+    return user, f"{mechanism} ({iterations} iterations)"
 
 
 def _show(outcome: Detail, done: str) -> int:
@@ -194,28 +192,12 @@ def _password(name: str) -> str:
 # The admin API.
 
 
-def _admin_module() -> Any:
-    """confluent-kafka, which takes 0.1 s to import; it does not say what it exports."""
-    from confluent_kafka import admin
-
-    return admin
-
-
-def _admin(options: argparse.Namespace) -> Any:
-    from confluent_kafka import KafkaException
-
-    config = {"bootstrap.servers": options.bootstrap, "client.id": "topicwright-users", **_client_properties(options)}
+def _admin(options: argparse.Namespace) -> Admin:
+    properties = _client_properties(options)
     try:
-        return _admin_module().AdminClient(config, logger=_silent())
-    except KafkaException as error:
-        raise UsersError(f"--command-config {options.command_config}: {error.args[0].str()}") from None
-
-
-def _silent() -> logging.Logger:
-    logger = logging.getLogger("topicwright.users")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger
+        return Admin(options.bootstrap, properties)
+    except AdminError as error:
+        raise UsersError(f"--command-config {options.command_config}: {error}") from None
 
 
 def _client_properties(options: argparse.Namespace) -> dict[str, str]:
@@ -226,24 +208,3 @@ def _client_properties(options: argparse.Namespace) -> dict[str, str]:
         return read_values(path)
     except PropertiesError as error:
         raise UsersError(f"--command-config {path}: {error}") from None
-
-
-def _alter(options: argparse.Namespace, change: Any, done: str) -> int:
-    from confluent_kafka import KafkaException
-
-    admin = _admin(options)  # kept: without it the request would end
-    (future,) = admin.alter_user_scram_credentials([change], request_timeout=ANSWERED_WITHIN_S).values()
-    try:
-        future.result(ANSWERED_WITHIN_S)
-    except KafkaException as error:
-        return _show(Detail(int(error.args[0].code()), error.args[0].str()), done)
-    return _show(Detail(), done)
-
-
-def _result(future: Future[Any]) -> Any:
-    from confluent_kafka import KafkaException
-
-    try:
-        return future.result(ANSWERED_WITHIN_S)
-    except KafkaException as error:
-        raise UsersError(error.args[0].str()) from None

@@ -44,6 +44,7 @@ def register(commands: starting.Commands) -> None:
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    starting.refuse_taken(settings, http=options.http)
     forward_foreign_logs()
     return work(
         WorkerOptions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from projections.shown import lines as in_lines
 from projections.shown.json_types import CauseShape, EventShape, ExplanationShape, StepShape
 from projections.words.explain import STEPS_FIRST
 from tests.http.service import POLICY, Judge, Service, owned, service
+from tests.support.topicwright import COMMAND
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -310,6 +312,8 @@ topics --data nowhere                   | nowhere holds no log: name the folder 
 events --from -1                        | argument --from: '-1' is not a whole number, 0 or more
 events --from x                         | argument --from: 'x' is not a whole number, 0 or more
 explain                                 | the following arguments are required: TOPIC|REQUEST
+explain EMPTY                           | argument TOPIC|REQUEST: it is empty: name one
+topics EMPTY                            | argument NAME: it is empty: name one
 """
 
 
@@ -319,7 +323,7 @@ def test_misuse_gets_an_error_with_what_is_allowed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments, message = (column.strip() for column in line.split("|", 1))
-    outcome = run(*arguments.split())
+    outcome = run(*("" if word == "EMPTY" else word for word in arguments.split()))
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err
     assert not list(tmp_path.iterdir()), "nothing is made of it"
@@ -348,3 +352,36 @@ async def test_no_service_and_another_service_have_different_errors(run: Run) ->
     assert f"what answers at {address} is not Topicwright's HTTP" in other.err
     assert f"no answer from a service at {address} (Connection refused)" in nobody.err
     assert "--data DIR" in nobody.err
+
+
+def test_events_of_what_is_not_there_are_an_error(run: Run, stopped: Path) -> None:
+    request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
+    expected = {
+        ("--topic", "none"): "no event speaks of a topic 'none'",
+        ("--request", "none"): "no event belongs to request 'none'",
+        ("--topic", "a.t", "--request", request): f"request '{request}' has no event of topic 'a.t'",
+    }
+    for words, message in expected.items():
+        outcome = run("events", *words, "--data", stopped)
+        assert (outcome.code, outcome.out) == (1, ""), words
+        assert message in outcome.err
+    late = run("events", "--topic", "u", "--from", 9999, "--data", stopped)
+    assert (late.code, late.out, late.err) == (0, "", ""), "it has events, but none from there on"
+
+
+def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
+    for words in (("events",), ("topics", "--json")):
+        with Path("/dev/full").open("w") as full:
+            argv = [COMMAND, *words, "--data", str(stopped)]
+            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        assert done.stderr == "topicwright: what is printed cannot be written: No space left on device\n"
+
+
+def test_whoever_reads_the_beginning_alone_gets_no_error(stopped: Path) -> None:
+    argv = f"{COMMAND} events --data {stopped} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", argv], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1
