@@ -27,7 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from controller.cli.usage import complain, count, moment, named, pair, with_output
+from controller.cli.commands import COMMANDS as ALL_COMMANDS
+from controller.cli.commands import Parsers
+from controller.cli.terminal.moments import moment
+from controller.cli.terminal.parser import Parser
+from controller.cli.terminal.usage import complain, count, named, pair, with_output
 from controller.machine.apply import CannotApply
 from controller.settings.properties import PropertiesError, read_values
 from events.codec import EventDecodeError
@@ -65,15 +69,15 @@ class _Command(msgspec.Struct, frozen=True):
     shows_progress: bool = True
 
 
-def register(commands: argparse._SubParsersAction[_Parser]) -> None:
+def register(commands: Parsers[_Parser]) -> None:
     """Add `replay` with its sub-commands; each sets `func`, which returns the exit code."""
-    parser = commands.add_parser("replay", help="rebuild, prove and question the history, with Spark")
+    parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].summary.capitalize()}.")
     _register_all(parser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sub-command by itself, as spark-submit does; returns the exit code."""
-    parser = _Parser(prog="topicwright replay", description=__doc__)
+    parser = Parser(prog="topicwright replay", description=__doc__)
     _register_all(parser)
     options = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.func
@@ -86,7 +90,7 @@ def _register_all(parser: _Parser) -> None:
         _register(subcommands, name, command)
 
 
-def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, command: _Command) -> None:
+def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> None:
     parser = subcommands.add_parser(name, help=command.help, description=command.help)
     what = "data directory, of a running service or a copy; or kafka://HOST:PORT/TOPIC"
     parser.add_argument("log", metavar="LOG", help=what)

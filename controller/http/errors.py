@@ -140,7 +140,7 @@ def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorS
     if status >= 500:
         return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
     if status == 405:
-        allowed = (error.headers or {}).get("allow", "")
+        allowed = ", ".join(sorted((error.headers or {}).get("allow", "").split(", ")))
         return status, _shape(ErrorCode.INVALID_REQUEST, f"{request.method} is not possible here; allowed: {allowed}")
     return status, _shape(ErrorCode.INVALID_REQUEST, error.detail)
 

@@ -170,7 +170,7 @@ class Query:
                 return TopicPage(tuple(rows), key)
             if looked_at >= rest_at:
                 rest_at = looked_at + EVENTS_PER_STRETCH
-                self._rest()
+                self.rest()
         return TopicPage(tuple(rows), None)
 
     def _topic_under(self, key: ShardKey, end: int, may_show: MayShow) -> tuple[TopicRow | None, int]:
@@ -280,10 +280,10 @@ class Query:
     def _decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
         for count, offset in enumerate(offsets, 1):
             if count % EVENTS_PER_STRETCH == 0:
-                self._rest()
+                self.rest()
             yield decode_event(offset, self.log.read_one(offset))
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
         gone = given_up.get()

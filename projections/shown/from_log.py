@@ -95,7 +95,11 @@ def request(query: Questions, request_id: str) -> json_types.RequestShape:
 
 
 def explanation(
-    query: Questions, subject: str, of: Callable[[Questions, str], Explanation] = explain
+    query: Questions,
+    subject: str,
+    of: Callable[[Questions, str, str | None], Explanation] = explain,
+    at: str | None = None,
 ) -> json_types.ExplanationShape:
-    """The chain of events behind a topic or a request; `of` says which of the two it is to be. Raises NotThere."""
-    return to_json.explanation(of(query, subject))
+    """The chain of events behind a topic or a request up to a moment; `of` says which of the two it is to be. Raises
+    NotThere, BadMoment."""
+    return to_json.explanation(of(query, subject, at))

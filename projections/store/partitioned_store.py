@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import merge
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
@@ -65,6 +66,10 @@ class PartitionedStore:
             if name is not None:
                 return name
         return None
+
+    def durable_waiting(self, limit: int) -> list[Topic]:
+        """The first `limit` topics that were never complete, a partition after the other."""
+        return list(islice(chain.from_iterable(store.durable_waiting(limit) for store in self._stores), limit))
 
     def durable_slice(
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE

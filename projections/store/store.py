@@ -11,6 +11,7 @@ Keys, each the first byte of a state key of the log:
     c             cluster: settings and brokers
     n             counts of topics and partitions
     u, a, q       credentials, access control entries and quotas: see `projections.store.access_state`
+    h, f          requests by time, and by who sent them and how they fared: see `projections.store.request_index`
     r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -232,6 +234,11 @@ class TopicStore:
         """The keys of topics that were never complete."""
         return [ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING)]
 
+    def durable_waiting(self, limit: int) -> list[Topic]:
+        """The first `limit` topics that were never complete."""
+        keys = islice((ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING)), limit)
+        return [topic for topic in map(self.durable, keys) if topic is not None]
+
     def leads(self, broker_id: BrokerId) -> bool:
         """Whether a real broker leads a partition."""
         topics = (self.durable(key) for key in topics_of(self._log, broker_id))
@@ -334,6 +341,7 @@ class TopicReader(Protocol):
 
     def durable_named(self, name: str) -> Topic | None: ...
     def durable_name_of(self, topic_id: bytes) -> TopicName | None: ...
+    def durable_waiting(self, limit: int) -> list[Topic]: ...
     def durable_slice(
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
     ) -> list[Topic]: ...

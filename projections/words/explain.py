@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from heapq import merge
 from typing import Literal
 
@@ -18,7 +19,7 @@ import msgspec
 
 from events.catalog import CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
 from projections.queries.moments import iso
-from projections.queries.query import NoTopic, NotThere, Query, Questions
+from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
 from projections.rows.topics import TopicPast, fold_topic, status
 from projections.words.because import Because
@@ -55,17 +56,16 @@ class Explanation(msgspec.Struct, frozen=True):
     omitted: int = 0
 
 
-def explain(query: Questions, subject: str) -> Explanation:
-    """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id.
-
-    Raises NotThere.
+def explain(query: Questions, subject: str, at: str | None = None) -> Explanation:
+    """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id; up to a
+    moment, or now. Raises NotThere, BadMoment.
     """
     try:
-        return explain_topic(query, subject)
+        return explain_topic(query, subject, at)
     except NoTopic:
         pass
     try:
-        return explain_request(query, subject)
+        return explain_request(query, subject, at)
     except NotThere:
         raise nothing_to_explain(subject) from None
 
@@ -75,18 +75,28 @@ def nothing_to_explain(subject: str) -> NotThere:
     return NotThere(f"no topic and no request {subject!r} is in the log")
 
 
-def explain_topic(query: Questions, name: str) -> Explanation:
-    """The chain behind the topic of this name. Raises NoTopic."""
+def explain_topic(query: Questions, name: str, at: str | None = None) -> Explanation:
+    """The chain behind the topic of this name. Raises NoTopic, BadMoment."""
     part = query.of_topic(name)
-    end = part.end()
+    end = part.end(at)
     if next(part.topic_events(name, 0, end), None) is None:
         raise NoTopic(f"no event speaks of a topic {name!r}")
     return _explain_topic(part, name, end)
 
 
-def explain_request(query: Questions, request_id: str) -> Explanation:
-    """The chain behind the request of this id. Raises NotThere."""
-    return _explain_request(query, query.request(request_id))
+def explain_request(query: Questions, request_id: str, at: str | None = None) -> Explanation:
+    """The chain behind the request of this id. Raises NotThere, BadMoment."""
+    ends = query.end(at)
+    records = merge(*map(partial(_until, request_id=request_id), query.parts, ends), key=lambda one: one.at_ms)
+    request = request_row(records)
+    if request is None:
+        query.request(request_id)  # whether there is one at all
+        raise NotThere(f"request {request_id!r} came after {at}")
+    return _explain_request(query, request, ends)
+
+
+def _until(part: Query, end: int, request_id: str) -> Iterator[Recorded]:
+    return (record for record in part.request_events(request_id) if record.offset < end)
 
 
 def _explain_topic(query: Query, name: str, end: int) -> Explanation:
@@ -110,9 +120,9 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     return f"topic {name}: never created, only requested"
 
 
-def _explain_request(query: Questions, request: RequestRow) -> Explanation:
+def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Explanation:
     chain = _Chain()
-    found = [_events_with_causes(part, request.request_id) for part in query.parts]
+    found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then offsets of different partitions have no order, and times do
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
@@ -126,15 +136,14 @@ def _explain_request(query: Questions, request: RequestRow) -> Explanation:
     return chain.explanation(request.request_id, "request", summary)
 
 
-def _events_with_causes(part: Query, request_id: str) -> Iterator[tuple[Recorded, Because]]:
-    """The events of one part that explain a request, in order."""
-    end = part.end()
-    request = request_row(part.request_events(request_id))
+def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:
+    """The events of one part before `end` that explain a request, in order."""
+    request = request_row(_until(part, end, request_id))
     if request is None:
         return
     because = Because(part, end)
     topics = [_during_request(part, request, topic, end) for topic in request.topics]
-    of_cluster = (one for one in part.request_events(request_id) if not hasattr(one.event, "topic"))
+    of_cluster = (one for one in _until(part, end, request_id) if not hasattr(one.event, "topic"))
     for record in merge(of_cluster, *topics, key=lambda record: record.offset):
         yield record, because
 

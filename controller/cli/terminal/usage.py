@@ -7,8 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 
-from projections.queries.moments import BadMoment, parse_moment
-
 WRONG = 2
 """The exit code of wrong usage or settings, or of what cannot be read."""
 
@@ -47,15 +45,6 @@ def in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
-
-
-def moment(text: str) -> str:
-    """A point in time or an offset, for the service to read. Raises ArgumentTypeError."""
-    try:
-        parse_moment(text)
-    except BadMoment as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 def pair(text: str) -> tuple[str, str]:
