@@ -22,7 +22,7 @@ from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
-from controller.http.paths import overviews, reads, simulated, writes
+from controller.http.paths import overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
@@ -59,7 +59,7 @@ async def about(request: HttpRequest) -> dict[str, list[str]]:
 
 _WRITES = (writes.create_topic, writes.delete_topic)
 _READS = (
-    reads.topics,
+    topics.topics,
     reads.topic,
     reads.topic_events,
     reads.request_,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from litestar.params import QueryParameter
 
+from events.catalog import EVENT_TYPES
 from projections.queries.moments import OFFSET_END, SYNTAX
 
 LIMIT_MAX = 1000
@@ -19,5 +20,18 @@ To = Annotated[str | None, QueryParameter(name="to", description="Not after a mo
 FromOffset = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="The offset to begin at")]
 Partition = Annotated[
     int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Of a log in partitions: only this one")
+]
+EventType = Annotated[
+    str | None,
+    QueryParameter(
+        name="type",
+        pattern=f"^({'|'.join(sorted(kind.__name__ for kind in EVENT_TYPES))})$",
+        description="Only events of this type",
+    ),
+]
+
+EventOrder = Annotated[
+    Literal["oldest", "newest"],
+    QueryParameter(name="order", description="Which come first; with `newest`, `from` is not looked at"),
 ]
 Cursor = Annotated[str | None, QueryParameter(description="Go on there: `next_cursor` of the page before")]

@@ -99,11 +99,13 @@ class TopicShape(TopicSummary, frozen=True, kw_only=True):
 
 
 class TopicsShape(msgspec.Struct, frozen=True):
-    """A page of topics; `next_after` is what to give as `after` for the next one, null at the end."""
+    """A page of topics; `next_cursor` is what to give as `cursor` for the next one, null at the end. Where names are in
+    order `next_after` is the same, and may be given as `after`, as may any name."""
 
     topics: tuple[TopicSummary, ...]
     next_after: str | None
     as_of: AsOfShape
+    next_cursor: str | None = None
 
 
 class TopicAnswerShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,10 +245,10 @@ class EventShape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventsShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of events; `next` is what to give as `from` for the next one, null where these are the newest.
+    """A page of events; `next_cursor` is what to give as `cursor` for the next one, missing where these are the last.
 
-    Where the page shows several partitions, their events are in the order of their times, and `next_cursor` is what to
-    give as `cursor` for the next page.
+    Where the oldest come first and the page shows one partition, `next` is the same as an offset for `from`, else null.
+    The events of several partitions are in the order of their times.
     """
 
     events: tuple[EventShape, ...]

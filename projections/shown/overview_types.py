@@ -108,17 +108,30 @@ class WaitingShape(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str
 
 
+class LoadShape(msgspec.Struct, frozen=True):
+    """How many partitions a broker leads, and how many replicas it has."""
+
+    broker_id: int
+    leaders: int
+    replicas: int
+
+
 class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     """What an engineer on call looks at first.
 
-    `topics`, `partitions`, `topics_pending` and `requests_open` are counted as of now only, and null of the past, where
-    `waiting` is empty. `refused` counts the day before the newest event that the answer shows.
+    What is counted of topics and partitions, and what waits, is of now only: null, or empty, of the past. `refused`
+    counts the day before the newest event that the answer shows.
     """
 
     topics: int | None
     partitions: int | None
     topics_pending: int | None
     requests_open: int | None
+    under_replicated_partitions: int | None
+    offline_partitions: int | None
+    """Without a leader."""
+    placeholders: int | None
+    loads: tuple[LoadShape, ...]
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]
@@ -131,7 +144,10 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
-    """A broker with the newest events of its own, the newest first."""
+    """A broker with the newest events of its own, the newest first; how many partitions it leads and how many replicas
+    it has now, null of the past."""
 
+    leaders: int | None
+    replicas: int | None
     events: tuple[EventShape, ...]
     as_of: AsOfShape

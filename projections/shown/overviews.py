@@ -104,6 +104,10 @@ NOTHING_COUNTED = types.SummaryShape(
     partitions=None,
     topics_pending=None,
     requests_open=None,
+    under_replicated_partitions=None,
+    offline_partitions=None,
+    placeholders=None,
+    loads=(),
     brokers_registered=0,
     live=(),
     fenced=(),
@@ -133,8 +137,11 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             yield types.RefusedShape(rule=rule, count=count, more=more, latest=_request(page.requests[0]))
 
 
-def broker(query: Questions, broker_id: int, at: str | None) -> types.BrokerInFullShape:
-    """One broker as it was at a moment, with the newest events of its own. Raises NotThere, BadMoment."""
+def broker(
+    query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None
+) -> types.BrokerInFullShape:
+    """One broker as it was at a moment, with the newest events of its own; `load` has how many partitions it leads and
+    how many replicas it has, where that is known. Raises NotThere, BadMoment."""
     end = query.end(at)
     row = query.cluster_at(end).brokers.get(BrokerId(broker_id))
     if row is None:
@@ -143,6 +150,8 @@ def broker(query: Questions, broker_id: int, at: str | None) -> types.BrokerInFu
     events = islice(newest_of_broker(part, broker_id, end[0]), BROKER_EVENTS_SHOWN)
     return types.BrokerInFullShape(
         **msgspec.structs.asdict(to_json.broker(row)),
+        leaders=None if load is None else load[0],
+        replicas=None if load is None else load[1],
         events=tuple(to_json.event(record, part.partition) for record in events),
         as_of=to_json.as_of(query.as_of(end)),
     )

@@ -190,12 +190,13 @@ def event(record: Recorded, partition: int | None = None) -> json_types.EventSha
     )
 
 
-def events(page: Listed, end: Place) -> json_types.EventsShape:
+def events(page: Listed, end: Place, *, newest: bool = False) -> json_types.EventsShape:
     """A page of events."""
     shown = tuple(event(record, partition) for partition, record in page.events)
-    if len(end) == 1 or page.next_place is None:
-        return json_types.EventsShape(shown, None if page.next_place is None else page.next_place[0], sum(end))
-    return json_types.EventsShape(shown, None, sum(end), cursor_of(page.next_place))
+    if page.next_place is None:
+        return json_types.EventsShape(shown, None, sum(end))
+    following = page.next_place[0] if len(end) == 1 and not newest else None
+    return json_types.EventsShape(shown, following, sum(end), cursor_of(page.next_place))
 
 
 def _fields(fact: msgspec.Struct) -> dict[str, object]:

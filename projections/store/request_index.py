@@ -1,7 +1,6 @@
 """Clients' requests by time, by who sent them, and by how they fared: written in the commit of their events.
 
-Keys, of the log's state; INVERTED is 2**64 - 1 less the offset of a request's first event, so that the newest come
-first, and a request's number never changes:
+Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`newest_first`):
     h INVERTED                   the request in short (MessagePack of `IndexedRequest`)
     f KIND VALUE NUL INVERTED    the same request under a value that it has: its principal, its API, an outcome of one
                                  of its topics, a rule that refused one; without a value
@@ -25,6 +24,7 @@ from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
 from projections.store.access_state import Puts
+from projections.store.newest_first import inverted, offset_at_end
 
 REQUEST, FACET = b"h", b"f"
 NAMED_MAX: Final = 10
@@ -35,7 +35,6 @@ RECENT_MAX: Final = 4096
 """So many requests are kept at hand, those that were changed last. The commands of one come close together: it is taken
 for begun when none of its events is known and so many others came since."""
 _VALUE_CHARACTERS_MAX: Final = 200
-_LAST_OFFSET: Final = 2**64 - 1
 
 Kind = Literal[b"p", b"a", b"o", b"r"]
 PRINCIPAL: Final[Kind] = b"p"
@@ -121,7 +120,7 @@ class RequestIndex:
 
 def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     """The entry of the request whose first event is at an offset; None where an earlier release recorded it."""
-    value = log.get(REQUEST + _inverted(first))
+    value = log.get(REQUEST + inverted(first))
     return None if value is None else _decode(value)
 
 
@@ -132,8 +131,8 @@ def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = No
     """The offsets of the first events of requests, the newest first, of those before `end`: of all that are indexed, or
     of those that have, or had, a value."""
     prefix = REQUEST if facet is None else _facet(*facet)
-    for key, _ in log.scan(prefix, prefix + _inverted(end)):
-        yield _LAST_OFFSET - int.from_bytes(key[-8:], "big")
+    for key, _ in log.scan(prefix, prefix + inverted(end)):
+        yield offset_at_end(key)
 
 
 def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
@@ -278,7 +277,7 @@ def _moved(entry: IndexedRequest, before: str, after: str) -> IndexedRequest:
 
 
 def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
-    place = _inverted(entry.asked_offset)
+    place = inverted(entry.asked_offset)
     puts[REQUEST + place] = _encode(entry)
     had, has = set(() if before is None else _values(before)), set(_values(entry))
     for kind, value in had ^ has:
@@ -296,7 +295,3 @@ def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
 
 def _facet(kind: Kind, value: str) -> bytes:
     return FACET + kind + value[:_VALUE_CHARACTERS_MAX].replace("\0", " ").encode("utf-8", "surrogatepass") + b"\0"
-
-
-def _inverted(offset: int) -> bytes:
-    return (_LAST_OFFSET - offset).to_bytes(8, "big")

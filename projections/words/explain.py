@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from functools import partial
 from heapq import merge
 from typing import Literal
 
@@ -57,8 +56,9 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(query: Questions, subject: str, at: str | None = None) -> Explanation:
-    """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id; up to a
-    moment, or now. Raises NotThere, BadMoment.
+    """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id.
+
+    Raises NotThere, BadMoment.
     """
     try:
         return explain_topic(query, subject, at)
@@ -76,7 +76,7 @@ def nothing_to_explain(subject: str) -> NotThere:
 
 
 def explain_topic(query: Questions, name: str, at: str | None = None) -> Explanation:
-    """The chain behind the topic of this name. Raises NoTopic, BadMoment."""
+    """The chain behind the topic of this name, now or as it was at a moment. Raises NoTopic, BadMoment."""
     part = query.of_topic(name)
     end = part.end(at)
     if next(part.topic_events(name, 0, end), None) is None:
@@ -85,18 +85,9 @@ def explain_topic(query: Questions, name: str, at: str | None = None) -> Explana
 
 
 def explain_request(query: Questions, request_id: str, at: str | None = None) -> Explanation:
-    """The chain behind the request of this id. Raises NotThere, BadMoment."""
+    """The chain behind the request of this id, now or as it was at a moment. Raises NotThere, BadMoment."""
     ends = query.end(at)
-    records = merge(*map(partial(_until, request_id=request_id), query.parts, ends), key=lambda one: one.at_ms)
-    request = request_row(records)
-    if request is None:
-        query.request(request_id)  # whether there is one at all
-        raise NotThere(f"request {request_id!r} came after {at}")
-    return _explain_request(query, request, ends)
-
-
-def _until(part: Query, end: int, request_id: str) -> Iterator[Recorded]:
-    return (record for record in part.request_events(request_id) if record.offset < end)
+    return _explain_request(query, query.request(request_id, ends), ends)
 
 
 def _explain_topic(query: Query, name: str, end: int) -> Explanation:
@@ -137,13 +128,13 @@ def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Expla
 
 
 def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:
-    """The events of one part before `end` that explain a request, in order."""
-    request = request_row(_until(part, end, request_id))
+    """The events of one part that explain a request, in order."""
+    request = request_row(part.request_events(request_id, end))
     if request is None:
         return
     because = Because(part, end)
     topics = [_during_request(part, request, topic, end) for topic in request.topics]
-    of_cluster = (one for one in _until(part, end, request_id) if not hasattr(one.event, "topic"))
+    of_cluster = (one for one in part.request_events(request_id, end) if not hasattr(one.event, "topic"))
     for record in merge(of_cluster, *topics, key=lambda record: record.offset):
         yield record, because
 

@@ -78,6 +78,9 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         await one.request("POST", "/v1/simulated/brokers/3/stop")
         await one.live(1, 2)
         shown = await one.get("/v1/summary")
+        loads = {each["broker_id"]: (each["leaders"], each["replicas"]) for each in shown["loads"]}
+        assert (sum(leads for leads, _ in loads.values()), {held for _, held in loads.values()}) == (2, {2})
+        assert (shown["under_replicated_partitions"], shown["offline_partitions"], shown["placeholders"]) == (2, 0, 0)
         assert (shown["topics"], shown["partitions"], shown["topics_pending"]) == (1, 2, 0)
         assert (shown["live"], shown["fenced"], shown["brokers_registered"]) == ([1, 2], [3], 3)
         (refused,) = shown["refused"]
@@ -139,6 +142,121 @@ async def test_a_broker_with_its_newest_events() -> None:
         assert (await one.get("/v1/brokers/9", 404))["message"] == "there is no broker 9"
 
 
+async def test_topics_of_a_kind() -> None:
+    async with service() as one:
+        for name in ("pay.a", "pay.b", "log.a"):
+            await one.create(name)
+        one.fleet.set_delay(1, 60_000)
+        await one.create("pay.slow", 202, timeout_ms=1)
+        expected = {
+            "": ["log.a", "pay.a", "pay.b", "pay.slow"],
+            "name=pay.*": ["pay.a", "pay.b", "pay.slow"],
+            "name=*.a": ["log.a", "pay.a"],
+            "name=pay.?": ["pay.a", "pay.b"],
+            "name=pay": [],
+            "name=[a-z]*": [],
+            "status=ready": ["log.a", "pay.a", "pay.b"],
+            "status=pending": ["pay.slow"],
+            "status=not-ready": ["pay.slow"],
+            "status=offline": [],
+            "placeholders=true": [],
+            "placeholders=false&name=log.*": ["log.a"],
+            "principal=User:ANONYMOUS&name=*.b": ["pay.b"],
+            "principal=User:nobody": [],
+        }
+        for parameters, names in expected.items():
+            page = await one.get(f"/v1/topics?{parameters}")
+            assert [each["name"] for each in page["topics"]] == names, parameters
+            assert page["next_cursor"] is page["next_after"] is None
+            then = await one.get(f"/v1/topics?{parameters}&at={page['as_of']['offset']}")
+            assert then["topics"] == page["topics"], parameters
+        paged, cursor = [], ""
+        for _ in range(9):
+            page = await one.get(f"/v1/topics?name=*.a&limit=1{cursor}")
+            paged += [each["name"] for each in page["topics"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert paged == ["log.a", "pay.a"]
+
+
+async def test_topics_that_are_not_as_they_should_be_are_found_by_their_index() -> None:
+    async with service() as one:
+        for number in range(5):
+            await one.create(f"t{number}", replication_factor=1, num_partitions=3)
+        await one.request("POST", "/v1/simulated/brokers/3/stop")
+        await one.live(1, 2)
+        everything = (await one.get("/v1/topics"))["topics"]
+        for status in ("offline", "under-replicated", "ready"):
+            expected = [each for each in everything if each["status"] == status]
+            assert (await one.get(f"/v1/topics?status={status}"))["topics"] == expected
+        offline = sum(each["offline_partitions"] for each in everything)
+        assert offline > 0
+        assert (await one.get("/v1/summary"))["offline_partitions"] == offline
+
+
+async def test_the_newest_topics_come_first() -> None:
+    async with service() as one:
+        for name in ("b", "c", "a", "d"):
+            await one.create(name)
+        await one.request("DELETE", "/topics/c")
+        page = await one.get("/v1/topics?order=newest")
+        assert [each["name"] for each in page["topics"]] == ["d", "a", "b"]
+        seen, cursor = [], ""
+        for _ in range(9):
+            page = await one.get(f"/v1/topics?order=newest&limit=1{cursor}")
+            seen += [each["name"] for each in page["topics"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert seen == ["d", "a", "b"]
+
+
+async def test_events_newest_first_of_a_type_and_as_of_a_moment() -> None:
+    async with service() as one:
+        made = await one.create("t")
+        await one.create("u")
+        for which in (
+            "",
+            "&topic=t",
+            f"&request={made['request_id']}",
+            "&type=TopicCreated",
+            "&type=TopicReady&topic=u",
+        ):
+            everything = (await one.get(f"/v1/events?limit=1000{which}"))["events"]
+            assert everything, which
+            for order in ("oldest", "newest"):
+                seen, cursor = [], ""
+                for _ in range(100):
+                    page = await one.get(f"/v1/events?limit=2&order={order}{which}{cursor}")
+                    assert len(page["events"]) <= 2
+                    seen += page["events"]
+                    if "next_cursor" not in page:
+                        break
+                    cursor = f"&cursor={page['next_cursor']}"
+                assert seen == (everything if order == "oldest" else everything[::-1]), f"{which} {order}"
+            at = everything[-1]["offset"] - 1
+            then = (await one.get(f"/v1/events?limit=1000{which}&at={at}"))["events"]
+            assert then == everything[:-1], which
+        newest = (await one.get("/v1/topics/t/events?order=newest"))["events"]
+        assert newest == (await one.get("/v1/topics/t/events"))["events"][::-1]
+
+
+async def test_a_request_and_an_explanation_as_they_were() -> None:
+    async with service() as one:
+        request_id = (await one.create("t"))["request_id"]
+        whole = await one.get(f"/v1/requests/{request_id}")
+        first = whole["asked_offset"]
+        then = await one.get(f"/v1/requests/{request_id}?at={first}")
+        assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("asked", "created")
+        assert "no request" in (await one.get(f"/v1/requests/{request_id}?at={first - 1}", 404))["message"]
+        for subject in (request_id, "t"):
+            steps = (await one.get(f"/v1/explain/{subject}"))["steps"]
+            then = await one.get(f"/v1/explain/{subject}?at={first + 1}")
+            assert then["steps"] == steps[:2], subject
+            assert "no topic and no request" in (await one.get(f"/v1/explain/{subject}?at={first - 1}", 404))["message"]
+
+
 WRONG = """
 /v1/requests?outcome=x      | 400 outcome: Invalid enum value 'x'
 /v1/requests?cursor=1-2     | 400 cursor: '1-2' is not the next_cursor of a page of this listing
@@ -147,6 +265,13 @@ WRONG = """
 /v1/requests?since=3        | 400 since: unknown query parameter; allowed are api, at, cursor, from, limit, outcome, pr
 /v1/timeline?spans=0        | 400 spans: Expected `int` >= 1
 /v1/timeline?spans=501      | 400 spans: Expected `int` <= 500
+/v1/topics?status=bad       | 400 status: Invalid enum value 'bad'
+/v1/topics?name=            | 400 name: Expected `str` of length >= 1
+/v1/topics?order=newest&at=3 | 400 order: topics of the past come in the order of their names
+/v1/topics?order=newest&after=t | 400 after: it goes with neither cursor nor order=newest
+/v1/topics?order=newest&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
+/v1/events?type=Bad         | 400 type: Expected `str` matching regex
+/v1/events?order=up         | 400 order: Invalid enum value 'up'
 /v1/brokers/x               | 404 there is nothing at this path
 /v1/brokers/99999999999999999999 | 404 there is no broker 99999999999999999999
 /v1/v1/topics               | 404 there is nothing at this path

@@ -115,12 +115,14 @@ async def broker(
 ) -> Response[types.BrokerInFullShape]:
     """One broker, with the newest events of its own."""
     need_cluster(front, request)
-    return await reading.answer(overviews.broker, queries, broker_id, at)
+    load = None if at is not None else front.store.durable_tallies.brokers.get(broker_id, (0, 0))
+    return await reading.answer(overviews.broker, queries, broker_id, at, load)
 
 
 def counted_now(front: Front) -> types.SummaryShape:
     """What the live store and the controller count, for the summary of now."""
     standing, counts, cluster = front.controller.standing(), front.store.durable_counts, front.cluster
+    tallies = front.store.durable_tallies
     waiting = tuple(
         types.WaitingShape(
             name=topic.name,
@@ -137,4 +139,8 @@ def counted_now(front: Front) -> types.SummaryShape:
         topics_pending=standing.topics_waiting,
         requests_open=standing.requests_open,
         waiting=waiting,
+        under_replicated_partitions=tallies.trouble.under_replicated,
+        offline_partitions=tallies.trouble.leaderless,
+        placeholders=tallies.trouble.placeholders,
+        loads=tuple(types.LoadShape(broker_id, *load) for broker_id, load in sorted(tallies.brokers.items())),
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import Annotated
 
 from litestar import Response, get
@@ -15,73 +13,22 @@ from litestar.response import Stream
 from controller.front.front import Front
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers
-from controller.http.parameters import OFFSET_MAX, At, Cursor, FromOffset, Limit, Partition
+from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
 from controller.http.permissions import (
     hidden_of_request,
     may_describe,
-    may_describe_some,
     need_cluster,
     need_request,
     need_topic,
 )
-from controller.http.places import Places
 from controller.http.query_threads import Reading
-from controller.http.requests import caller_of
-from events.names import shard_key
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
 from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
-TOPICS_PER_SLICE = 100
-"""How many topics are taken from the live store before others get their turn."""
-SLICES_MAX = 40
-"""Of a page of topics: it looks at some thousands, or at some ten thousand partitions, whatever it may show."""
-
 _Front = NamedDependency[Front]
 _Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
-_After = Annotated[str | None, QueryParameter(description="Go on after a name, or `next_after` of the page before")]
-
-
-@get("/topics")
-async def topics(
-    request: HttpRequest,
-    front: _Front,
-    queries: _Queries,
-    reading: _Reading,
-    places: NamedDependency[Places],
-    after: _After = None,
-    limit: Limit = 100,
-    at: At = None,
-) -> Response[json_types.TopicsShape]:
-    """Topics in the order of their names (with `.` as `_`), a page at a time.
-
-    A page looks at so many topics and no more: it may have fewer than the limit, and `next_after` where to go on.
-    """
-    name = places.opened(after)
-    if not may_describe_some(front, request):
-        at_end = queries.end() if at is None else await reading.run(queries.end, at)
-        return await reading.answer(from_log.topics, queries, [], None, at_end)
-    if at is not None:
-        caller = caller_of(request)
-        may_show = partial(front.allows, caller, "Describe")
-        return await reading.answer(from_log.topics_at, queries, at, name, limit, may_show, places.sealed)
-    shown: list[json_types.TopicSummary] = []
-    end, live = queries.end(), front.cluster.live
-    for _ in range(SLICES_MAX):
-        newest = queries.newest(name, TOPICS_PER_SLICE)
-        if not newest:
-            return await reading.answer(from_log.topics, queries, shown, None, end)
-        name = newest[-1].name
-        seen = [one for one in newest if may_describe(front, request, one.name)]
-        if seen:
-            shown += await reading.run(from_log.summaries, queries, seen[: limit + 1 - len(shown)], live)
-        if len(shown) > limit:
-            return await reading.answer(from_log.topics, queries, shown[:limit], shown[limit - 1].name, end)
-        await asyncio.sleep(0)
-    assert name is not None, "it has looked at some"
-    reached = name if may_describe(front, request, name) else places.sealed(shard_key(name))
-    return await reading.answer(from_log.topics, queries, shown, reached, end)
 
 
 @get("/topics/{name:str}")
@@ -111,19 +58,35 @@ async def topic_events(
     reading: _Reading,
     start: FromOffset = 0,
     limit: Limit = 100,
+    kind: EventType = None,
+    order: EventOrder = "oldest",
+    cursor: Cursor = None,
+    at: At = None,
 ) -> Response[json_types.EventsShape]:
     """The events of a name, of all topics that ever had it, refused requests among them."""
     need_topic(front, request, name)
-    return await reading.answer(from_log.topic_events, queries, name, start, limit)
+
+    def page() -> json_types.EventsShape:
+        found = from_log.events(
+            queries, start, limit, name, None, None, cursor, kind=kind, newest=order == "newest", at=at
+        )
+        return from_log.topic_events(queries, found, name)
+
+    return await reading.answer(page)
 
 
 @get("/requests/{request_id:str}")
 async def request_(
-    request_id: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading
+    request_id: FromPath[str],
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    at: At = None,
 ) -> Response[json_types.RequestShape]:
     """One request and how each of its topics fared."""
     await need_request(front, request, queries, reading, request_id)
-    return await reading.answer(from_log.request, queries, request_id)
+    return await reading.answer(from_log.request, queries, request_id, at)
 
 
 @get("/brokers")
@@ -145,16 +108,32 @@ async def events(
     limit: Limit = 100,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+    kind: EventType = None,
+    order: EventOrder = "oldest",
     partition: Partition = None,
     cursor: Cursor = None,
+    at: At = None,
 ) -> Response[json_types.EventsShape]:
-    """Events in order: all, or those of a topic, or of a request.
+    """Events in order: all, or those of a topic, of a request, or of a type.
 
     Of a log in partitions they come in the order of their times; `from` is then an offset of the partition that is
     given, or that the topic is in.
     """
     need_cluster(front, request) if topic is None else need_topic(front, request, topic)
-    return await reading.answer(from_log.events, queries, start, limit, topic, request_id, partition, cursor)
+    newest = order == "newest"
+    return await reading.answer(
+        from_log.events,
+        queries,
+        start,
+        limit,
+        topic,
+        request_id,
+        partition,
+        cursor,
+        kind=kind,
+        newest=newest,
+        at=at,
+    )
 
 
 @get("/events/follow", media_type="application/x-ndjson")
@@ -177,7 +156,12 @@ async def follow(
 
 @get("/explain/{subject:str}")
 async def explanation(
-    subject: FromPath[str], request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: At = None
+    subject: FromPath[str],
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    at: At = None,
 ) -> Response[json_types.ExplanationShape]:
     """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
     if may_describe(front, request, subject):
