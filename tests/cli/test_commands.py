@@ -120,8 +120,6 @@ def test_commands_flags_and_values_are_completed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_loads_nothing_that_takes_long(command: str) -> None:
-    if command == "replay":
-        pytest.skip("its sub-commands are of projections")
     script = (
         "import sys; from controller.cli.main import main\n"
         f"try: main({[*command.split(), '--help']!r})\n"
