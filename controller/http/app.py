@@ -21,8 +21,10 @@ from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
+from controller.http.heads import Heads
 from controller.http.metrics import Metrics
-from controller.http.paths import overviews, reads, simulated, topics, writes
+from controller.http.packing import note_wish
+from controller.http.paths import altering, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
@@ -57,7 +59,7 @@ async def about(request: HttpRequest) -> dict[str, list[str]]:
     return {"paths": sorted(request.app.openapi_schema.paths or ())}
 
 
-_WRITES = (writes.create_topic, writes.delete_topic)
+_WRITES = (writes.create_topic, writes.delete_topic, altering.alter_topic)
 _READS = (
     topics.topics,
     reads.topic,
@@ -72,6 +74,7 @@ _READS = (
     overviews.timeline,
     overviews.topic_timeline,
     overviews.broker,
+    overviews.diff,
 )
 _ABOUT = (describe, about)
 _HEALTH = (health.live, health.ready, health.metrics)
@@ -108,7 +111,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
     description = "Create topics, and see why every topic is as it is, at any moment of the past."
-    app: ASGIApp = _litestar(handlers, given, "Topicwright", release, description)
+    app: ASGIApp = Heads(_litestar(handlers, given, "Topicwright", release, description))
     app = app if logins is None else Authenticated(app, logins)
     return _Measured(Reached(app, reach), parts.metrics)
 
@@ -118,7 +121,7 @@ def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str, rea
     clients."""
     given: dict[str, object] = {"why_not": why_not, "figures": metrics}
     description = "Decides what fronts put into the commands topic."
-    return Reached(_litestar([], given, "Topicwright worker", release, description), reach)
+    return Reached(Heads(_litestar([], given, "Topicwright worker", release, description)), reach)
 
 
 def _litestar(
@@ -132,7 +135,7 @@ def _litestar(
             Router("/", route_handlers=versioned, include_in_schema=False),
         ],
         dependencies={name: Provide(_giving(part), sync_to_thread=False) for name, part in given.items()},
-        guards=[refuse_other_sites, refuse_unknown_parameters],
+        guards=[refuse_other_sites, refuse_unknown_parameters, note_wish],
         exception_handlers={Exception: answer_error},
         request_max_body_size=BODY_BYTES_MAX,
         logging_config=None,

@@ -16,6 +16,7 @@ OFFSET_MAX = OFFSET_END - 1
 At = Annotated[str | None, QueryParameter(description=f"As of a moment of the past: {SYNTAX}")]
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="How many at most")]
 From = Annotated[str | None, QueryParameter(name="from", description=f"Not before a moment: {SYNTAX}")]
+FromMoment = Annotated[str, QueryParameter(name="from", description=f"The earlier moment: {SYNTAX}")]
 To = Annotated[str | None, QueryParameter(name="to", description="Not after a moment, written in the same ways")]
 FromOffset = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="The offset to begin at")]
 Partition = Annotated[

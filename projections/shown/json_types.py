@@ -134,6 +134,16 @@ class CreatedShape(TopicAnswerShape, frozen=True, kw_only=True):
     waited_ms: int
 
 
+class AlteredShape(TopicAnswerShape, frozen=True, kw_only=True):
+    """A changed topic, or with `validate_only` as it would be: how many partitions it has, and its explicit configs."""
+
+    name: str
+    topic_id: str
+    validate_only: bool
+    num_partitions: int
+    configs: dict[str, str]
+
+
 class DeletedShape(TopicAnswerShape, frozen=True, kw_only=True):
     """A deleted topic."""
 
@@ -299,7 +309,7 @@ class SimulatedBrokerShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Every answer that is an error: Kafka's name and number for it, and what is wrong in words.
+    """What is wrong: Kafka's name and number for it, and a message in words.
 
     `request_id` and `rule` are there where a topic was refused: the request to look up, and the rule that decided.
     """
@@ -309,3 +319,14 @@ class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     request_id: str = ""
     rule: str = ""
+
+
+class ProblemShape(ErrorShape, frozen=True, kw_only=True):
+    """Every answer over HTTP that is an error (RFC 9457): `type` and `title` stand for Kafka's error, `detail` is its
+    message, `instance` the path of the request to look up, empty where there is none."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str

@@ -121,6 +121,23 @@ def created(answer: Answer, live: Live, validate_only: bool) -> json_types.Creat
     )
 
 
+def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_types.AlteredShape:
+    """The answer to a change that succeeded, or would have; `known` is the topic as it is now: where a cluster carries
+    changes out, the answer comes without it."""
+    topic = answer.topic or known
+    assert topic is not None, "a change that succeeded found what it changed"
+    return shape(
+        json_types.AlteredShape,
+        answer,
+        error=error_word(answer.code),
+        name=topic.name,
+        topic_id=topic_id_text(topic.topic_id),
+        validate_only=validate_only,
+        num_partitions=len(topic.partitions),
+        configs=dict(topic.configs),
+    )
+
+
 def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedShape:
     """The answer to a delete that succeeded; `known` is the topic as it was when the request came: where a cluster
     deletes it, the answer comes when it is gone."""
@@ -133,6 +150,19 @@ def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedShape:
 def refusal(answer: Answer) -> json_types.ErrorShape:
     """The answer to a request that was refused."""
     return shape(json_types.ErrorShape, answer, error=error_word(answer.code))
+
+
+def problem(error: json_types.ErrorShape, status: int) -> json_types.ProblemShape:
+    """An error as HTTP answers it, with its status."""
+    return shape(
+        json_types.ProblemShape,
+        error,
+        type=f"urn:kafka:error:{error.error}",
+        title=error.error.replace("_", " ").capitalize(),
+        status=status,
+        detail=error.message,
+        instance=f"/v1/requests/{error.request_id}" if error.request_id else "",
+    )
 
 
 def request(row: RequestRow) -> json_types.RequestShape:

@@ -257,6 +257,46 @@ async def test_a_request_and_an_explanation_as_they_were() -> None:
             assert "no topic and no request" in (await one.get(f"/v1/explain/{subject}?at={first - 1}", 404))["message"]
 
 
+async def test_what_is_different_between_two_moments() -> None:
+    async with service() as one:
+        for name in ("same", "gone", "anew", "grown"):
+            await one.create(name, configs={"retention.ms": 5})
+        start = (await one.get("/v1/brokers"))["as_of"]["offset"]
+        await one.request("DELETE", "/topics/gone")
+        await one.request("DELETE", "/topics/anew")
+        await one.create("anew")
+        await one.create("born")
+        await one.create("same", 409)
+        await one.request("POST", "/v1/simulated/brokers/3/stop")
+        await one.live(1, 2)
+        shown = await one.get(f"/v1/diff?from={start}")
+        topics = {each["name"]: each for each in shown["topics"]}
+        assert {name: each["change"] for name, each in topics.items()} == {
+            "anew": "recreated",
+            "born": "created",
+            "gone": "deleted",
+            "grown": "changed",
+            "same": "changed",
+        }
+        assert topics["anew"]["configs"] == [{"name": "retention.ms", "before": "5", "after": None}]
+        assert (topics["gone"]["partitions_before"], topics["gone"]["partitions_after"]) == (2, None)
+        assert (topics["same"]["other_isr"], topics["same"]["other_replicas"]) == (2, 0), "a broker stopped"
+        (broker,) = shown["cluster"]["brokers"]
+        assert (broker["broker_id"], broker["before"], broker["after"]) == (3, "live", "fenced")
+        assert shown["before"]["offset"] == start
+        seen, cursor = [], ""
+        for _ in range(9):
+            page = await one.get(f"/v1/diff?from={start}&limit=2{cursor}")
+            assert (page["cluster"] is None) == bool(cursor), "on the first page alone"
+            seen += page["topics"]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert seen == shown["topics"]
+        nothing = await one.get(f"/v1/diff?from={shown['after']['offset']}")
+        assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)
+
+
 WRONG = """
 /v1/requests?outcome=x      | 400 outcome: Invalid enum value 'x'
 /v1/requests?cursor=1-2     | 400 cursor: '1-2' is not the next_cursor of a page of this listing
@@ -272,6 +312,8 @@ WRONG = """
 /v1/topics?order=newest&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
 /v1/events?type=Bad         | 400 type: Expected `str` matching regex
 /v1/events?order=up         | 400 order: Invalid enum value 'up'
+/v1/diff                    | 400 Missing required query parameter 'from'
+/v1/diff?from=99999         | 400 at: offset 99999 is not reached yet
 /v1/brokers/x               | 404 there is nothing at this path
 /v1/brokers/99999999999999999999 | 404 there is no broker 99999999999999999999
 /v1/v1/topics               | 404 there is nothing at this path

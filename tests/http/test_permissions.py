@@ -84,6 +84,15 @@ async def test_a_list_of_requests_has_what_its_reader_may_see(monkeypatch: pytes
         assert [each["topics"] for each in (await one.get("/requests"))["requests"]] == [["secret"]]
 
 
+async def test_a_difference_has_what_its_reader_may_describe() -> None:
+    async with service(authorizer=Half()) as one:
+        start = one.log.durable_offset - 1
+        for name in ("open-1", "secret"):
+            await one.create(name)
+        shown = await one.get(f"/v1/diff?from={start}")
+        assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
+
+
 class ByName(Half):
     """As `Half`, and everybody may describe whatever name a request has (say, by an entry for a prefix)."""
 

@@ -338,6 +338,7 @@ async def test_the_document_names_every_path_and_every_body() -> None:
             "/v1/events/follow",
             "/v1/explain/{subject}",
             "/v1/summary",
+            "/v1/diff",
             "/v1/timeline",
             "/v1/simulated/brokers",
             "/v1/simulated/brokers/{broker_id}/stop",

@@ -12,8 +12,9 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.front.front import Front
 from controller.http.errors import HttpRequest
-from controller.http.parameters import At, Cursor, From, Limit, To
+from controller.http.parameters import At, Cursor, From, FromMoment, Limit, To
 from controller.http.permissions import may_show_request, need_cluster, need_topic
+from controller.http.places import Places
 from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from controller.machine.readiness import how_far
@@ -23,6 +24,8 @@ from projections.queries.requests import RequestFilter
 from projections.rows.requests import RequestStatus
 from projections.shown import overview_types as types
 from projections.shown import overviews
+from projections.shown.difference import difference
+from projections.shown.difference_types import DifferenceShape
 from projections.shown.overviews import Window
 
 SPANS_MAX = 500
@@ -117,6 +120,34 @@ async def broker(
     need_cluster(front, request)
     load = None if at is not None else front.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reading.answer(overviews.broker, queries, broker_id, at, load)
+
+
+@get("/diff")
+async def diff(
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    places: NamedDependency[Places],
+    since: FromMoment,
+    until: To = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[DifferenceShape]:
+    """What is different between two moments: topics in the order of their names, a page at a time, and on the first
+    page brokers, settings and permissions, for who may describe the cluster."""
+    caller = caller_of(request)
+    return await reading.answer(
+        difference,
+        queries,
+        since,
+        until,
+        places.opened(cursor),
+        limit,
+        partial(front.allows, caller, "Describe"),
+        with_cluster=front.allows(caller, "Describe"),
+        place=places.sealed,
+    )
 
 
 def counted_now(front: Front) -> types.SummaryShape:

@@ -12,7 +12,7 @@ from litestar.response import Stream
 
 from controller.front.front import Front
 from controller.http.errors import HttpRequest
-from controller.http.following import Followers
+from controller.http.following import Followers, ndjson, server_sent
 from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
 from controller.http.permissions import (
     hidden_of_request,
@@ -26,6 +26,7 @@ from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
 from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
+NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 _Front = NamedDependency[Front]
 _Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
@@ -136,7 +137,7 @@ async def events(
     )
 
 
-@get("/events/follow", media_type="application/x-ndjson")
+@get("/events/follow", media_type=NDJSON)
 async def follow(
     request: HttpRequest,
     front: _Front,
@@ -147,11 +148,15 @@ async def follow(
     partition: Partition = None,
     cursor: Cursor = None,
 ) -> Stream:
-    """Events as they become durable, one JSON object a line, from an offset on or from now. An empty line every few
-    seconds says that the connection lives."""
+    """Events as they become durable, from an offset on or from now: one JSON object a line, and an empty line every few
+    seconds, as a sign of life. Who accepts `text/event-stream` is sent server-sent events, and may go on after the last
+    one by its `Last-Event-ID`."""
     need_cluster(front, request) if topic is None else need_topic(front, request, topic)
-    lines = followers.follow(start, topic, request_id, partition, cursor)
-    return Stream(lines, media_type="application/x-ndjson")
+    is_sse = SERVER_SENT in request.headers.get("accept", "")
+    write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
+    place = request.headers.get("last-event-id", cursor) if is_sse else cursor
+    lines = followers.follow(start, topic, request_id, partition, place, write)
+    return Stream(lines, headers={"content-type": media_type, "cache-control": "no-store"})
 
 
 @get("/explain/{subject:str}")
