@@ -33,6 +33,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "requests": Command("reads.requests", "who requested what, and how it went"),
         "brokers": Command("reads.brokers", "the brokers, live and fenced, and why"),
         "settings": Command("reads.brokers", "the settings that decide"),
+        "diff": Command("reads.diff", "what is different between two moments"),
         "quorum": Command("quorum", "who votes among the controllers, and how far they are"),
     },
     "change": {

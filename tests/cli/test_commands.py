@@ -52,6 +52,25 @@ async def test_a_topic_is_created_and_deleted(run: Run) -> None:
         assert out.startswith("pay.orders is refused: Topic 'pay.orders' already exists.")
         code, out, _ = await asyncio.to_thread(run, "topic", "create", "pay.orders", "-o", "json", *where)
         assert (code, json.loads(out)["rule"]) == (1, "validation:exists")
+        before = one.log.durable_offset - 1
+        code, out, _ = await asyncio.to_thread(run, "topic", "grow", "pay.orders", "--partitions", 3, *where)
+        assert (code, "partitions  3, factor 3" in out) == (0, True)
+        words = ("alter", "pay.orders", "--config", "cleanup.policy=compact", "--delete-config", "retention.ms")
+        code, out, _ = await asyncio.to_thread(run, "topic", *words, *where)
+        assert (code, "configs     cleanup.policy=compact" in out, "retention.ms" in out) == (0, True, False)
+        code, out, _ = await asyncio.to_thread(
+            run, "topic", "alter", "pay.orders", "--config", "retention.ms=x", *where
+        )
+        assert (code, out.startswith("pay.orders is not changed: Invalid value x")) == (1, True)
+        code, out, _ = await asyncio.to_thread(run, "topic", "grow", "pay.orders", "--partitions", 2, *where)
+        assert (code, "would not be an increase" in out) == (1, True)
+        code, out, _ = await asyncio.to_thread(run, "diff", before, *where)
+        assert code == 1
+        row = next(line for line in out.splitlines() if line.startswith("pay.orders"))
+        assert row.split()[:5] == ["pay.orders", "changed", "2", "->", "3"]
+        assert "retention.ms: 5 -> (none)" in row
+        assert (await asyncio.to_thread(run, "diff", before, before, *where))[0] == 0
+        assert (await asyncio.to_thread(run, "diff", before, "-o", "name", *where))[1] == "pay.orders\n"
         code, out, _ = await asyncio.to_thread(run, "topic", "delete", "pay.orders", *where)
         assert (code, out.startswith("pay.orders is deleted, in request ")) == (0, True)
         code, out, err = await asyncio.to_thread(run, "topic", "delete", "pay.orders", *where)

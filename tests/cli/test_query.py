@@ -365,6 +365,9 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
         ("brokers", "-o", "wide"),
         ("settings",),
         ("settings", "none"),
+        ("diff", 3),
+        ("diff", 3, 9, "--json"),
+        ("diff", 9999),
     ]
     async with service(log=log) as one:
         await one.create("a.t", num_partitions=2)
@@ -377,7 +380,7 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
     assert locked.code == 2
     assert "one process writes a log" in locked.err
     assert "--http HOST:PORT" in locked.err
-    assert [one.code for one in online] == [0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1]
+    assert [one.code for one in online] == [0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 2]
     for command, seen in zip(commands, online, strict=True):
         assert run(*command, "--data", tmp_path / "data") == seen, command
 

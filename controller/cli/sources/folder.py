@@ -26,6 +26,8 @@ from events.names import RequestId, TopicId
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
 from projections.shown import from_log, json_types, overview_types, overviews, to_json
+from projections.shown.difference import difference
+from projections.shown.difference_types import DifferenceShape
 from projections.shown.overviews import Window
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
@@ -82,6 +84,10 @@ class FolderSource:
     def request(self, request_id: str) -> json_types.RequestShape:
         with _refusing():
             return from_log.request(self._query, request_id)
+
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+        with _refusing():
+            return difference(self._query, since, until, cursor, limit)
 
     def brokers(self, at: str | None) -> json_types.BrokersShape:
         with _refusing():

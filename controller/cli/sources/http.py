@@ -14,6 +14,7 @@ import msgspec
 
 from controller.cli.sources.http_access import Access, HttpAddress
 from projections.shown import json_types, overview_types
+from projections.shown.difference_types import DifferenceShape
 
 ANSWERED_WITHIN_S = 60.0
 """The service gives a sign of life every 10 s while events are followed."""
@@ -93,6 +94,10 @@ class Source(Protocol):
         """One request with the outcome of each of its topics."""
         ...
 
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+        """What is different between two moments (None: now), at most `limit` topics of it."""
+        ...
+
     def brokers(self, at: str | None) -> json_types.BrokersShape:
         """The brokers and the settings that decide, as of a moment."""
         ...
@@ -154,6 +159,10 @@ class HttpSource:
 
     def request(self, request_id: str) -> json_types.RequestShape:
         return self._get(json_types.RequestShape, f"/requests/{quote(request_id, safe='')}")
+
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+        parameters = {"from": since, "to": until, "limit": limit, "cursor": cursor}
+        return self._get(DifferenceShape, "/v1/diff", **parameters)
 
     def brokers(self, at: str | None) -> json_types.BrokersShape:
         return self._get(json_types.BrokersShape, "/brokers", at=at)
