@@ -191,7 +191,7 @@ COMMANDS: dict[str, _Command] = {
     "explain": _Command(
         "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, without_spark=True
     ),
-    "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export, local=False),
+    "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
     "report": _Command("report.report", "one page in HTML that shows the history", _of_report, local=False),
 }
 

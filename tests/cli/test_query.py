@@ -180,6 +180,9 @@ def test_events_are_chosen_by_type_principal_and_time(run: Run, stopped: Path) -
         "TopicDeleted",
     }
     assert shown("--tail", 2) == every[-2:]
+    assert shown("--tail", 9, "--until", 12) == every[4:13]
+    assert shown("--tail", 9, "--from", 20) == [one for one in every if one["offset"] >= 20][-9:]
+    assert shown("--tail", 1000) == every
     assert shown("--type", "TopicCreated", "--tail", 1) == [one for one in every if one["type"] == "TopicCreated"][-1:]
     asked = shown("--principal", "User:ANON*")
     assert {one["fields"]["principal"] for one in asked} == {"User:ANONYMOUS"}
@@ -357,6 +360,8 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
         ("topics", "--at", 9999),
         ("events",),
         ("events", "--topic", "a.t", "--json"),
+        ("events", "--tail", 7),
+        ("events", "--type", "TopicCreated", "--until", 12, "--since", "1h"),
         ("explain", "a.t"),
         ("explain", "none"),
         ("explain", "a.t", "--at", 9),
@@ -380,7 +385,7 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
     assert locked.code == 2
     assert "one process writes a log" in locked.err
     assert "--http HOST:PORT" in locked.err
-    assert [one.code for one in online] == [0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 2]
+    assert [one.code for one in online] == [0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 2]
     for command, seen in zip(commands, online, strict=True):
         assert run(*command, "--data", tmp_path / "data") == seen, command
 

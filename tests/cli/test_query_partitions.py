@@ -75,6 +75,10 @@ def test_events_are_listed_over_all_pages(
     of_one = [place for place in whole if place[0] == 1]
     assert _events(folder, capsys, "--partition", "1") == of_one
     assert _events(folder, capsys, "--partition", "1", "--from", "2") == of_one[2:]
+    assert _events(folder, capsys, "--tail", "5") == whole[-5:]
+    assert _events(folder, capsys, "--since", "2001-01-01") == whole
+    assert _events(folder, capsys, "--since", "1h") == []
+    assert _events(folder, capsys, "--partition", "1", "--tail", "2") == of_one[-2:]
     code, out, _ = _run(capsys, "events", "--data", folder, "--topic", NAMES[0])
     assert code == 0
     assert out.splitlines()[1].lstrip().startswith(f"{_partition(NAMES[0])}:")

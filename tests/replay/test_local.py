@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -56,6 +59,17 @@ def test_what_spark_finds_is_found(spark: SparkSession, own_history: LogRef) -> 
         assert here == outcome(spark, name, own_history, Options())
 
 
+def test_an_export_is_the_same(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+    tables = []
+    for name, session in (("here", local_session()), ("spark", spark)):
+        outcome(session, "export", history, Options(output=str(tmp_path / name)))
+        files = sorted((tmp_path / name).rglob("*.parquet"))
+        tables.append(pa.concat_tables([pq.read_table(file) for file in files]).sort_by("offset"))
+    assert tables[0].equals(tables[1])
+    checked = outcome(local_session(), "invariants", history, Options(output=str(tmp_path / "here")))
+    assert not checked["found"]
+
+
 def test_a_log_in_kafka_too(spark: SparkSession, in_kafka: KafkaRef) -> None:
     for name in ("rebuild", "invariants", "redecide"):
         assert outcome(local_session(), name, in_kafka, Options()) == outcome(spark, name, in_kafka, Options())
@@ -70,11 +84,12 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_spark")
-def test_the_command_starts_no_spark(history: LogRef, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_starts_no_spark(history: LogRef, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for name, command in COMMANDS.items():
         if command.local and not command.without_spark:
             words = ["replay", name, history.text, "--local"]
             words += ["--set", "num.partitions=3"] if name == "backtest" else []
+            words += ["--output", str(tmp_path / "export")] if name == "export" else []
             assert main.main(words) in (0, 1), name
     assert main.main(["replay", "explain", history.text, "pay.orders", "--at", "10"]) == 0
     assert capsys.readouterr().err == ""
@@ -95,7 +110,7 @@ def test_what_does_not_go_with_it(
     history: LogRef,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Any,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     name, *more = words

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections import deque
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from itertools import chain, takewhile
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from controller.cli.commands import COMMANDS, Parsers
@@ -67,7 +66,8 @@ def _events(options: argparse.Namespace, source: Source) -> int:
     from controller.cli.reads.event_lines import in_format
     from controller.cli.sources.http import Which
 
-    which = Which(options.topic, options.request, options.partition)
+    kind = options.type[0] if options.type is not None and len(options.type) == 1 and not options.follow else None
+    which = Which(options.topic, options.request, options.partition, kind, options.until)
     found = _chosen(options, source, which)
     first = next(found, None)
     if first is None:
@@ -82,33 +82,45 @@ def _chosen(options: argparse.Namespace, source: Source, which: Which) -> Iterat
         raise common.Misuse("--from and --since both say where to begin: give one")
     if options.follow and (options.until is not None or options.tail is not None):
         raise common.Misuse("--follow has no end: it goes without --until and --tail")
+    if options.tail is not None:
+        newest = islice(filter(_filter(options), _newest_first(options, source, which)), options.tail)
+        return reversed(list(newest))
     start = _start(options, source, which)
     found = source.follow(start, which) if options.follow else recorded(start, which, source)
-    if options.until is not None:
-        found = takewhile(_until(options.until), found)
-    wanted = filter(_filter(options), found)
-    return iter(deque(wanted, options.tail)) if options.tail is not None else wanted
+    return filter(_filter(options), found)
 
 
 def _start(options: argparse.Namespace, source: Source, which: Which) -> int:
     """The offset to read from: one that is not after the first event that is wanted."""
-    if options.start is not None:
-        return int(options.start)
-    if options.since is not None:
-        since_ms = _ms(options.since)
-        return int(options.since) if since_ms is None else _first_from(since_ms, source)
-    filters = (options.topic, options.request, options.type, options.principal, options.until)
-    if options.tail is None or any(one is not None for one in filters):
-        return 0
-    page = source.events(0, 1, which)
-    of_partitions = bool(page.events) and page.events[0].partition is not None and which.partition is None
-    return 0 if of_partitions else max(0, page.end - options.tail)
+    if options.since is None:
+        return int(options.start or 0)
+    since_ms = _ms(options.since)
+    return int(options.since) if since_ms is None else _first_from(since_ms, source, which)
 
 
-def _first_from(at_ms: int, source: Source) -> int:
-    """Where the events of a time begin; 0 where the log has partitions, each with offsets of its own."""
-    as_of = source.brokers(f"{max(0, at_ms - 1)}ms").as_of
-    return 0 if as_of.ends or as_of.partition is not None else as_of.offset + 1
+def _first_from(at_ms: int, source: Source, which: Which) -> int:
+    """Where the events of a time begin; 0 where they are in several partitions, each with offsets of its own."""
+    from msgspec.structs import replace
+
+    before = source.events(0, 1, replace(which, kind=None, at=f"{max(0, at_ms - 1)}ms"))
+    is_one = which.topic is not None or which.partition is not None
+    several = bool(before.events) and before.events[0].partition is not None and not is_one
+    return 0 if several else before.end
+
+
+def _newest_first(options: argparse.Namespace, source: Source, which: Which) -> Iterator[EventShape]:
+    """The events that there are, from the last one back to where the wanted ones begin."""
+    first = options.start if options.start is not None else options.since
+    since_ms = None if first is None else _ms(str(first))
+    page = source.events(0, min(common.PAGE, options.tail), which, newest=True)
+    while True:
+        for event in page.events:
+            if first is not None and (event.offset < int(first) if since_ms is None else event.at_ms < since_ms):
+                return
+            yield event
+        if page.next_cursor is None:
+            return
+        page = source.events(0, common.PAGE, which, page.next_cursor, newest=True)
 
 
 def _filter(options: argparse.Namespace) -> Callable[[EventShape], bool]:
@@ -122,13 +134,6 @@ def _filter(options: argparse.Namespace) -> Callable[[EventShape], bool]:
         )
 
     return is_wanted
-
-
-def _until(moment: str) -> Callable[[EventShape], bool]:
-    until_ms = _ms(moment)
-    if until_ms is None:
-        return lambda event: event.offset <= int(moment)
-    return lambda event: event.at_ms <= until_ms
 
 
 def _ms(moment: str) -> int | None:

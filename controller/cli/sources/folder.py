@@ -108,9 +108,12 @@ class FolderSource:
             raise Refusal(status_of(answer.code), to_json.refusal(answer))
         return to_json.created(answer, self._store.durable_cluster.live, validate_only=True)
 
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
+    def events(
+        self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
+    ) -> json_types.EventsShape:
+        of = (which.topic, which.request_id, which.partition)
         with _refusing():
-            return from_log.events(self._query, start, limit, which.topic, which.request_id, which.partition, cursor)
+            return from_log.events(self._query, start, limit, *of, cursor, kind=which.kind, newest=newest, at=which.at)
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")

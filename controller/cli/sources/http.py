@@ -46,16 +46,20 @@ class Create(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Which(msgspec.Struct, frozen=True):
-    """Which events: all, or those of a topic, of a request, or of a partition where the log has several."""
+    """Which events: all, or those of a topic, of a request, of a partition where the log has several, of a type; up to
+    a moment."""
 
     topic: str | None = None
     request_id: str | None = None
     partition: int | None = None
+    kind: str | None = None
+    at: str | None = None
 
     @property
     def parameters(self) -> dict[str, object]:
         """The same over HTTP."""
-        return {"topic": self.topic, "request": self.request_id, "partition": self.partition}
+        of = {"topic": self.topic, "request": self.request_id, "partition": self.partition}
+        return {**of, "type": self.kind, "at": self.at}
 
 
 class WhichRequests(msgspec.Struct, frozen=True):
@@ -118,8 +122,11 @@ class Source(Protocol):
         """Change configs of a topic, or how many partitions it has: the body of `PATCH /topics/NAME`."""
         ...
 
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
-        """At most `limit` events from offset `start` on, or from where `cursor` of an earlier answer says."""
+    def events(
+        self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
+    ) -> json_types.EventsShape:
+        """At most `limit` events from offset `start` on, or from where `cursor` of an earlier answer says; with
+        `newest` the newest first, wherever `start` is."""
         ...
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
@@ -182,9 +189,13 @@ class HttpSource:
         answer = self._send("PATCH", f"/v1/topics/{quote(name, safe='')}", msgspec.json.encode(change))
         self._decoded(answer, dict[str, object])
 
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
-        parameters = {"from": start if cursor is None else None, "cursor": cursor, "limit": limit}
-        return self._get(json_types.EventsShape, "/events", **parameters, **which.parameters)
+    def events(
+        self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
+    ) -> json_types.EventsShape:
+        parameters: dict[str, object] = {"from": start if cursor is None else None, "cursor": cursor, "limit": limit}
+        if newest:
+            parameters |= {"from": None, "order": "newest"}
+        return self._get(json_types.EventsShape, "/v1/events", **parameters, **which.parameters)
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
         """As `Source` has it. Raises SourceError when the service stops too."""
