@@ -29,6 +29,7 @@ from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.terminal.moments import AGO, moment
 from controller.cli.terminal.parser import Parser
+from controller.cli.terminal.tables import harmless
 from controller.cli.terminal.usage import complain, count, named, pair, with_output
 from projections.replay.errors import ReplayError, message_of
 
@@ -345,7 +346,7 @@ def _print(outcome: Outcome, as_json: bool) -> None:
         print(msgspec.json.encode({"found": outcome.found, **outcome.about, "rows": outcome.rows}).decode())
         return
     for line in outcome.lines:
-        print(line)
+        print(harmless(line))
 
 
 # --- words in

@@ -14,7 +14,7 @@ import pytest
 
 from controller.cli.main import main
 from controller.cli.terminal.moments import absolute, moment, time
-from controller.cli.terminal.tables import Marked, painted, table
+from controller.cli.terminal.tables import Marked, harmless, painted, table
 from tests.support.tools import ROOT
 
 NOW = datetime(2026, 7, 17, 15, 30, 20, 5000, timezone(timedelta(hours=2)))
@@ -79,6 +79,27 @@ def test_marks_are_colours_where_there_are_any() -> None:
     rows = [(Marked("live", "good"),), (Marked("fenced", "bad"),)]
     assert list(table(("STATE",), rows)) == ["STATE", "live", "fenced"]
     assert list(table(("STATE",), rows, None, colour=True))[1] == painted("live  ", "good").rstrip()
+
+
+HOSTILE = {
+    "a\x1b]0;title\x07b": "a\\x1b]0;title\\x07b",
+    "\x1b[2Jgone": "\\x1b[2Jgone",
+    "one\ntwo\rthree\tfour": "one\\ntwo\\rthree\\tfour",
+    "\x9b31m": "\\x9b31m",
+    "abc\u202ecba": "abc\\u202ecba",
+    "lone \ud800": "lone \\ud800",
+    "ä – ok": "ä – ok",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_client_has_sent_does_nothing_to_a_terminal(text: str) -> None:
+    assert harmless(text) == HOSTILE[text]
+    for colour in (True, False):
+        assert harmless(text, colour) == HOSTILE[text]
+    red = painted("fenced", "bad")
+    assert harmless(f"{text}{red}", True) == HOSTILE[text] + red
+    assert "\x1b" not in harmless(red)
 
 
 def on_terminal(*words: str, **environment: str) -> str:

@@ -15,7 +15,7 @@ from itertools import groupby, islice
 import msgspec
 
 from controller.cli.terminal.printing import Look, as_json, as_yaml, look
-from controller.cli.terminal.tables import painted
+from controller.cli.terminal.tables import harmless, painted
 from projections.shown.json_types import EventShape
 from projections.shown.lines import place
 from projections.words.wording import many
@@ -52,7 +52,7 @@ def in_format(options: argparse.Namespace, events: Iterable[EventShape]) -> Iter
         case _:
             how = look(options)
             each = map(line_of, events) if how.wide or options.follow else folded(events)
-            return in_columns(each, how)
+            return (harmless(line, how.colour) for line in in_columns(each, how))
 
 
 def line_of(event: EventShape) -> Line:

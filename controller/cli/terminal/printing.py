@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from controller.cli.terminal.tables import table
+from controller.cli.terminal.tables import harmless, table
 
 if TYPE_CHECKING:
     Lines = Callable[["Look"], Iterable[str]]
@@ -66,7 +66,8 @@ def show(options: argparse.Namespace, answer: object, lines: Lines, names: Calla
         case "name":
             show_lines(options, map(str, names()))
         case _:
-            show_lines(options, lines(look(options)))
+            how = look(options)
+            show_lines(options, (harmless(line, how.colour) for line in lines(how)))
 
 
 def show_lines(options: argparse.Namespace, lines: Iterable[str], *, paged: bool = True) -> None:

@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from controller.cli.terminal.tables import harmless
+
 WRONG = 2
 """The exit code of wrong usage or settings, or of what cannot be read."""
 
@@ -14,7 +16,8 @@ WRONG = 2
 def complain(message: str, code: int = WRONG) -> int:
     """Print why a command ends, after all that it printed before; returns the exit code."""
     sys.stdout.flush()
-    print(f"topicwright: {message}", file=sys.stderr)
+    shown = "\n".join(map(harmless, message.split("\n")))
+    print(f"topicwright: {shown}", file=sys.stderr)
     return code
 
 
