@@ -22,6 +22,7 @@ from events.catalog_cluster import (
     BrokerUnfenced,
     BrokerUnregistered,
     FeaturesChanged,
+    HistorySkipped,
     LogDirsChanged,
     MetadataAdopted,
     MetadataHandedBack,
@@ -55,7 +56,7 @@ __all__ = [
     "BrokerDetails", "BrokerFenced", "BrokerLeaving",
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
-    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "IsrChanged",
+    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HistorySkipped", "IsrChanged",
     "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
@@ -339,6 +340,7 @@ Event = (
     | QuorumEpochBegun
     | MetadataAdopted
     | MetadataHandedBack
+    | HistorySkipped
     | FeaturesChanged
     | SettingsChanged
     | access.ScramCredentialSet

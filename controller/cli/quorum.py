@@ -17,6 +17,8 @@ from controller.cli.commands import COMMANDS, Parsers, later
 if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
 
+DEFAULT_LISTEN = "127.0.0.1:9093"
+
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the commands."""
@@ -31,9 +33,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     joining.add_argument(
         "--listen",
         type=starting.address,
-        default="127.0.0.1:9093",
         metavar="HOST:PORT",
-        help="where the other controllers reach this one; default %(default)s",
+        help=f"where controllers and brokers reach this one; default {DEFAULT_LISTEN}",
     )
     leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].summary.capitalize()}.")
     leaving.add_argument("--data", type=Path, metavar="DIR", help="the data folder of the voter that leaves")

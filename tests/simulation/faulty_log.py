@@ -46,6 +46,10 @@ class FaultyLog:
         return self._log.cluster_id
 
     @property
+    def path(self) -> None:
+        return None
+
+    @property
     def next_offset(self) -> int:
         return self._log.next_offset
 
@@ -66,6 +70,13 @@ class FaultyLog:
         if self._disk.rng.random() < self._disk.failing_syncs:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
+
+    def note(self, key: bytes, value: bytes) -> None:
+        self._check_writable()
+        self._log.note(key, value)
+
+    def vouch(self) -> None:
+        self._log.vouch()
 
     async def flushed(self) -> int:
         """Flush as a thread does it: the loop is free meanwhile."""
@@ -91,9 +102,17 @@ class FaultyLog:
         self._check_readable()
         return self._log.read_one(offset)
 
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        self._check_readable()
+        return self._log.read_many(offsets)
+
     def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
         self._check_readable()
         return self._log.shard_offsets(shard_key, start, end)
+
+    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
+        self._check_readable()
+        return self._log.shard_runs(shard_keys, start, end)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._check_readable()

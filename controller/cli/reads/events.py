@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 TAIL_MAX = 100_000
 NO_REQUEST: Final = (
-    "no event belongs to request {!r}: only requests of clients and the takeover of a cluster can be looked up, not "
-    "what the controller did by itself (kraft-…, review-…)"
+    "no event belongs to request {!r}: only requests of clients, the takeover of a cluster and decisions of other "
+    "controllers (controller-…, snapshot-…) can be looked up, not what the controller did by itself (kraft-…, review-…)"
 )
 
 

@@ -11,11 +11,13 @@ from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError,
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.cli import starting
+from controller.cli.quorum import DEFAULT_LISTEN
 from controller.cli.terminal.tables import table
 from controller.cli.terminal.usage import complain
 from controller.kafka.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
-from controller.serving.voter import VoterOptions, join
+from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
 
 REFUSED = 1
@@ -28,15 +30,20 @@ def _places(text: str) -> list[Place]:
 
 def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
     """The main loop of a voter."""
-    starting.refuse_taken(settings, listen=options.listen, http=options.http)
-    return join(
-        VoterOptions(
-            controllers=_places(options.bootstrap_controller),
-            listen=options.listen,
+    if settings.listeners and options.listen is not None:
+        raise SettingsError("the address for controllers and brokers is given by --listen or by listeners, not by both")
+    security = security_in(options.command_config, "--command-config")
+    listen = options.listen or starting.address(DEFAULT_LISTEN)
+    starting.refuse_taken(settings, listen=None if settings.listeners else listen, http=options.http)
+    return serve(
+        ServeOptions(
+            kafka=listen,
             http=options.http,
             data=options.data,
+            simulated_brokers=0,
+            kraft=True,
+            joining=Joining(_places(options.bootstrap_controller), security),
             settings=settings,
-            security=security_in(options.command_config, "--command-config"),
         )
     )
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
+from controller.brokers.kraft.quorum.files import LogCorrupted
+from controller.brokers.kraft.quorum.folder import FolderError
 from controller.cli.sources.admin import Admin, AdminError, admin_module
 from controller.cli.terminal.usage import complain
 from controller.machine.decision import Detail
@@ -32,7 +34,16 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
     def guarded(options: argparse.Namespace) -> int:
         try:
             return run(options)
-        except (UsersError, AdminError, UsersFileError, SettingsError, LogError, OSError) as error:
+        except (
+            UsersError,
+            AdminError,
+            UsersFileError,
+            SettingsError,
+            LogError,
+            FolderError,
+            LogCorrupted,
+            OSError,
+        ) as error:
             return complain(str(error))
 
     return guarded

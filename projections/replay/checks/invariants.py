@@ -55,7 +55,7 @@ from projections.replay.log.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.folding import as_batches, map_in_arrow
-from projections.replay.spark.local import LocalFrame
+from projections.replay.spark.local_frame import LocalFrame
 from projections.replay.spark.source import events_frame
 from projections.words.wording import many
 

@@ -122,7 +122,8 @@ def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
 
 def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[Any], bool]) -> Iterator[Any]:
     """The events before some ends that are wanted, as rows of _COLUMNS."""
-    from projections.replay.spark.local import LocalRow, local_session
+    from projections.replay.spark.local import local_session
+    from projections.replay.spark.local_frame import LocalRow
     from projections.replay.spark.source import events_frame
 
     frame: Any = events_frame(local_session(), ref, columns=_COLUMNS, end=ends)

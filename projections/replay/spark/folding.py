@@ -29,7 +29,7 @@ from events.names import CLUSTER_SHARD
 from projections.replay.log.log_ref import End, KafkaRef, Ref, events_before, in_partitions, looked_at
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.connect import is_connect
-from projections.replay.spark.local import LocalFrame
+from projections.replay.spark.local_frame import LocalFrame
 from projections.replay.spark.options import collector_off
 from projections.replay.spark.source import events_frame
 
