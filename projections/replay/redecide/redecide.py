@@ -108,7 +108,8 @@ def decided_again_in(events: DataFrame, clusters: Clusters, release: str) -> Aga
         else:
             requests += row.count_
     first.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
-    return Again(requests, causes.total(), tuple(causes.most_common()), tuple(first))
+    by_count = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
+    return Again(requests, causes.total(), tuple(by_count), tuple(first))
 
 
 _SCHEMA = pa.schema(
