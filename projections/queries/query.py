@@ -126,6 +126,10 @@ class Query:
 
     # --- now, on the thread that writes
 
+    def live(self) -> TopicStore:
+        """The live store."""
+        return self._store()
+
     def newest_from(self, after: ShardKey | None) -> Iterator[Topic]:
         """The topics as they are now, in the order of their shard keys, after one of them."""
         return self._store().durable_from(after)
@@ -170,7 +174,7 @@ class Query:
                 return TopicPage(tuple(rows), key)
             if looked_at >= rest_at:
                 rest_at = looked_at + EVENTS_PER_STRETCH
-                self._rest()
+                self.rest()
         return TopicPage(tuple(rows), None)
 
     def _topic_under(self, key: ShardKey, end: int, may_show: MayShow) -> tuple[TopicRow | None, int]:
@@ -244,9 +248,9 @@ class Query:
             if _topic_of(record) == name:
                 yield record
 
-    def request_events(self, request_id: str) -> Iterator[Recorded]:
+    def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         """The events of a request in order."""
-        stop = self.end()
+        stop = self.end() if end is None else end
         return self._decoded(offset for offset in self.log.request_offsets(request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
@@ -280,10 +284,10 @@ class Query:
     def _decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
         for count, offset in enumerate(offsets, 1):
             if count % EVENTS_PER_STRETCH == 0:
-                self._rest()
+                self.rest()
             yield decode_event(offset, self.log.read_one(offset))
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
         gone = given_up.get()
@@ -387,9 +391,11 @@ class Questions:
         """Brokers and settings as they were, in the words of the first partition."""
         return self.parts[0].cluster_at(end[0])
 
-    def request(self, request_id: str) -> RequestRow:
-        """A request that was recorded, with its topics in all logs. Raises NotThere."""
-        row = request_row(merge(*(part.request_events(request_id) for part in self.parts), key=lambda one: one.at_ms))
+    def request(self, request_id: str, end: Ends | None = None) -> RequestRow:
+        """A request that was recorded, with its topics in all logs, now or as it was. Raises NotThere."""
+        ends = self.end() if end is None else end
+        found = (part.request_events(request_id, own) for part, own in zip(self.parts, ends, strict=True))
+        row = request_row(merge(*found, key=lambda one: one.at_ms))
         if row is None:
             raise NotThere(
                 f"no request {request_id!r} is in the log: dry runs and requests that change nothing are not recorded"

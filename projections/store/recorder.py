@@ -14,6 +14,7 @@ from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
+from projections.store.request_index import RequestIndex
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
 
@@ -75,6 +76,8 @@ class Recorder:
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
+        self._requests = RequestIndex(log)
+        self._indexed: list[Recorded] = []
         end = log.next_offset
         if end:
             self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
@@ -90,12 +93,13 @@ class Recorder:
     def take_all(self, records: Sequence[Recorded], values: Sequence[bytes], *, indexed: bool = True) -> None:
         """Bring the state past the events of a command, whose bytes are known; where one raises, nothing is changed."""
         before = Savepoint(self.state, [record.event for record in records])
-        go_back, taken, last_ms = self._projector.savepoint(), len(self._entries), self.last_ms
+        go_back, last_ms = self._projector.savepoint(), self.last_ms
+        taken, indexed_taken = len(self._entries), len(self._indexed)
         try:
             for record, value in zip(records, values, strict=True):
                 self.take(record, value, indexed=indexed)
         except Exception:
-            del self._entries[taken:]
+            del self._entries[taken:], self._indexed[indexed_taken:]
             self.last_ms = last_ms
             before.restore()
             go_back()
@@ -105,12 +109,16 @@ class Recorder:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
         self._entries.append(Entry(value, key, getattr(record.event, "request_id", "") if indexed else ""))
+        if indexed:
+            self._indexed.append(record)
         self.last_ms = max(self.last_ms, record.at_ms)
 
     def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
         """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
-        return Commit(entries, {**self.store.changes(self.state), **self._projector.changes(), **(more or {})})
+        indexed, self._indexed = self._indexed, []
+        kept = (self.store.changes(self.state), self._requests.changes(indexed), self._projector.changes(), more or {})
+        return Commit(entries, {key: value for puts in kept for key, value in puts.items()})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
         """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""

@@ -18,7 +18,7 @@ import msgspec
 
 from events.catalog import CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
 from projections.queries.moments import iso
-from projections.queries.query import NoTopic, NotThere, Query, Questions
+from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
 from projections.rows.topics import TopicPast, fold_topic, status
 from projections.words.because import Because
@@ -55,17 +55,17 @@ class Explanation(msgspec.Struct, frozen=True):
     omitted: int = 0
 
 
-def explain(query: Questions, subject: str) -> Explanation:
+def explain(query: Questions, subject: str, at: str | None = None) -> Explanation:
     """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id.
 
-    Raises NotThere.
+    Raises NotThere, BadMoment.
     """
     try:
-        return explain_topic(query, subject)
+        return explain_topic(query, subject, at)
     except NoTopic:
         pass
     try:
-        return explain_request(query, subject)
+        return explain_request(query, subject, at)
     except NotThere:
         raise nothing_to_explain(subject) from None
 
@@ -75,18 +75,19 @@ def nothing_to_explain(subject: str) -> NotThere:
     return NotThere(f"no topic and no request {subject!r} is in the log")
 
 
-def explain_topic(query: Questions, name: str) -> Explanation:
-    """The chain behind the topic of this name. Raises NoTopic."""
+def explain_topic(query: Questions, name: str, at: str | None = None) -> Explanation:
+    """The chain behind the topic of this name, now or as it was at a moment. Raises NoTopic, BadMoment."""
     part = query.of_topic(name)
-    end = part.end()
+    end = part.end(at)
     if next(part.topic_events(name, 0, end), None) is None:
         raise NoTopic(f"no event speaks of a topic {name!r}")
     return _explain_topic(part, name, end)
 
 
-def explain_request(query: Questions, request_id: str) -> Explanation:
-    """The chain behind the request of this id. Raises NotThere."""
-    return _explain_request(query, query.request(request_id))
+def explain_request(query: Questions, request_id: str, at: str | None = None) -> Explanation:
+    """The chain behind the request of this id, now or as it was at a moment. Raises NotThere, BadMoment."""
+    ends = query.end(at)
+    return _explain_request(query, query.request(request_id, ends), ends)
 
 
 def _explain_topic(query: Query, name: str, end: int) -> Explanation:
@@ -110,9 +111,9 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     return f"topic {name}: never created, only requested"
 
 
-def _explain_request(query: Questions, request: RequestRow) -> Explanation:
+def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Explanation:
     chain = _Chain()
-    found = [_events_with_causes(part, request.request_id) for part in query.parts]
+    found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then offsets of different partitions have no order, and times do
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
@@ -126,15 +127,14 @@ def _explain_request(query: Questions, request: RequestRow) -> Explanation:
     return chain.explanation(request.request_id, "request", summary)
 
 
-def _events_with_causes(part: Query, request_id: str) -> Iterator[tuple[Recorded, Because]]:
+def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:
     """The events of one part that explain a request, in order."""
-    end = part.end()
-    request = request_row(part.request_events(request_id))
+    request = request_row(part.request_events(request_id, end))
     if request is None:
         return
     because = Because(part, end)
     topics = [_during_request(part, request, topic, end) for topic in request.topics]
-    of_cluster = (one for one in part.request_events(request_id) if not hasattr(one.event, "topic"))
+    of_cluster = (one for one in part.request_events(request_id, end) if not hasattr(one.event, "topic"))
     for record in merge(of_cluster, *topics, key=lambda record: record.offset):
         yield record, because
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Annotated
+from urllib.parse import quote
 
 import msgspec
 from litestar import Response, delete, post
@@ -26,30 +27,30 @@ from projections.shown.json_types import CreatedShape, DeletedShape
 NOBODY = Caller()
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
-_Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
 _Factor = Annotated[int, msgspec.Meta(ge=-1, le=INT16_MAX)]
 _Id = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
-_Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
+Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 _Front = NamedDependency[Front]
 _Stopping = NamedDependency[Stopping]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
 """What one topic may be created with: Kafka's bound on one request, and many more configs than there are."""
-_InOrder = Annotated[tuple[_Replicas, ...], msgspec.Meta(max_length=PARTITIONS_MAX)]
+InOrder = Annotated[tuple[_Replicas, ...], msgspec.Meta(max_length=PARTITIONS_MAX)]
 _ById = Annotated[dict[_Id, _Replicas], msgspec.Meta(max_length=PARTITIONS_MAX)]
-_Configs = Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=CONFIGS_MAX)]
+ConfigValues = Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=CONFIGS_MAX)]
 
 
 class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic to create. Counts of -1 stand for the cluster's defaults, or go with `assignments`."""
 
     name: str
-    num_partitions: _Count = -1
+    num_partitions: Count = -1
     replication_factor: _Factor = -1
-    assignments: _ById | _InOrder = ()
+    assignments: _ById | InOrder = ()
     """The replicas of each partition, by its id or in order; the first one is the preferred leader."""
-    configs: _Configs = {}
-    timeout_ms: _Timeout = 30_000
+    configs: ConfigValues = {}
+    timeout_ms: Timeout = 30_000
     """How long to wait for the topic to be complete; 0 or less: not at all."""
 
 
@@ -77,11 +78,12 @@ async def create_topic(
         denied=front.denial_of_create(caller, body.name),
     )
     answering = front.submit([command], 0 if validate_only else body.timeout_ms)
-    answer = await _answer(stopping, command, answering)
+    answer = await answer_to(stopping, command, answering)
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
-    return Response(to_json.created(answer, front.cluster.live, validate_only), status_code=status)
+    shown = to_json.created(answer, front.cluster.live, validate_only)
+    return Response(shown, status_code=status, headers={} if validate_only else located(body.name))
 
 
 @delete("/topics/{name:str}", status_code=200)
@@ -103,7 +105,7 @@ async def delete_topic(
         denied=front.denial_of_delete(caller, name),
     )
     known = front.topic(name)
-    answer = await _answer(stopping, command, front.submit_change([command]))
+    answer = await answer_to(stopping, command, front.submit_change([command]))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     return to_json.deleted(answer, known)
@@ -128,7 +130,7 @@ def create_command(
         num_partitions=body.num_partitions,
         replication_factor=body.replication_factor,
         assignments=_assignments(body.assignments),
-        configs=tuple((name, _config_text(value)) for name, value in body.configs.items()),
+        configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
         timeout_ms=body.timeout_ms,
         validate_only=validate_only,
         principal=caller.principal,
@@ -138,7 +140,7 @@ def create_command(
     )
 
 
-async def _answer(stopping: Stopping, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
+async def answer_to(stopping: Stopping, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
     """Wait for the answer to a command that was submitted, or until the service stops."""
     stops = asyncio.ensure_future(stopping.event.wait())
     try:
@@ -151,12 +153,17 @@ async def _answer(stopping: Stopping, command: TopicCommand, answering: asyncio.
     return answering.result().answers[0]
 
 
+def located(name: str) -> dict[str, str]:
+    """The header that says where a topic is."""
+    return {"location": f"/v1/topics/{quote(name, safe='')}"}
+
+
 def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[Assignment, ...]:
     by_id = given.items() if isinstance(given, dict) else enumerate(given)
     return tuple(Assignment(partition, tuple(map(BrokerId, replicas))) for partition, replicas in by_id)
 
 
-def _config_text(value: str | float | bool | None) -> str | None:
+def config_text(value: str | float | bool | None) -> str | None:
     """A config's value as Kafka takes it: text."""
     if isinstance(value, bool):
         return "true" if value else "false"
