@@ -127,7 +127,7 @@ def _start(folder: Path, release: str, network: Network | None, ending: ExitStac
         return ending.enter_context(
             quorum_cluster(
                 folder / name,
-                with_ours=name == OURS,
+                ours=int(name == OURS),
                 leads=name == OURS,
                 version=release,
                 heap=HEAP,

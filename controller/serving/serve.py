@@ -32,7 +32,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
-from controller.serving.log_lines import write_lines
+from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
 from controller.serving.real_brokers import kraft_fleet, real_broker_listener, refuse_other_fleets
@@ -43,6 +43,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
+from projections.store.snapshotting import Snapshotting
 
 DEFAULT_HTTP_PORT = 8080
 
@@ -75,6 +76,7 @@ class Service:
         self._cluster = cluster
         self._log = structlog.get_logger("topicwright")
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.metrics = Metrics()
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
@@ -112,6 +114,14 @@ class Service:
         settings, member = self.options.settings, self._member
         self.log = self._open_log(await self._cluster_id())
         self._is_open = True
+        self._query = Query(self.log, lambda: self.controller.store)
+        self._snapshotting = Snapshotting(
+            self.log,
+            settings.log_snapshot_interval_events,
+            self._snapshotter.submit,
+            self._query.snapshot_pairs,
+            SnapshotLines(self._log),
+        )
         await self._entrance.listening.start()
         if member is not None:
             member.open(self.log, self._entrance.advertised, self._flush)
@@ -130,6 +140,7 @@ class Service:
             projector=EVENTS_ALONE if member is None else member.projector,
             replication=None if member is None else member.replication,
         )
+        self._snapshotting.begin()
         self._make_front()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
@@ -179,7 +190,7 @@ class Service:
         self.http = HttpServer(
             self.front,
             self.fleet,
-            Questions([Query(self.log, lambda: self.controller.store)]),
+            Questions([self._query]),
             self.metrics,
             tls=self._entrance.http_tls,
             logins=self._entrance.http_logins(),
@@ -206,6 +217,7 @@ class Service:
 
     async def _flush(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
+        self._snapshotting.reached(self.controller.store.durable_counts.topics)
 
     def _make_front(self) -> None:
         settings = self.options.settings
@@ -252,7 +264,10 @@ class Service:
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         open_now = self._entrance.listening.connections + (self._doors.connections if self._doors is not None else 0)
-        return [("connections", "Kafka connections that are open.", open_now)]
+        return [
+            ("connections", "Kafka connections that are open.", open_now),
+            ("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshotting.newest),
+        ]
 
     @property
     def failed(self) -> asyncio.Event:
@@ -283,7 +298,9 @@ class Service:
             await self.controller.stop()
         if member is not None:
             await member.stop()
+        self._snapshotter.shutdown()
         if self._is_open:
+            self._snapshotting.close()
             self.log.close()
         self._flusher.shutdown()
 

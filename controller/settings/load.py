@@ -96,6 +96,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_group_id: str
     stream_session_timeout_ms: int
     store_cache_bytes: int
+    log_snapshot_interval_events: int
     front_heartbeat_interval_ms: int
     front_session_timeout_ms: int
     front_answer_timeout_ms: int

@@ -12,7 +12,8 @@ from events.codec import decode_event
 from events.logs.log import EventLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.listing import Listed, Listing, Place
-from projections.queries.query import BYTES_PER_PAGE, EVENTS_PER_STRETCH, LOOKED_AT_MAX, Query
+from projections.queries.past import EVENTS_PER_STRETCH
+from projections.queries.query import BYTES_PER_PAGE, LOOKED_AT_MAX, Query
 
 STRETCH_FIRST, STRETCH_MAX = 1 << 10, 1 << 18
 """Offsets that are looked through at once: few at first, as the newest are wanted, then twice as many each time."""

@@ -18,7 +18,8 @@ from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.query import EVENTS_PER_STRETCH, LOOKED_AT_MAX, Ends, MayShow, NoTopic, Query, Questions
+from projections.queries.past import EVENTS_PER_STRETCH, MayShow
+from projections.queries.query import LOOKED_AT_MAX, Ends, NoTopic, Query, Questions
 from projections.rows.brokers import BrokerRow, ClusterRow
 from projections.rows.topics import TopicRow
 

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from projections.queries.listing import Place
 from projections.queries.moments import end_at, parse_moment
-from projections.queries.query import EVENTS_PER_STRETCH, Ends, Query, Questions
+from projections.queries.past import EVENTS_PER_STRETCH
+from projections.queries.query import Ends, Query, Questions
 from projections.store.request_index import (
     API,
     NAMED_MAX,

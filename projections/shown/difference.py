@@ -10,7 +10,8 @@ from projections.queries.differences import (
     cluster_difference,
     topic_differences,
 )
-from projections.queries.query import MayShow, Questions, everything
+from projections.queries.past import MayShow
+from projections.queries.query import Questions, everything
 from projections.rows.brokers import BrokerRow
 from projections.shown import difference_types as types
 from projections.shown import to_json

@@ -12,7 +12,8 @@ from events.names import shard_key
 from projections.queries.backwards import EventFilter, newest_first, oldest_first
 from projections.queries.listing import listing
 from projections.queries.live import EVERY_TOPIC, TopicFilter
-from projections.queries.query import Ends, MayShow, NoTopic, Query, Questions, TopicPage, everything
+from projections.queries.past import MayShow, TopicPage
+from projections.queries.query import Ends, NoTopic, Query, Questions, everything
 from projections.shown import json_types, to_json
 from projections.shown.to_json import Live
 from projections.words.explain import Explanation, explain

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
@@ -22,7 +23,7 @@ from projections.rows.topics import TopicRow
 from projections.shown import json_types
 from projections.words.explain import Explanation, Step
 from projections.words.names import error_word, topic_id_text
-from projections.words.wording import change_in_words, create_in_words, in_words
+from projections.words.wording import change_in_words, create_in_words, recorded_in_words
 
 Live = Collection[BrokerId]
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
@@ -63,7 +64,15 @@ def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[json_types
 
 def topic_summary(row: TopicRow, live: Live) -> json_types.TopicSummary:
     """A topic for a list."""
-    return shape(json_types.TopicSummary, row, **_of_topic(row, live))
+    return json_types.TopicSummary(
+        name=row.name,
+        created_at=iso(row.created_at_ms),
+        created_at_ms=row.created_at_ms,
+        created_offset=row.created_offset,
+        ready_at=maybe_iso(row.ready_at_ms),
+        ready_at_ms=row.ready_at_ms,
+        **_of_topic(row, live),
+    )
 
 
 def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicShape:
@@ -78,19 +87,22 @@ def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicShape:
     )
 
 
-def _of_topic(row: TopicRow, live: Live) -> dict[str, object]:
+def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:
     """What a topic's shape has beside the fields of its row."""
-    by = row.created_by
+    by, under_replicated, offline = row.created_by, 0, 0
+    for one in row.partitions:
+        under_replicated += topics.is_under_replicated(one)
+        offline += topics.is_offline(one, live)
     return {
         "topic_id": topic_id_text(row.topic_id),
-        "status": topics.status(row, live),
+        "status": topics.status_of(row, under_replicated, offline),
         "num_partitions": len(row.partitions),
         "replication_factor": len(row.partitions[0].replicas),
-        "under_replicated_partitions": sum(map(topics.is_under_replicated, row.partitions)),
-        "offline_partitions": sum(topics.is_offline(one, live) for one in row.partitions),
+        "under_replicated_partitions": under_replicated,
+        "offline_partitions": offline,
         "placeholders": topics.placeholders(row),
         "configs": dict(row.configs),
-        "created_by": None if by is None else shape(json_types.CreatedByShape, by),
+        "created_by": None if by is None else json_types.CreatedByShape(*astuple(by)),
     }
 
 
@@ -213,7 +225,7 @@ def event(record: Recorded, partition: int | None = None) -> json_types.EventSha
         json_types.EventShape,
         record,
         type=type(record.event).__name__,
-        text=in_words(record.event),
+        text=recorded_in_words(record),
         cause=shape(json_types.CauseShape, record.cause),
         fields=_fields(without_secrets(record.event)),
         partition=partition,

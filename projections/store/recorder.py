@@ -12,8 +12,11 @@ from controller.machine.apply import apply
 from controller.machine.state import State
 from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
+from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
+from projections.store.access_state import Puts
+from projections.store.births import put_beginning, put_birth
 from projections.store.request_index import RequestIndex
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
@@ -76,6 +79,8 @@ class Recorder:
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
+        self._births: Puts = {}
+        put_beginning(self._births, log)
         self._requests = RequestIndex(log)
         self._indexed: list[Recorded] = []
         end = log.next_offset
@@ -108,7 +113,8 @@ class Recorder:
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
-        self._entries.append(Entry(value, key, getattr(record.event, "request_id", "") if indexed else ""))
+        put_birth(self._births, record.offset, key, record.event)
+        self._entries.append(Entry(value, key, request_of(record) if indexed else ""))
         if indexed:
             self._indexed.append(record)
         self.last_ms = max(self.last_ms, record.at_ms)
@@ -117,8 +123,9 @@ class Recorder:
         """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
         indexed, self._indexed = self._indexed, []
-        kept = (self.store.changes(self.state), self._requests.changes(indexed), self._projector.changes(), more or {})
-        return Commit(entries, {key: value for puts in kept for key, value in puts.items()})
+        births, self._births = (self._births, {}) if entries else ({}, self._births)
+        changes = {**self.store.changes(self.state), **births, **self._requests.changes(indexed)}
+        return Commit(entries, {**changes, **self._projector.changes(), **(more or {})})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
         """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""

@@ -16,14 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from events.catalog import CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
+from events.catalog import Cause, CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
+from events.followed import FOLLOW, followed
 from projections.queries.moments import iso
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
 from projections.rows.topics import TopicPast, fold_topic, status
 from projections.words.because import Because
 from projections.words.names import error_name
-from projections.words.wording import in_words, many
+from projections.words.wording import many, recorded_in_words
 
 STEPS_FIRST, STEPS_LAST = 100, 400
 """Of a longer chain only this many steps at its beginning and at its end are shown."""
@@ -117,6 +118,10 @@ def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Expla
     several = len(found) > 1  # then offsets of different partitions have no order, and times do
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
+    decided = followed(Cause(request.api, request.request_id))
+    if decided is not None:
+        summary = f"{request.request_id}: {decided.words}, {decided.place}, at {iso(request.asked_at_ms)}"
+        return chain.explanation(request.request_id, "request", summary)
     fared = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
@@ -133,6 +138,9 @@ def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tupl
     if request is None:
         return
     because = Because(part, end)
+    if request.api == FOLLOW:
+        yield from ((record, because) for record in part.request_events(request_id) if record.offset < end)
+        return
     topics = [_during_request(part, request, topic, end) for topic in request.topics]
     of_cluster = (one for one in part.request_events(request_id, end) if not hasattr(one.event, "topic"))
     for record in merge(of_cluster, *topics, key=lambda record: record.offset):
@@ -174,7 +182,7 @@ class _Chain:
             record.at_ms,
             record.at_ms - self._started_ms,
             type(record.event).__name__,
-            in_words(record.event),
+            recorded_in_words(record),
             record.cause.command,
             record.cause.request_id,
             because.of(record),

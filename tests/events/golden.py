@@ -174,7 +174,7 @@ ADOPTED = "adopted"
 """What is recorded of a cluster that is taken over and handed back; no story of the machine's."""
 FOLLOWED = "followed"
 """What is recorded of a cluster that another controller leads."""
-OLDER = ("life", "refusals", "brokers")
+OLDER = ("life", "refusals", "brokers", "real", "adopted")
 """Histories that are also there as 0.1 wrote them, before some events got more fields: NAME-0.1.log."""
 
 

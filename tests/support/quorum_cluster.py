@@ -33,7 +33,12 @@ REPLY_S = 1.0
 class Member(Protocol):
     """What Kafka's controllers and Topicwright's voters have in common."""
 
+    node_id: int
     process: Process | None
+
+    @property
+    def address(self) -> str:
+        """Where others reach it."""
 
     @property
     def own_address(self) -> str:
@@ -46,20 +51,20 @@ class Member(Protocol):
 
 @dataclass(slots=True)
 class QuorumCluster:
-    """Voters by node id, of which `ours` is Topicwright's if there is one, and brokers by id."""
+    """Voters, of which `ours` are Topicwright's, and brokers by id."""
 
     quorum: KafkaQuorum
     network: Network | None
-    ours: Voter | None = None
+    ours: tuple[Voter, ...] = ()
     leads: bool = False
-    """Whether ours is to lead."""
+    """Whether the first of ours is to lead."""
     brokers: dict[int, RealBroker] = field(default_factory=dict)
 
     @property
     def members(self) -> dict[int, Member]:
-        """All voters."""
-        kafkas: dict[int, Member] = {each.node_id: each for each in self.quorum.controllers}
-        return kafkas if self.ours is None else {**kafkas, VOTER: self.ours}
+        """All voters, by node id."""
+        every: tuple[Member, ...] = (*self.quorum.controllers, *self.ours)
+        return {each.node_id: each for each in every}
 
     @property
     def bootstrap(self) -> str:
@@ -72,8 +77,8 @@ class QuorumCluster:
         if isinstance(member, Controller):
             self.quorum.start(member)
         else:
-            assert self.ours is not None
-            self.ours.start()
+            assert isinstance(member, Voter)
+            member.start()
 
     def described_by_leader(self, *, but: int | None = None) -> dq.ResponsePartitionData | None:
         """The quorum as the one that says it leads, or None; who is not asked may think so still."""
@@ -85,7 +90,11 @@ class QuorumCluster:
     def ready(self) -> dq.ResponsePartitionData | None:
         """The quorum, once whoever is to lead does and all voters keep up with it; else None."""
         shown = self.described_by_leader()
-        if shown is None or len(shown.current_voters) != VOTERS or (self.leads and shown.leader_id != VOTER):
+        if (
+            shown is None
+            or len(shown.current_voters) != VOTERS
+            or (self.leads and shown.leader_id != self.ours[0].node_id)
+        ):
             return None
         behind = [shown.high_watermark - each.log_end_offset for each in shown.current_voters]
         fetched = {each.replica_id: each.last_fetch_timestamp for each in shown.current_voters}
@@ -121,7 +130,7 @@ def describe(address: str) -> dq.ResponsePartitionData | None:
 def quorum_cluster(
     folder: Path,
     *,
-    with_ours: bool,
+    ours: int,
     leads: bool = False,
     version: str = tools.KAFKA_SERVER,
     brokers: int = 3,
@@ -130,35 +139,33 @@ def quorum_cluster(
     our_settings: Sequence[str] = (),
     network: Network | None = None,
 ) -> Iterator[QuorumCluster]:
-    """Three voters and so many brokers, all there; all ended with the block. `settings` are of all Kafka's nodes."""
+    """Three voters, so many of them `ours`, and so many brokers, all there; all ended with the block. `settings` are of
+    all Kafka's nodes."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = settings or {}
-    our_settings = [*our_settings, *(["quorum.priority=1"] if leads else [])]
     with ExitStack() as ending:
-        count = VOTERS - with_ours
         quorum = ending.enter_context(
-            kafka_quorum(folder, count=count, version=version, settings=settings, network=network)
+            kafka_quorum(folder, count=VOTERS - ours, version=version, settings=settings, network=network)
         )
         cluster = QuorumCluster(quorum, network, leads=leads)
-        if with_ours:
-            cluster.ours = ending.enter_context(voter(quorum, folder / "ours", *our_settings, network=network))
-            cluster.ours.start()
-            cluster.ours.votes()
+        for number in range(ours):
+            wish = [f"quorum.priority={ours - number}"] if leads else []
+            node_id, place = VOTER + number, folder / f"ours{number}"
+            one = voter(quorum, place, *our_settings, *wish, node_id=node_id, network=network)
+            cluster.ours += (ending.enter_context(one),)
+            cluster.ours[-1].start()
+            cluster.ours[-1].votes()
         cluster.wait_ready()
         ending.callback(_kill, cluster.brokers)
         for number, port in enumerate(free_ports(brokers), start=1):
-            own = {"controller.quorum.bootstrap.servers": _reached(cluster), **settings}
+            reached = ",".join(each.address for each in cluster.members.values())
+            own = {"controller.quorum.bootstrap.servers": reached, **settings}
             broker = RealBroker(number, port, folder / f"broker{number}", version, own, heap=heap)
             cluster.brokers[number] = broker
             write_properties(broker, "")
             broker.start()
         until(lambda: _known(cluster) == set(cluster.brokers), 300, "all brokers are known")
         yield cluster
-
-
-def _reached(cluster: QuorumCluster) -> str:
-    ours = () if cluster.ours is None else (cluster.ours.address,)
-    return ",".join([cluster.quorum.bootstrap, *ours])
 
 
 def _known(cluster: QuorumCluster) -> set[int]:

@@ -95,7 +95,8 @@ def _terminated(cluster: QuorumCluster, leader: int) -> Iterator[None]:
     process = _process(cluster, leader)
     process.popen.terminate()
     yield
-    code = process.stop(within_s=END_S)
+    code = process.wait(END_S)
+    process.kill()
     assert code in (0, 143), f"SIGTERM: ended with {code}\n{process.output[-4000:]}"
     cluster.start(leader)
 

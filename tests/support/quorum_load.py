@@ -56,7 +56,7 @@ class Creates:
         """Seconds from a moment until a create that began after it was answered well."""
 
         def first() -> Made | None:
-            return next((each for each in list(self.made)[-50:] if each.began_s >= at_s), None)
+            return next((each for each in list(self.made) if each.began_s >= at_s), None)
 
         found = until(first, within_s, "a create works")
         assert found is not None

@@ -20,14 +20,20 @@ class Voter:
     """A voter on a port and a folder that stay, reached over a `network` if there is one."""
 
     def __init__(
-        self, quorum: KafkaQuorum, folder: Path, port: int, *settings: str, network: Network | None = None
+        self,
+        quorum: KafkaQuorum,
+        folder: Path,
+        port: int,
+        *settings: str,
+        node_id: int = VOTER,
+        network: Network | None = None,
     ) -> None:
-        self.quorum, self.folder, self.port, self.settings = quorum, folder, port, settings
+        self.quorum, self.folder, self.port, self.settings, self.node_id = quorum, folder, port, settings, node_id
         self.process: Process | None = None
         self.own_address = f"127.0.0.1:{port}"
         self.address = self.own_address
         if network is not None:
-            self.address = f"127.0.0.1:{network.way_to(VOTER, port, self.pid)}"
+            self.address = f"127.0.0.1:{network.way_to(node_id, port, self.pid)}"
 
     @property
     def metadata(self) -> Path:
@@ -38,15 +44,16 @@ class Voter:
         """Its process, once it was started."""
         return None if self.process is None else self.process.pid
 
-    def start(self, node_id: int = VOTER) -> Process:
-        """Start it, in the place of the process that there was; it votes some time after."""
+    def start(self, node_id: int | None = None) -> Process:
+        """Start it, as another node if one is named, in the place of the process that there was; it votes some time
+        after."""
         if self.process is not None:
             self.process.stop()
         argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", self.quorum.bootstrap]
         argv += ["--data", self.folder, "--listen", self.own_address, "--http", "127.0.0.1:0"]
         if self.address != self.own_address:
             argv += ["--set", f"advertised.listeners=CONTROLLER://{self.address}"]
-        for each in (f"node.id={node_id}", *self.settings):
+        for each in (f"node.id={node_id or self.node_id}", *self.settings):
             argv += ["--set", each]
         self.process = Process(argv, cwd=self.folder.parent)
         return self.process
@@ -54,15 +61,20 @@ class Voter:
     def votes(self) -> None:
         """Wait until it does."""
         assert self.process is not None
-        self.process.wait_for_line(rf"^ready voter={VOTER} ", within_s=120)
+        self.process.wait_for_line(rf"^ready voter={self.node_id} ", within_s=120)
 
 
 @contextmanager
 def voter(
-    quorum: KafkaQuorum, folder: Path, *settings: str, port: int = 0, network: Network | None = None
+    quorum: KafkaQuorum,
+    folder: Path,
+    *settings: str,
+    port: int = 0,
+    node_id: int = VOTER,
+    network: Network | None = None,
 ) -> Iterator[Voter]:
     """A voter that is ended with the block; it is started by its `start`."""
-    one = Voter(quorum, folder, port or free_ports(1)[0], *settings, network=network)
+    one = Voter(quorum, folder, port or free_ports(1)[0], *settings, node_id=node_id, network=network)
     try:
         yield one
     finally:

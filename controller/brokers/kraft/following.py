@@ -19,6 +19,7 @@ from typing import Final
 
 import structlog
 
+from controller.brokers.kraft.discovering.agreeing import differs
 from controller.brokers.kraft.discovering.batch import discovering
 from controller.brokers.kraft.discovering.reading import Discovered
 from controller.brokers.kraft.discovering.snapshot import discovered_snapshot
@@ -27,7 +28,7 @@ from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import LEADER_CHANGE, RecordBatch, control_type, decode_batches
 from controller.brokers.kraft.log.carried import Carried, carried
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import decode_control
+from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
@@ -35,7 +36,7 @@ from controller.kafka.messages import ZERO_UUID
 from controller.machine.state import State
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
-from events.followed import FOLLOW, Followed
+from events.followed import FOLLOW, Followed, skipped_to
 from events.logs.log import Commit, EventLog
 from events.names import RequestId
 from projections.store.recorder import Recorder
@@ -111,10 +112,15 @@ class Following:
         self._projector.begin_at(batch.base_offset)
         for record, value in zip(records, ours.values, strict=True):
             recorder.take(record, value)
+        if self._projector.values != [value for _, value in batch.records[1:]]:
+            theirs = [record for _, record in numbered(batch)]
+            different = differs(map(decode_record, self._projector.values), theirs) or "written otherwise"
+            logger.error(
+                "a batch is not what its events mean to this release", metadata=batch.base_offset, why=different
+            )
+            self._projector.note_unfoldable(different)
         commit = recorder.take_commit()
-        (projected,) = self._projector.batches(ours.first, ours.values)
-        if projected != list(batch.records):
-            logger.error("a batch is not what its events mean to this release", metadata=batch.base_offset)
+        self._projector.batches(ours.first, ours.values)
         self.write(commit)
         return records
 
@@ -133,9 +139,7 @@ class Following:
         if not begun and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
             return []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
-        request_id = Followed(
-            self._leader_of(epoch), epoch, complete[0][0] if complete else batch.base_offset
-        ).request_id
+        request_id = Followed(self._leader_of(epoch), epoch, complete[0][0]).request_id
         slices = discovering(
             state,
             store.durable_name_of,
@@ -199,18 +203,16 @@ class Following:
         assert snapshot is not None, "a log that begins later begins with a snapshot"
         image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
         at_ms = max(image.timestamp_ms, recorder.last_ms)
-        request_id = Followed(0, snapshot.epoch, snapshot.end_offset).request_id
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
         )
-        store, slices = recorder.store, []
+        request_id, store, slices = skipped_to(skipped).request_id, recorder.store, []
         for each in discovered_snapshot(
-            recorder.state.cluster,
+            recorder.state,
             chain.from_iterable(topic_slices(lambda: store)),
             self._projector.wire,
             image,
             at_ms,
-            request_id,
             skipped,
         ):
             slices.append(each)

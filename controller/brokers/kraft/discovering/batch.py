@@ -44,7 +44,7 @@ def discovered(
     request_id: RequestId,
     every_topic: Callable[[], Iterable[Topic]],
 ) -> Discovered:
-    """What the records of a batch have decided, as one. `request_id` names the batch (see `events.followed`);
+    """What the records of a batch have decided, as one. `request_id` is that of `Followed`, which says whose it is;
     `every_topic` is called only where a record concerns all topics."""
     return together(discovering(state, name_of, wire_before, records, at_ms, request_id, every_topic))
 

@@ -98,7 +98,7 @@ class ClusterChanges:
         for user, mechanism in self._logins:
             before = self._before.scram.get((user, MECHANISMS[mechanism]))
             after = self._image.find(kinds.UserScramCredentialRecord(name=user, mechanism=mechanism))
-            self._reading.events += login_events(user, mechanism, before, after, self._reading.source)
+            self._reading.say(*login_events(user, mechanism, before, after, self._reading.source))
             yield
         yield from self._say_quotas()
         yield from self._say_entries()
@@ -115,7 +115,7 @@ class ClusterChanges:
     def _say_broker(
         self, broker_id: int, before: kinds.RegisterBrokerRecord | None, after: kinds.RegisterBrokerRecord | None
     ) -> None:
-        self._reading.events += broker_events(before, after, self._epochs, self._reading.source.reason)
+        self._reading.say(*broker_events(before, after, self._epochs, self._reading.source.reason))
         epochs = self._reading.broker_epochs
         if after is None:
             epochs[BrokerId(broker_id)] = None
@@ -145,7 +145,7 @@ class ClusterChanges:
     def _say_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
         end = record.next_producer_id
         first, epoch = max(0, end - PRODUCER_IDS_PER_BLOCK), self._epochs.of(record.broker_id)
-        self._reading.events.append(catalog.ProducerIdsAllocated(BrokerId(record.broker_id), epoch, first, end))
+        self._reading.say(catalog.ProducerIdsAllocated(BrokerId(record.broker_id), epoch, first, end))
 
     # --- features and configs
 
@@ -161,7 +161,7 @@ class ClusterChanges:
         self._features = False
         features = self._image.features
         if features != self._before.features:
-            self._reading.events.append(catalog.FeaturesChanged(features, self._reading.source.reason))
+            self._reading.say(catalog.FeaturesChanged(features, self._reading.source.reason))
         why = unsupported(features)
         if why is not None:
             self._reading.cannot(why)
@@ -178,7 +178,7 @@ class ClusterChanges:
         source = self._reading.source
         if before != after:
             changed = catalog.ResourceConfigsChanged(source.request_id, kind, name, after, source.principal, None)
-            self._reading.events.append(changed)
+            self._reading.say(changed)
 
     # --- access
 
@@ -222,7 +222,7 @@ class ClusterChanges:
             yield
         for entity in {**self._entities, **dict.fromkeys(quotas)}:
             before, after = self._before.quotas.get(entity, ()), tuple(sorted(quotas.get(entity, {}).items()))
-            self._reading.events += quota_events(entity, before, after, self._reading.source)
+            self._reading.say(*quota_events(entity, before, after, self._reading.source))
             yield
 
     def _say_entries(self) -> Iterator[None]:
@@ -251,5 +251,5 @@ class ClusterChanges:
         for at in range(0, len(acls), _ACLS_PER_EVENT):
             some = tuple(sorted(acls[at : at + _ACLS_PER_EVENT]))
             event = kind(source.request_id, some, source.principal, None)
-            self._reading.events.append(event)
+            self._reading.say(event)
             yield

@@ -14,7 +14,7 @@ from events import catalog
 from events.access import Acl
 from events.names import BrokerId
 
-STEPS_PER_SLICE: Final = 500
+STEPS_PER_SLICE: Final = 200
 """Records that are taken, and things that are compared, between two slices: some milliseconds."""
 _WORDS_MAX: Final = 300
 
@@ -35,10 +35,14 @@ class Reading:
         self.source = source
         self.image = MetadataImage() if image is None else image
         """As records, what is touched; or all, where that is given."""
-        self.events: list[catalog.Event] = []
+        self._events: list[catalog.Event] = []
         self.broker_epochs: dict[BrokerId, int | None] = {}
         self.acls: dict[bytes, Acl | None] = {}
         self._unfoldable: str | None = None
+
+    def say(self, *events: catalog.Event) -> None:
+        """These are the next events."""
+        self._events += events
 
     def cannot(self, why: str) -> None:
         """Something cannot be said as events."""
@@ -53,7 +57,7 @@ class Reading:
 
     def taken(self) -> Discovered:
         """What came since the last time that it was taken."""
-        events, self.events = tuple(self.events), []
+        events, self._events = tuple(self._events), []
         wire = Wire(self.broker_epochs, self.acls)
         self.broker_epochs, self.acls = {}, {}
         unfoldable, self._unfoldable = self._unfoldable, None

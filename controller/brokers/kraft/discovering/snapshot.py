@@ -27,25 +27,25 @@ from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.projection import TOPICS
 from controller.machine.discovering import vanish
-from controller.machine.state import Cluster, Topic
+from controller.machine.state import Cluster, State, Topic
 from events import catalog
-from events.names import RequestId, ShardKey, TopicName, shard_key
+from events.followed import skipped_to
+from events.names import ShardKey, TopicName, shard_key
 
 
 def discovered_snapshot(
-    cluster: Cluster,
+    state: State,
     topics: Iterable[Topic],
     wire_before: KnownWire,
     image: MetadataImage,
     at_ms: int,
-    request_id: RequestId,
     skipped: catalog.HistorySkipped,
 ) -> Iterator[Discovered]:
-    """The difference in slices, each of some milliseconds, the first of which says what is `skipped`. `cluster` and
-    `topics` are all that the state has; it is to stand still until the last slice is taken."""
-    reading = Reading(source_of(request_id), image)
-    reading.events.append(skipped)
-    return difference(cluster, topics, wire_before, reading, at_ms)
+    """The difference in slices, each of some milliseconds, the first of which says what is `skipped`. `topics` are
+    all that the state has, which is to stand still until the last slice is taken."""
+    reading = Reading(source_of(skipped_to(skipped).request_id), image)
+    reading.say(skipped)
+    return difference(state.cluster, topics, wire_before, reading, at_ms)
 
 
 def difference(
@@ -84,10 +84,10 @@ def _of_topics(topics: Iterable[Topic], reading: Reading, at_ms: int) -> Iterato
             del new[shard_key(topic.name)]
             yield from _of_topic(topic, reading)
         else:
-            reading.events += vanish(topic, reading.source.reason, at_ms).events
+            reading.say(*vanish(topic, reading.source.reason, at_ms).events)
         yield
     for record in new.values():
-        _say_whole(TopicName(record.name), record.topic_id, reading)
+        yield from _say_whole(TopicName(record.name), record.topic_id, reading)
         yield
     for kind, name in reading.image.configured():
         if kind == TOPICS and name not in names:
@@ -109,24 +109,24 @@ def _of_topic(topic: Topic, reading: Reading) -> Iterator[None]:
             elif partition_of(known) != partition_of(after):
                 after = None
         if after is None:
-            _say_whole(topic.name, topic.topic_id, reading)
+            yield from _say_whole(topic.name, topic.topic_id, reading)
             return
         yield
-    more = in_a_row(partitions, len(topic.partitions))
+    more = yield from in_a_row(partitions, len(topic.partitions))
     if more is None:
         reading.cannot(f"the partitions of topic {topic.name!r} have gaps")
-    reading.events += steps
+    reading.say(*steps)
     if more:
-        reading.events.append(added(topic.name, len(topic.partitions), more, source))
+        reading.say(added(topic.name, len(topic.partitions), more, source))
     configs = image.configs_of(TOPICS, topic.name)
     if configs != topic.configs:
-        reading.events.append(configured(topic.name, topic.configs, configs, source))
+        reading.say(configured(topic.name, topic.configs, configs, source))
 
 
-def _say_whole(name: TopicName, topic_id: bytes, reading: Reading) -> None:
-    partitions = in_a_row(reading.image.partitions[topic_id])
+def _say_whole(name: TopicName, topic_id: bytes, reading: Reading) -> Iterator[None]:
+    partitions = yield from in_a_row(reading.image.partitions[topic_id])
     if partitions:
         configs = reading.image.configs_of(TOPICS, name)
-        reading.events.append(found(name, topic_id, partitions, configs, reading.source))
+        reading.say(found(name, topic_id, partitions, configs, reading.source))
     else:
         reading.cannot(f"topic {name!r} has {'no partitions' if partitions == () else 'gaps in them'}")

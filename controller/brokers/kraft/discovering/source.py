@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from events.followed import followed
+from events.catalog import Cause
+from events.followed import FOLLOW, followed
 from events.names import RequestId
 
 
@@ -18,7 +19,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def source_of(request_id: RequestId) -> Source:
-    """What another controller decided, by the request id that names it (see `events.followed`)."""
-    decided = followed(request_id)
-    leader = decided.leader if decided is not None else "another controller"
-    return Source(request_id, leader, f"by {leader}")
+    """Another controller, as the events have it that are of this request."""
+    decided = followed(Cause(FOLLOW, request_id))
+    assert decided is not None, f"{request_id} is the id of a decision that was followed"
+    return Source(decided.request_id, decided.leader, decided.words)

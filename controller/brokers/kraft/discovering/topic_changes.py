@@ -70,7 +70,7 @@ class TopicChanges:
     def clear_eligible(self, record: kinds.ClearElrRecord) -> Iterator[None]:
         """The eligible leaders of one topic or of all are forgotten; in steps. No epoch tells of that."""
         for topic_id in self._named(record.topic_name):
-            self._clear_eligible(topic_id)
+            yield from self._clear_eligible(topic_id)
             yield
 
     def finish(self) -> Iterator[None]:
@@ -82,7 +82,7 @@ class TopicChanges:
             elif self._image.configs_of(TOPICS, name):
                 self._reading.cannot(f"configs of topic {name!r}, which is not there")
         for topic_id in list(self._unsaid):
-            self._say(topic_id)
+            yield from self._say(topic_id)
             yield
 
     # --- what stands
@@ -118,12 +118,11 @@ class TopicChanges:
         if known is not None and index not in loaded and 0 <= index < len(known.partitions):
             loaded[index] = record_of(topic_id, index, known.partitions[index])
 
-    def _partitions(self, topic_id: bytes) -> tuple[Partition, ...] | None:
-        """All partitions as they stand; None if their indexes have a gap."""
+    def _load_partitions(self, topic_id: bytes) -> Iterator[None]:
         known = self._known[topic_id]
         for index in range(len(known.partitions) if known is not None else 0):
             self._load_partition(topic_id, index)
-        return in_a_row(self._image.partitions[topic_id])
+            yield
 
     def _named(self, name: str) -> Iterator[bytes]:
         """The topic of a name, or all topics for an empty one."""
@@ -172,18 +171,19 @@ class TopicChanges:
         after = self._image.partitions[topic_id][index]
         changed = step(self._name(topic_id), before, after, self._reading.source.reason)
         assert changed is not None, "one record is one step"
-        self._reading.events.append(changed)
+        self._reading.say(changed)
 
     def _remove(self, record: kinds.RemoveTopicRecord) -> None:
         topic_id, reason = record.topic_id, self._reading.source.reason
         if self._load(topic_id):
             name, known = self._name(topic_id), self._known[topic_id]
             if topic_id in self._unsaid or name in self._configured:
-                self._say(topic_id)
+                for _ in self._say(topic_id):
+                    pass
             if known is not None:
-                self._reading.events += vanish(known, reason, self._at_ms).events
+                self._reading.say(*vanish(known, reason, self._at_ms).events)
             elif topic_id in self._said:
-                self._reading.events.append(catalog.TopicVanished(name, TopicId(topic_id), reason))
+                self._reading.say(catalog.TopicVanished(name, TopicId(topic_id), reason))
             self._standing[shard_key(name)] = None
             self._configured.pop(name, None)
         self._image.apply(record)
@@ -199,17 +199,17 @@ class TopicChanges:
                     self._image.apply(each)
         self._image.apply(record)
 
-    def _clear_eligible(self, topic_id: bytes) -> None:
+    def _clear_eligible(self, topic_id: bytes) -> Iterator[None]:
         known = self._known[topic_id]
         loaded = self._image.partitions.get(topic_id, {})
         clean = known is None or not any(map(_has_eligible, known.partitions))
         if clean and not any(_has_eligible(partition_of(one)) for one in loaded.values()):
             return
         self._load(topic_id)
-        self._partitions(topic_id)
+        yield from self._load_partitions(topic_id)
         self._image.apply(kinds.ClearElrRecord(topic_name=self._name(topic_id)))
         if known is not None:
-            self._say_whole(topic_id)
+            yield from self._say_whole(topic_id)
 
     # --- events
 
@@ -219,32 +219,34 @@ class TopicChanges:
             return self._image.configs_of(TOPICS, name)
         return known.configs
 
-    def _say(self, topic_id: bytes) -> None:
-        """Say what is not said yet of a topic."""
+    def _say(self, topic_id: bytes) -> Iterator[None]:
+        """Say what is not said yet of a topic; in steps."""
         self._unsaid.pop(topic_id, None)
         known, configs = self._known[topic_id], self._configs(topic_id)
         if known is None or topic_id in self._replaced:
-            self._say_whole(topic_id)
+            yield from self._say_whole(topic_id)
             return
         count, configs_said = self._said[topic_id]
-        source, events = self._reading.source, self._reading.events
-        more = in_a_row(self._image.partitions.get(topic_id, {}), count)
+        source = self._reading.source
+        more = yield from in_a_row(self._image.partitions.get(topic_id, {}), count)
         if more is None:
             self._reading.cannot(f"the partitions of topic {known.name!r} have gaps")
         if more:
-            events.append(added(known.name, count, more, source))
+            self._reading.say(added(known.name, count, more, source))
         if configs != configs_said:
-            events.append(configured(known.name, configs_said, configs, source))
+            self._reading.say(configured(known.name, configs_said, configs, source))
         self._said[topic_id] = (count + len(more or ()), configs)
 
-    def _say_whole(self, topic_id: bytes) -> None:
-        name, configs, partitions = self._name(topic_id), self._configs(topic_id), self._partitions(topic_id)
+    def _say_whole(self, topic_id: bytes) -> Iterator[None]:
+        name, configs = self._name(topic_id), self._configs(topic_id)
+        yield from self._load_partitions(topic_id)
+        partitions = yield from in_a_row(self._image.partitions[topic_id])
         self._unsaid.pop(topic_id, None)
         self._replaced.discard(topic_id)
         if not partitions:
             self._reading.cannot(f"topic {name!r} has {'no partitions' if partitions == () else 'gaps in them'}")
             return
-        self._reading.events.append(found(name, topic_id, partitions, configs, self._reading.source))
+        self._reading.say(found(name, topic_id, partitions, configs, self._reading.source))
         self._said[topic_id] = (len(partitions), configs)
 
 

@@ -6,7 +6,7 @@ records between the two were not seen, is a `TopicDiscovered`, which says all of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from controller.brokers.kraft.discovering.source import Source
@@ -97,12 +97,18 @@ def configured(topic: TopicName, before: Configs, after: Configs, source: Source
     return catalog.TopicConfigsChanged(source.request_id, topic, after, source.principal, None, asked)
 
 
-def in_a_row(partitions: Mapping[int, PartitionRecord], first: int = 0) -> tuple[Partition, ...] | None:
-    """The partitions from one index on; None if their indexes have a gap."""
+def in_a_row(
+    partitions: Mapping[int, PartitionRecord], first: int = 0
+) -> Generator[None, None, tuple[Partition, ...] | None]:
+    """The partitions from one index on, None if their indexes have a gap; in a step for each."""
     indexes = sorted(index for index in partitions if index >= first)
     if indexes != list(range(first, first + len(indexes))):
         return None
-    return tuple(partition_of(partitions[index]) for index in indexes)
+    found: list[Partition] = []
+    for index in indexes:
+        found.append(partition_of(partitions[index]))
+        yield
+    return tuple(found)
 
 
 def _ids(ids: tuple[int, ...] | None) -> tuple[BrokerId, ...]:

@@ -86,8 +86,17 @@ class MetadataProjector:
         """The next events say what another controller has decided; with them all below `end` is in the event log."""
         self._begin(end)
         self._discovered_end = end
-        if unfoldable is not None and not self._staged.unfoldable:
-            self._staged = replace(self._staged, unfoldable=unfoldable)
+        if unfoldable is not None:
+            self.note_unfoldable(unfoldable)
+
+    def note_unfoldable(self, what: str) -> None:
+        """Something of the metadata log is not in the events; the first that there is stays."""
+        self._staged = replace(self._staged, unfoldable=self._staged.unfoldable or what)
+
+    @property
+    def values(self) -> Sequence[bytes]:
+        """What the events since `begin_at` mean for brokers, as values of records."""
+        return [value for _, value in self._records]
 
     def take_wire(self, wire: Wire) -> None:
         """What another controller gave its brokers and entries."""

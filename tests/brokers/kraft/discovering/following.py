@@ -20,9 +20,9 @@ from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projection import config_records, registration_record, topic_records
 from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
-from events.catalog import Cause, Event, Recorded
+from events.catalog import Event, Recorded
 from events.codec import decode_event, encode_event
-from events.followed import FOLLOW, Followed
+from events.followed import Followed
 from events.names import Offset, TopicName
 from tests.machine.rig import topics_of
 
@@ -71,9 +71,8 @@ class Follower:
 
     def apply(self, one: Discovered, decided: Followed, at_ms: int) -> list[Event]:
         """Bring the state past a discovery; its events have been through the codec."""
-        cause = Cause(FOLLOW, decided.request_id)
         for event in one.events:
-            self.record(Recorded(Offset(len(self.log)), at_ms, cause, event))
+            self.record(Recorded(Offset(len(self.log)), at_ms, decided.cause, event))
         self.wire = self.wire.after(one.wire)
         self.unfoldable = self.unfoldable or one.unfoldable
         return list(one.events)
@@ -104,14 +103,10 @@ class Follower:
 
 
 def through_bytes(record: MetadataRecord) -> MetadataRecord:
-    """A record as it is read from a log."""
-    return decode_record(
-        encode_record(
-            replace(record, version=newest_version(type(record)))
-            if not isinstance(record, kinds.UnknownRecord)
-            else record
-        )
-    )
+    """A record as it is read from a log, in the version that has all fields."""
+    if isinstance(record, kinds.UnknownRecord):
+        return record
+    return decode_record(encode_record(replace(record, version=newest_version(type(record)))))
 
 
 def said_by_image(image: MetadataImage) -> set[str]:
@@ -121,10 +116,11 @@ def said_by_image(image: MetadataImage) -> set[str]:
 
 def said_by_state(state: State, wire: KnownWire) -> set[str]:
     """What the machine's state says, as records."""
-    return {_text(each) for each in _records_of(state, wire)}
+    return {_text(each) for each in records_of(state, wire)}
 
 
-def _records_of(state: State, wire: KnownWire) -> Iterator[MetadataRecord]:
+def records_of(state: State, wire: KnownWire) -> Iterator[MetadataRecord]:
+    """A state as records."""
     cluster = state.cluster
     for name, level in cluster.features:
         yield kinds.FeatureLevelRecord(name=name, feature_level=level)

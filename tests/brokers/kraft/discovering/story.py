@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.discovering.snapshot import discovered_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from events.catalog import Cause, HistorySkipped, Recorded, SettingsChanged
-from events.followed import Followed
+from events.followed import skipped_to
 from events.names import Offset, RequestId
 from tests.brokers.kraft.discovering.following import Follower
 
@@ -150,22 +149,11 @@ def while_away(follower: Follower) -> None:
         image.apply(record)
     start, follower.offset = follower.offset, follower.offset + 100
     skipped = HistorySkipped(start, follower.offset, 8, "the leader had cleaned its log up to a snapshot")
-    decided = Followed(3001, 8, follower.offset - 1)
-    slices = discovered_snapshot(
-        follower.state.cluster, follower.topics(), follower.wire, image, 9000, decided.request_id, skipped
-    )
+    slices = discovered_snapshot(follower.state, follower.topics(), follower.wire, image, 9000, skipped)
     for one in list(slices):
-        follower.apply(one, decided, 9000)
+        follower.apply(one, skipped_to(skipped), 9000)
 
 
 def followed_records() -> list[Recorded]:
     """The golden history."""
     return followed().log
-
-
-def whole_image(follower: Follower) -> MetadataImage:
-    """All that the records say, as of a snapshot of them."""
-    image = MetadataImage()
-    for record in follower.image.records():
-        image.apply(record)
-    return image

@@ -15,7 +15,7 @@ def test_nothing_that_was_acknowledged_is_lost_and_all_logs_agree(tmp_path: Path
     ours = [f"{key}={value}" for key, value in SNAPSHOTS.items()]
     with (
         Network() as network,
-        quorum_cluster(tmp_path, with_ours=True, settings=SNAPSHOTS, our_settings=ours, network=network) as cluster,
+        quorum_cluster(tmp_path, ours=1, settings=SNAPSHOTS, our_settings=ours, network=network) as cluster,
     ):
         with load_on(cluster) as load:
             for fault in FAULTS:

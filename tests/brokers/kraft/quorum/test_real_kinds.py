@@ -51,7 +51,7 @@ SET, DELETE = 0, 1
 
 def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
     ours = [f"{key}={value}" for key, value in SETTINGS.items()]
-    with quorum_cluster(tmp_path, with_ours=True, settings=SETTINGS, our_settings=ours) as cluster:
+    with quorum_cluster(tmp_path, ours=1, settings=SETTINGS, our_settings=ours) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         with Wire(f"127.0.0.1:{cluster.brokers[1].port}") as wire:
             _topics(admin, wire)
