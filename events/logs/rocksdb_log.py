@@ -64,14 +64,12 @@ class RocksDbLog:
         event_version: int,
         new_cluster_id: Callable[[], str],
     ) -> None:
-        self._path = path
-        self._cache_bytes = cache_bytes
+        self._path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
         self._failure: str | None = None
         self._database: Database | None = None
         self._closed = False
-        self._next_offset = 0
-        self._durable_offset = 0
+        self._next_offset = self._durable_offset = 0
         self._cut: int | None = None
         make_folder(path)
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError

@@ -19,7 +19,8 @@ from controller.brokers.kraft.log.metadata_records import NoOpRecord
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.port import LeadLost
 from events.catalog import EVENT_VERSION
-from events.logs.log import EventLog, InMemoryLog, LogWriteError
+from events.logs.log import EventLog, LogWriteError
+from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
