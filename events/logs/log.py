@@ -16,7 +16,7 @@ What it does not do: it encodes no events, decides nothing, and is written by on
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -142,6 +142,14 @@ class EventLog(Protocol):
         """
         ...
 
+    def note(self, state: Mapping[bytes, bytes]) -> None:
+        """Write state keys that say nothing new of the events: a reader's place in another log, what can be worked out
+        again. They are durable no sooner than the events before, and no later than those after.
+
+        Raises LogWriteError.
+        """
+        ...
+
     def flush(self) -> int:
         """Make all that is written so far durable; blocks for the disk and returns the new `durable_offset`.
 
@@ -247,8 +255,7 @@ class InMemoryLog:
         first = self._next_offset
         if not commit.entries:
             return first
-        before = {key: self._state.get(key) for key in commit.state}
-        self._unflushed.append((first, commit, before))
+        self._unflushed.append((first + len(commit.entries), commit, self._state_of(commit.state)))
         for offset, entry in enumerate(commit.entries, first):
             self._events.append(entry.value)
             self._by_shard.setdefault(entry.shard_key, []).append(offset)
@@ -258,10 +265,15 @@ class InMemoryLog:
         self._next_offset = len(self._events)
         return first
 
+    def note(self, state: Mapping[bytes, bytes]) -> None:
+        self._check_open()
+        self._unflushed.append((self._next_offset, Commit((), state), self._state_of(state)))
+        self._put(state)
+
     def flush(self) -> int:
         self._check_open()
         end = self._next_offset
-        while self._unflushed and self._unflushed[0][0] < end:
+        while self._unflushed and self._unflushed[0][0] <= end:
             del self._unflushed[0]
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
@@ -273,14 +285,14 @@ class InMemoryLog:
     def drop_unflushed(self, kept_commits: int = 0) -> int:
         """Lose what was not flushed, as a power cut does, but for the oldest `kept_commits`; returns `next_offset`."""
         while len(self._unflushed) > kept_commits:
-            first, commit, before = self._unflushed.pop()
+            end, commit, before = self._unflushed.pop()
+            assert len(self._events) == end, "the newest commit must be undone first"
             for entry in reversed(commit.entries):
                 self._events.pop()
                 self._by_shard[entry.shard_key].pop()
                 if entry.request_id:
                     self._by_request[entry.request_id].pop()
-            assert len(self._events) == first, "the newest commit must be undone first"
-            self._next_offset = first
+            self._next_offset = len(self._events)
             self._put(before)
         return self.flush()
 
@@ -326,6 +338,9 @@ class InMemoryLog:
         if self._open:
             self.flush()
             self._open = False
+
+    def _state_of(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        return {key: self._state.get(key) for key in keys}
 
     def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
         for key, value in changes.items():

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
@@ -134,10 +134,10 @@ class RocksDbLog:
         self._next_offset = end
         return first
 
-    def note(self, key: bytes, value: bytes) -> None:
-        """Write a state key that says nothing of the events, such as a reader's place in another log."""
+    def note(self, state: Mapping[bytes, bytes]) -> None:
         database, batch = self._writable(), WriteBatch(raw_mode=True)
-        batch.put(_STATE + key, value, database.views_handle)
+        for key, value in state.items():
+            batch.put(_STATE + key, value, database.views_handle)
         self._put(database, batch)
 
     def flush(self) -> int:

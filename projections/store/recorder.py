@@ -1,4 +1,5 @@
-"""Events on their way into a log: applied one by one, encoded, and written in one commit with the state they lead to.
+"""Events on their way into a log: applied one by one, encoded, and written in one commit with the state they lead to,
+and the tree over them.
 
 All who write a log do it here: the group commit, the partitions of a stream, and the commands that take a cluster over.
 """
@@ -16,6 +17,7 @@ from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
+from projections.store.tree import LogTree
 
 
 class Projector(Protocol):
@@ -68,6 +70,7 @@ class Recorder:
         self._store = store
         self._projector = projector
         self._entries: list[Entry] = []
+        self.tree = LogTree(log)
         end = log.next_offset
         if end:
             self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
@@ -104,6 +107,7 @@ class Recorder:
         """Write what was recorded since the last commit, with the state that it led to and `more` keys. It is durable
         after the log's next flush. Raises LogError."""
         entries, self._entries = self._entries, []
-        self._log.write(
-            Commit(entries, {**self._store.changes(self.state), **self._projector.changes(), **(more or {})})
-        )
+        state = {**self._store.changes(self.state), **self._projector.changes(), **(more or {})}
+        if entries:
+            state |= self.tree.changes([entry.value for entry in entries])
+        self._log.write(Commit(entries, state))

@@ -12,6 +12,7 @@ Keys, each the first byte of a state key of the log:
     n             counts of topics and partitions
     u, a, q       credentials, access control entries and quotas: see `projections.store.access_state`
     r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
+    h …           the Merkle tree over the events: see `projections.store.tree`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """

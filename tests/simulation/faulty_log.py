@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from events.logs.log import Commit, InMemoryLog, LogClosed, LogDiskFull, LogWriteError
 
@@ -60,6 +60,10 @@ class FaultyLog:
         if self._disk.rng.random() < self._disk.failing_writes:
             raise self._fail(LogWriteError("the write failed"))
         return self._log.write(commit)
+
+    def note(self, state: Mapping[bytes, bytes]) -> None:
+        self._check_writable()
+        self._log.note(state)
 
     def flush(self) -> int:
         self._check_writable()
