@@ -22,6 +22,7 @@ from events.catalog_cluster import (
     BrokerUnfenced,
     BrokerUnregistered,
     FeaturesChanged,
+    HeadSigned,
     LogDirsChanged,
     MetadataAdopted,
     MetadataHandedBack,
@@ -55,7 +56,8 @@ __all__ = [
     "BrokerDetails", "BrokerFenced", "BrokerLeaving",
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
-    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "IsrChanged",
+    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HeadSigned",
+    "IsrChanged",
     "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
@@ -339,6 +341,7 @@ Event = (
     | QuorumEpochBegun
     | MetadataAdopted
     | MetadataHandedBack
+    | HeadSigned
     | FeaturesChanged
     | SettingsChanged
     | access.ScramCredentialSet

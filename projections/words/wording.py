@@ -33,6 +33,7 @@ _SENTENCES: dict[type[Event], str] = {
     catalog.MetadataHandedBack: (
         "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
     ),
+    catalog.HeadSigned: "the head of the log over its first {e.size} events is signed",
     access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
     access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
     access.LoginSecretDrawn: "what logins of unknown users are shown is made up from a secret from here on",

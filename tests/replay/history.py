@@ -188,6 +188,8 @@ async def _changes_of_access(day: Day) -> None:
     await day.submit_cluster(access.AlterUserScramCredentials, upserts=(upsert,))
     await day.submit_cluster(access.AlterUserScramCredentials, removals=(access.ScramRemoval("bob", 2),))
     day.observe(access.DrawLoginSecret, secret=bytes(range(32)))
+    signed = {"size": 5, "root": bytes(32), "signed_at_ms": 1, "public_key": bytes(32), "signature": bytes(64)}
+    day.observe(commands.RecordHead, **signed)
     refused = AsksRefused(
         *("User:eve", None, "10.0.0.7", "Metadata", "Describe", "Topic:pay.orders", 29, "authorizer", 4711, BORN_MS)
     )

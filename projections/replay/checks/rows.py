@@ -62,6 +62,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "QuorumEpochBegun": ("BeginQuorumEpoch", ADOPTED),
     "MetadataAdopted": (ADOPTED,),
     "MetadataHandedBack": ("HandMetadataBack",),
+    "HeadSigned": ("RecordHead",),
     "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures", ADOPTED),
     "ResourceConfigsChanged": (
         "AlterResourceConfigs",

@@ -226,6 +226,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.QuorumEpochBegun: _same("leader_epoch"),
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
+    catalog.HeadSigned: {},
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     catalog.ResourceConfigsChanged: {**_same("request_id", "principal", "client_id"), "configs": shown_configs},
     catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
@@ -256,6 +257,7 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id"),
     catalog.MetadataAdopted: ("source", "end_offset", "kept"),
     catalog.MetadataHandedBack: ("folder", "end_offset"),
+    catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
     catalog.ResourceConfigsChanged: ("kind", "name"),
     catalog.ProducerIdsAllocated: ("first", "next_producer_id"),
 }
