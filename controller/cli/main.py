@@ -24,6 +24,8 @@ COMMANDS = {
     "topics": "query",
     "events": "query",
     "explain": "query",
+    "prove": "prove",
+    "verify": "verify",
     "replay": "replay",
     "users": "users",
     "adopt": "adopt",

@@ -82,6 +82,12 @@ def _register_explain(subparsers: _Subparsers[argparse.ArgumentParser]) -> None:
 
 def _add_common(parser: argparse.ArgumentParser, command: _Command) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add_source(parser)
+    parser.set_defaults(func=lambda options: _run(command, options, parser))
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """The options that say which log is meant."""
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--http", type=http_address, default=DEFAULT_HTTP, metavar="HOST:PORT", help="a running service; %(default)s"
@@ -93,7 +99,6 @@ def _add_common(parser: argparse.ArgumentParser, command: _Command) -> None:
         metavar="FILE",
         help="how to log in: username and password, or token; ssl.truststore.location; default: without a login",
     )
-    parser.set_defaults(func=lambda options: _run(command, options, parser))
 
 
 def _run(command: _Command, options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -101,7 +106,7 @@ def _run(command: _Command, options: argparse.Namespace, parser: argparse.Argume
     if misuse is not None:
         parser.error(misuse)
     try:
-        with _source(options) as source:
+        with source_of(options) as source:
             code = command(options, source)
             sys.stdout.flush()
             return code
@@ -128,7 +133,8 @@ def _misuse(options: argparse.Namespace) -> str | None:
     return "--dry-run shows what would be created now: it goes without --at" if options.at is not None else None
 
 
-def _source(options: argparse.Namespace) -> AbstractContextManager[HttpSource | FolderSource]:
+def source_of(options: argparse.Namespace) -> AbstractContextManager[HttpSource | FolderSource]:
+    """The log that the options of `add_source` mean. Raises SourceError, AccessError."""
     if options.data is None:
         return HttpSource(options.http, read_access(options.command_config))
     from controller.cli.sources.folder import FolderSource

@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
 from controller.front.front import Front
-from controller.http import health, reads, simulated, writes
+from controller.http import health, log_heads, reads, simulated, writes
 from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
@@ -26,6 +26,7 @@ from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.http.simulated import SimulatedBrokers
+from projections.queries.proving import Sign, unsigned
 from projections.queries.query import Questions
 
 _T = TypeVar("_T")
@@ -64,6 +65,7 @@ _READS = (
     reads.follow,
     reads.explanation,
 )
+_LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
 _ABOUT = (describe, about)
 _HEALTH = (health.live, health.ready, health.metrics)
 _SIMULATED = (simulated.add, simulated.stop, simulated.start, simulated.delay)
@@ -79,6 +81,7 @@ class Parts(msgspec.Struct, frozen=True):
     reading: Reading
     stopping: Stopping
     followers: Followers
+    sign: Sign = unsigned
 
 
 def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = None) -> ASGIApp:
@@ -93,8 +96,9 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "stopping": parts.stopping,
         "followers": parts.followers,
         "places": Places(),
+        "sign": parts.sign,
     }
-    handlers = [*_ABOUT, *_WRITES, *_READS, *_HEALTH]
+    handlers = [*_ABOUT, *_WRITES, *_READS, *_LOG_HEADS, *_HEALTH]
     if isinstance(parts.fleet, SimulatedBrokers):
         handlers += _SIMULATED
         given["fleet"] = parts.fleet

@@ -31,6 +31,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
+from controller.serving.log_heads import build_tree, head_signer, sign_heads
 from controller.serving.log_lines import write_lines
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
 from controller.serving.real_brokers import kraft_fleet, real_broker_listener, refuse_other_fleets
@@ -39,6 +40,7 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
+from projections.queries.proving import unsigned
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
 
@@ -72,6 +74,7 @@ class Service:
         self._log = structlog.get_logger("topicwright")
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.metrics = Metrics()
+        self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.controller.store.durable_cluster
@@ -117,20 +120,29 @@ class Service:
             await self.fleet.looked()
         await self.controller.decided()
         await self._open_doors()
+        query = Query(self.log, lambda: self.controller.store)
+        self._keep_heads(query)
         self.http = HttpServer(
             self.front,
             self.fleet,
-            Questions([Query(self.log, lambda: self.controller.store)]),
+            Questions([query]),
             self.metrics,
             tls=self._entrance.http_tls,
             logins=self._entrance.http_logins(),
             reach=self._entrance.reach,
             counts=self._entrance.counts,
+            sign=unsigned if self._signer is None else self._signer.signed,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
         sys.setswitchinterval(process.SWITCH_S)
         self._started = True
+
+    def _keep_heads(self, query: Query) -> None:
+        self.controller.background(build_tree(self.log))
+        if self._signer is not None:
+            every_s = self.options.settings.log_signing_interval_ms / 1000
+            self.controller.background(sign_heads(self.controller, query, self._signer, every_s))
 
     def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
         options = self.options

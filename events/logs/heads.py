@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -73,13 +73,17 @@ def log_name(cluster_id: str, partition: int | None = None) -> str:
 class HeadSigner:
     """Signs heads with a private key."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the key, an Ed25519 one in PEM that is not encrypted. Raises BadKey."""
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public_key = key.public_key().public_bytes_raw()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """With the key in a file, an Ed25519 one in PEM that is not encrypted. Raises BadKey."""
         key = _key(path, lambda pem: load_pem_private_key(pem, None))
         if not isinstance(key, Ed25519PrivateKey):
             raise _wrong_kind(path, key, "private", "openssl genpkey -algorithm ed25519")
-        self._key = key
-        self.public_key = key.public_key().public_bytes_raw()
+        return cls(key)
 
     def signed(self, head: Head) -> Head:
         """The head with this key's signature."""

@@ -46,9 +46,13 @@ class Frontier:
 
     def extend(self, values: Iterable[bytes], kept_from: int) -> list[tuple[int, int, bytes]]:
         """Append events; the subtrees that they complete at level `kept_from` and above: level, index, hash."""
+        return self.extend_leaves([sha256(b"\0" + value).digest() for value in values], kept_from)
+
+    def extend_leaves(self, leaves: Iterable[bytes], kept_from: int = PATH_LENGTH_MAX) -> list[tuple[int, int, bytes]]:
+        """The same with the hashes of events."""
         peaks, size, kept = self._peaks, self.size, []
-        for value in values:
-            node, level, index = sha256(b"\0" + value).digest(), 0, size
+        for leaf in leaves:
+            node, level, index = leaf, 0, size
             while index & 1:
                 node = sha256(b"\1" + peaks.pop() + node).digest()
                 index >>= 1

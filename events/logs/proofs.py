@@ -6,7 +6,7 @@ It is whole by itself: who checks it needs neither the service nor the log, only
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,7 @@ from msgspec import Meta
 from events.logs.heads import OFFSET_MAX, Head
 from events.logs.merkle import HASH_BYTES, PATH_LENGTH_MAX, leaf_hash, root_from_inclusion
 
-FORMAT = "topicwright proof 1"
+FORMAT: Final = "topicwright proof 1"
 EVENTS_MAX = 1000
 FILE_BYTES_MAX = 64 << 20
 """Of a file that holds a proof: the largest that is made has a tenth of it."""

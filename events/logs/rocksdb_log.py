@@ -204,6 +204,15 @@ class RocksDbLog:
         assert upper is not None, "the leading byte of a state key has a successor"
         return self._each_pair(lower, upper)
 
+    def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
+        """The whole index by shard, or by request: each name with the first and the last offset of a run of events
+        under it, as they stand there. For audits, which believe none of it."""
+        self._readable()
+        kind = _REQUEST if of_requests else _SHARD
+        for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
+            name = key[len(kind) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "replace")
+            yield name, int.from_bytes(key[-8:], "big"), int.from_bytes(value, "big")
+
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.
 

@@ -32,7 +32,7 @@ def key_files(folder: Path) -> tuple[Path, Path]:
 
 def test_a_signed_head_is_its_signers(tmp_path: Path) -> None:
     pem, public = key_files(tmp_path)
-    head = HeadSigner(pem).signed(HEAD)
+    head = HeadSigner.read(pem).signed(HEAD)
     key = read_public_key(public)
     assert head.text == b"topicwright log head 1\nc/3\n7\n" + b"ab" * 32 + b"\n1700000000000\n"
     assert head.public_key == key
@@ -80,13 +80,13 @@ def test_a_file_that_cannot_sign_is_an_error(tmp_path: Path, made: Callable[[Pat
     path = tmp_path / "some.pem"
     path.write_bytes(made(tmp_path))
     with pytest.raises(BadKey, match=says) as raised:
-        HeadSigner(path)
+        HeadSigner.read(path)
     assert str(path) in str(raised.value)
 
 
 def test_a_key_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadKey, match="cannot be read: No such file"):
-        HeadSigner(tmp_path / "none.pem")
+        HeadSigner.read(tmp_path / "none.pem")
 
 
 def test_a_private_key_is_no_public_one(tmp_path: Path) -> None:
