@@ -157,6 +157,7 @@ def _records(part: Query, wanted: Wanted) -> tuple[Sequence[Recorded], int | Non
 
 
 def _proved(part: Query, reader: TreeReader, record: Recorded, size: int) -> ProvedEvent:
+    part.rest()
     leaf = _leaf(part, record)
     path = tuple(reader.inclusion(record.offset, size))
     return ProvedEvent(offset=record.offset, path=path, value=leaf.value, leaf=leaf.leaf or None)

@@ -237,6 +237,10 @@ class Query:
         """How many bytes an event takes in the log."""
         return len(self.log.read_one(record.offset))
 
+    def rest(self) -> None:
+        """Let who writes have the interpreter. Raises QueryClosed once nobody waits for the answer any more."""
+        self._rest()
+
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
         """The events of a name in order, of all topics that ever had it, and of requests that were refused."""
         stop = self.end() if end is None else end

@@ -30,7 +30,7 @@ BLOCK = 1 << KEPT_LEVEL
 """So many events are under the lowest subtrees that are kept."""
 BEHIND_MAX = 2048
 """So many events that the tree lacks are taken up by whoever writes next, or are hashed by who reads: 5 ms."""
-SLICE = 1024
+SLICE = 512
 """So many are taken up at once while a tree is built: the writing thread is kept for some milliseconds."""
 _node_key = struct.Struct(">cBQ").pack
 _BLOCKS_CACHED = 4
