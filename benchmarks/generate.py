@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from controller.machine.apply import apply
 from controller.machine.commands.commands import (
     AlterPartition,
     AlterTopicConfigs,
@@ -36,11 +36,10 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.decide import decide
 from controller.machine.state import Topic
-from events.catalog import EVENT_VERSION, Cause, ConfigOp, Endpoint, Recorded, Verdict
-from events.codec import encode_event
-from events.logs.log import Commit, Entry
+from events.catalog import EVENT_VERSION, Cause, ConfigOp, Endpoint, Event, Verdict
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
+from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 
 BORN_MS = 1_700_000_000_000
@@ -64,18 +63,19 @@ ALLOWED = Verdict("allowed")
 class Generator:
     """Writes one log."""
 
-    def __init__(self, folder: Path, seed: int, skewed: bool) -> None:
+    def __init__(self, folder: Path, seed: int, skewed: bool, partitions_cached: int = 100_000) -> None:
         self.log = RocksDbLog.open(
             folder, cluster_id="generated", event_version=EVENT_VERSION, new_cluster_id=lambda: "generated"
         )
-        self._store = TopicStore(self.log)
-        self._state = self._store.state()
+        self._store = TopicStore(self.log, partitions_cached)
+        self._recorder = Recorder(self.log, self._store)
+        self._state = self._recorder.state
         self._rng = random.Random(seed)
         self._skewed = skewed
-        self._now_ms = BORN_MS
+        self._now_ms = max(BORN_MS, self._recorder.last_ms)
         self._requests = 0
         self._commits = 0
-        self._entries: list[Entry] = []
+        self._uncommitted = 0
         self._offset = self.log.next_offset
         self._names: list[str] = []
         self._known: set[str] = set()
@@ -224,18 +224,21 @@ class Generator:
 
     def _put(self, command: AnyCommand) -> None:
         cause = Cause(type(command).__name__, command.request_id)
-        for event in decide(self._state, command).events:
-            key = apply(self._state, Recorded(Offset(self._offset), command.at_ms, cause, event))
-            value = encode_event(command.at_ms, cause, event)
-            self._entries.append(Entry(value, key, getattr(event, "request_id", "")))
-            self._offset += 1
-        if len(self._entries) >= EVENTS_PER_COMMIT:
+        self._record(command.at_ms, cause, decide(self._state, command).events)
+
+    def _record(self, at_ms: int, cause: Cause, events: Sequence[Event]) -> None:
+        self._recorded(len(self._recorder.record(at_ms, cause, events)))
+
+    def _recorded(self, count: int) -> None:
+        self._offset += count
+        self._uncommitted += count
+        if self._uncommitted >= EVENTS_PER_COMMIT:
             self._commit()
 
     def _commit(self) -> None:
-        self.log.write(Commit(self._entries, self._store.changes(self._state)))
+        self._recorder.commit()
         self._store.became_durable(self._state)
-        self._entries = []
+        self._uncommitted = 0
         self._commits += 1
         if self._commits % SYNC_EVERY_COMMITS == 0:
             self.log.flush()

@@ -23,6 +23,7 @@ from events.catalog_cluster import (
     BrokerUnregistered,
     FeaturesChanged,
     HeadSigned,
+    HistorySkipped,
     LogDirsChanged,
     MetadataAdopted,
     MetadataHandedBack,
@@ -56,7 +57,7 @@ __all__ = [
     "BrokerDetails", "BrokerFenced", "BrokerLeaving",
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
-    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HeadSigned",
+    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HeadSigned", "HistorySkipped",
     "IsrChanged",
     "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
@@ -341,6 +342,7 @@ Event = (
     | QuorumEpochBegun
     | MetadataAdopted
     | MetadataHandedBack
+    | HistorySkipped
     | HeadSigned
     | FeaturesChanged
     | SettingsChanged

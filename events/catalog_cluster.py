@@ -81,7 +81,7 @@ class LogDirsChanged(Fact, frozen=True, tag=True):
 
 
 class QuorumEpochBegun(Fact, frozen=True, tag=True):
-    """This controller leads real brokers from here on, in an epoch of its own: one a start (KIP-595)."""
+    """This controller leads real brokers from here on, in an epoch of its own (KIP-595)."""
 
     leader_epoch: int
     node_id: int
@@ -92,6 +92,8 @@ class QuorumEpochBegun(Fact, frozen=True, tag=True):
     port: int
     directory_id: bytes
     """The id (16 bytes) under which the controller votes with kraft.version 1."""
+    priority: int = 0
+    """How much it wants to lead, above other voters of Topicwright; -1 of Kafka's own controllers."""
 
 
 class MetadataAdopted(Fact, frozen=True, tag=True):
@@ -129,6 +131,19 @@ class HeadSigned(Fact, frozen=True, tag=True):
     """Ed25519, 32 bytes."""
     signature: bytes
     """Of the text that `events.logs.heads` describes."""
+
+
+class HistorySkipped(Fact, frozen=True, tag=True):
+    """What was decided between two offsets of the metadata log is not known step by step: a snapshot was taken in its
+    place. The events beside this one, of the same cause, say what had changed at its end."""
+
+    start_offset: int
+    """The first offset of the metadata log that is not known."""
+    end_offset: int
+    """The offset after the last one that is not known, which is that of the snapshot."""
+    leader_epoch: int
+    """The epoch of the record before that."""
+    reason: str
 
 
 class FeaturesChanged(Fact, frozen=True, tag=True):

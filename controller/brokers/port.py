@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypedDict
 
 from controller.machine.commands.commands import AnyCommand
 from events.catalog import Recorded
+from events.logs.log import Commit
 from events.names import Offset, RequestId
+from projections.store.recorder import Recorder
 from projections.store.store import Part, TopicStore, parts_of, topic_slices
 
 
@@ -43,6 +45,35 @@ async def walk(controller: CommandSink) -> AsyncIterator[Part]:
             yield part
             await asyncio.sleep(0)
             await controller.decided()
+
+
+class LeadLost(Exception):
+    """Another leads, or may lead soon: what was to be committed may yet be, or never is."""
+
+
+class Replication(Protocol):
+    """A log that several processes share, ahead of the event log of each: a commit counts when a majority has it."""
+
+    on_lost: Callable[[], None]
+    """Called when this process leads no longer."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may decide: it leads, and has taken all that was committed before."""
+        ...
+
+    def reload(self) -> None:
+        """Go on from where the event log is."""
+        ...
+
+    async def commit(self, commit: Commit) -> None:
+        """Have a commit replicated, then written. Raises LeadLost, LogError."""
+        ...
+
+    async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
+        """Take the next of what others committed, which is written when this returns; None when this process `leads`,
+        or `stopping` is set. Raises LogError."""
+        ...
 
 
 class CommandSink(Protocol):

@@ -4,19 +4,22 @@ broker's copy of the metadata log, and give a cluster back."""
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from controller.brokers.kraft.log.batches import BrokenBatch
-from controller.brokers.kraft.log.metadata_log import MetadataLog
 from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.brokers.kraft.moving.adopting import COMMAND, Adopted, adopted
-from controller.brokers.kraft.moving.handing_back import HAND_BACK, REPLACED, write_folder
+from controller.brokers.kraft.moving.handing_back import HAND_BACK, REPLACED, take_partition, write_folder
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder, refuse_if_in_use
-from controller.brokers.kraft.quorum.folder import FolderError
+from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
+from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
+from controller.brokers.kraft.quorum.raft.voters import VoterHistory
 from controller.cli.usage import complain
+from controller.machine.state import Quorum
 from controller.release import RELEASE
 from controller.settings.load import load_settings
 from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, SettingsChanged
@@ -126,20 +129,27 @@ def _handback(options: argparse.Namespace) -> int:
         )
         try:
             quorum = TopicStore(log).durable_cluster.quorum
-            metadata = MetadataLog(log)
-            if quorum is None or not metadata.is_led:
+            if quorum is None or not (options.data / META_PROPERTIES).exists():
                 raise FolderError(f"{options.data} is not that of real brokers: there is nothing to give back")
-            write_folder(
-                options.to,
-                metadata,
-                log.cluster_id,
-                quorum,
-                replace=options.replace,
-                before=lambda: _note_handback(log, options.to.absolute(), metadata),
-            )
+            node = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
+            files = QuorumFiles(node.partition)
+            try:
+                _check_alone(options.data, files, quorum)
+                write_folder(
+                    options.to,
+                    node,
+                    files,
+                    log.cluster_id,
+                    quorum,
+                    replace=options.replace,
+                    before=lambda: _note_handback(log, options.to.absolute(), files),
+                )
+            finally:
+                files.close()
+                node.close()
         finally:
             log.close()
-        print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {metadata.mark.end}")
+        print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
         print(
             f"Start Kafka's controller as node {quorum.node_id} on the address that brokers know, with log.dirs="
             f"{options.to.absolute()}. {options.data} is not served any more: to come back, adopt into a new folder."
@@ -148,19 +158,28 @@ def _handback(options: argparse.Namespace) -> int:
     return _exit_code(run)
 
 
-def _note_handback(log: EventLog, folder: Path, metadata: MetadataLog) -> None:
+def _check_alone(data: Path, files: QuorumFiles, quorum: Quorum) -> None:
+    voters = VoterHistory(files, ()).now.ids
+    if voters not in ((), (quorum.node_id,)):
+        raise FolderError(
+            f"{data} is of one of the voters {', '.join(map(str, voters))}: there is nothing to hand back, since the "
+            f"others go on without it: topicwright leave --data {data}"
+        )
+
+
+def _note_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
     """Have the log say who leads from here on, so that it is not served: two would lead the same brokers.
 
     It is durable before the folder is there; what breaks off in between is done again by the same command.
     """
-    event = MetadataHandedBack(str(folder), metadata.mark.epoch, metadata.mark.end)
+    event = MetadataHandedBack(str(folder), files.last_epoch, files.end)
     _write(log, Cause(HAND_BACK, _request_id("handback")), (event,), {})
 
 
 def _exit_code(run: Callable[[], None]) -> int:
     try:
         run()
-    except (FolderError, BrokenBatch, LogError, OSError) as error:
+    except (FolderError, BrokenBatch, LogCorrupted, LogError, OSError) as error:
         return complain(str(error))
     return 0
 
@@ -180,6 +199,9 @@ def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> N
     try:
         if log.next_offset:
             raise FolderError(f"{options.data} holds a log of {log.next_offset} events: name an empty folder")
+        quorum = taken.quorum
+        epoch = max(folder.epoch, folder.quorum_state.epoch)
+        take_partition(folder.path, options.data, folder.cluster_id, quorum.node_id, quorum.directory_id, epoch)
         settings = SettingsChanged(load_settings().decision_settings(), RELEASE)
         _write(log, Cause(COMMAND, taken.request_id), (settings, *taken.events), taken.state)
     finally:
@@ -187,7 +209,7 @@ def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> N
     _say_what_was_taken(options, folder, taken)
 
 
-def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[bytes, bytes]) -> None:
+def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[bytes, bytes | None]) -> None:
     """Append events, with the state that they lead to and `more` keys, in one commit. Raises LogError.
 
     They are in no request's index: no client requested them.

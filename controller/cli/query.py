@@ -38,8 +38,8 @@ _Subparsers = argparse._SubParsersAction
 _Command = Callable[[argparse.Namespace, Source], int]
 
 NO_REQUEST: Final = (
-    "no event belongs to request {!r}: only requests of clients and the takeover of a cluster can be looked up, not "
-    "what the controller did by itself (kraft-…, review-…)"
+    "no event belongs to request {!r}: only requests of clients, the takeover of a cluster and decisions of other "
+    "controllers (controller-…, snapshot-…) can be looked up, not what the controller did by itself (kraft-…, review-…)"
 )
 
 

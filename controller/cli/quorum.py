@@ -19,11 +19,13 @@ from controller.cli import starting
 from controller.cli.tables import table
 from controller.cli.usage import complain
 from controller.kafka.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
-from controller.serving.voter import VoterOptions, join
+from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
 
 REFUSED = 1
+DEFAULT_LISTEN = "127.0.0.1:9093"
 
 
 def register(commands: starting.Commands) -> None:
@@ -40,9 +42,8 @@ def register(commands: starting.Commands) -> None:
     joining.add_argument(
         "--listen",
         type=starting.address,
-        default="127.0.0.1:9093",
         metavar="HOST:PORT",
-        help="where the other controllers reach this one; default %(default)s",
+        help=f"where controllers and brokers reach this one; default {DEFAULT_LISTEN}",
     )
     leaving = commands.add_parser("leave", help="take a voter out of a quorum of controllers")
     leaving.add_argument("--data", type=Path, metavar="DIR", help="the data folder of the voter that leaves")
@@ -69,14 +70,18 @@ def _places(text: str) -> list[Place]:
 
 
 def _join(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
-    return join(
-        VoterOptions(
-            controllers=_places(options.bootstrap_controller),
-            listen=options.listen,
+    if settings.listeners and options.listen is not None:
+        raise SettingsError("the address for controllers and brokers is given by --listen or by listeners, not by both")
+    security = security_in(options.command_config, "--command-config")
+    return serve(
+        ServeOptions(
+            kafka=options.listen or starting.address(DEFAULT_LISTEN),
             http=options.http,
             data=options.data,
+            simulated_brokers=0,
+            kraft=True,
+            joining=Joining(_places(options.bootstrap_controller), security),
             settings=settings,
-            security=security_in(options.command_config, "--command-config"),
         )
     )
 

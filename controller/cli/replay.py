@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 DONE, FOUND, INTERRUPTED = 0, 1, 130
 LIMIT = 20
 _DAY_S = 86_400
-_OF_ONE_ALONE = ("http", "every", "data")
+_OF_SOME_ALONE = ("http", "every", "data", "from_scratch")
 """Options that go to their sub-command as they are."""
 
 _Parser = argparse.ArgumentParser
@@ -110,6 +110,12 @@ def _of_rebuild(parser: _Parser) -> None:
     parser.add_argument("--view", choices=views, default="topics", help="what to rebuild; default %(default)s")
     parser.add_argument("--output", metavar="DIR", help="folder to write the rows to; default: show them")
     parser.add_argument("--format", choices=formats, default="parquet", help="of --output; default %(default)s")
+    _from_scratch(parser)
+
+
+def _from_scratch(parser: _Parser) -> None:
+    what = "trust no snapshot of topics: begin at the first event"
+    parser.add_argument("--from-scratch", action="store_true", help=what)
 
 
 def _of_invariants(parser: _Parser) -> None:
@@ -121,6 +127,7 @@ def _of_compare(parser: _Parser) -> None:
     live = parser.add_argument_group("for a log in Kafka: what to compare with")
     live.add_argument("--data", metavar="DIR", help="the data folder of a front or worker")
     live.add_argument("--http", metavar="HOST:PORT", help="a running front")
+    _from_scratch(parser)
 
 
 def _of_watch(parser: _Parser) -> None:
@@ -286,7 +293,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         format=given.get("format", "parquet"),
         limit=arguments.limit,
         all_rows=arguments.json,
-        more={name: given[name] for name in _OF_ONE_ALONE if given.get(name) is not None},
+        more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )
 
 

@@ -22,6 +22,8 @@ from typing import Any
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
+from controller.brokers.kraft.quorum.files import LogCorrupted
+from controller.brokers.kraft.quorum.folder import FolderError
 from controller.cli.usage import complain
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS
 from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
@@ -95,7 +97,7 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
     def guarded(options: argparse.Namespace) -> int:
         try:
             return run(options)
-        except (UsersError, UsersFileError, SettingsError, LogError, OSError) as error:
+        except (UsersError, UsersFileError, SettingsError, LogError, FolderError, LogCorrupted, OSError) as error:
             return complain(str(error))
 
     return guarded

@@ -10,6 +10,8 @@ Constraints:
 - time, threads and the log come as arguments, so that a simulator can drive this very code;
 - after a failed write everything in flight is answered KAFKA_STORAGE_ERROR, and health is not-ready until the log can
   be written again (`storage`);
+- where the log is replicated, and another process leads, nothing is decided: what that one commits is taken and shown,
+  and requests are answered NOT_CONTROLLER;
 - a command on which deciding raises fails alone (`faults`);
 - after any other bug nothing more is decided: everything in flight is answered UNKNOWN_SERVER_ERROR, `failed` is set,
   and who runs the controller ends the process.
@@ -25,7 +27,7 @@ from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
-from controller.brokers.port import Fleet
+from controller.brokers.port import Fleet, LeadLost, Replication
 from controller.engine import replies
 from controller.engine.background import Background
 from controller.engine.consulting import Clears, consulted, put_again
@@ -80,19 +82,25 @@ class Controller:
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
         projector: Projector = EVENTS_ALONE,
+        replication: Replication | None = None,
     ) -> None:
         self.cluster_id = log.cluster_id
         self.fleet = fleet
         self.reports = reports
         self.replies = Replies()
         self.failed = asyncio.Event()
+        self._taken_up = asyncio.Event()
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
-        self._storage = Storage(log, flush, projector, partitions_cached)
+        self._storage = Storage(log, flush, projector, replication, partitions_cached)
         self._policies = policies
         self._cluster = cluster
         self._inbox = Inbox()
         self._task: asyncio.Task[None] | None = None
+        self._decide_by: tuple[Configs, str] = ((), "")
+        """Settings and release, from the start on."""
+        if replication is not None:
+            replication.on_lost = self._inbox.interrupt
         stamps = Stamps(boot_id, clock_ms, self._storage.recorder.last_ms)
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
         background = Background(self._fail)
@@ -107,15 +115,30 @@ class Controller:
     # --- life
 
     async def start(self, settings: Configs, release: str) -> None:
-        """Begin to decide: record the settings if they changed, take up what a dead process left waiting."""
+        """Begin to decide: record the settings if they changed, take up what a dead process left waiting. Where another
+        leads, that is when this process does."""
+        self._decide_by = settings, release
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
-        cluster = self.state.cluster
-        if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
-            request_id = self.new_request_id("settings")
-            self.observe(ChangeSettings(request_id=request_id, at_ms=self.now_ms(), settings=settings, release=release))
-        self._deadlines.begin(self.state.waiting)
+        if self._storage.leads:
+            self._take_up()
         self.fleet.start(self)
         self._reviews.sweep()
+
+    def _take_up(self) -> None:
+        settings, release = self._decide_by
+        cluster = self.state.cluster
+        if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
+            request_id, at_ms = self.new_request_id("settings"), self.now_ms(self._storage.recorder.last_ms)
+            self.observe(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
+        self._deadlines.begin(self.state.waiting)
+        self._taken_up.set()
+
+    async def taken_up(self) -> None:
+        """Wait until this process decides, or cannot."""
+        waiting = [asyncio.ensure_future(each.wait()) for each in (self._taken_up, self.failed)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
 
     async def stop(self) -> None:
         """Decide and answer what has been taken, then end. Creates that still wait stay in the log for the next
@@ -183,8 +206,9 @@ class Controller:
         return self._reviews.idle
 
     def observe(self, command: AnyCommand) -> None:
-        """Put a command that nobody waits for. Dropped while the log cannot be written, and after a failure."""
-        if self.storage_error is None and self.failure is None:
+        """Put a command that nobody waits for. Dropped while the log cannot be written, while another process leads,
+        and after a failure."""
+        if self.storage_error is None and self.failure is None and self._storage.leads:
             self._inbox.put((command,))
 
     async def decided(self) -> None:
@@ -214,6 +238,8 @@ class Controller:
             return ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED
         if self._inbox.closed.is_set():
             return ErrorCode.NOT_CONTROLLER, replies.CONTROLLER_STOPS
+        if not self._storage.leads:
+            return ErrorCode.NOT_CONTROLLER, replies.ANOTHER_LEADS
         return None
 
     async def _expire(self, pending: PendingRequest, deadline_ms: int) -> None:
@@ -229,10 +255,34 @@ class Controller:
 
     async def _run(self) -> None:
         try:
-            while commands := await self._inbox.take(COMMANDS_PER_COMMIT_MAX):
-                await self._commit(commands)
+            while await self._may_decide():
+                commands = await self._inbox.take(COMMANDS_PER_COMMIT_MAX)
+                if commands:
+                    await self._commit(commands)
+                elif self._inbox.closed.is_set():
+                    return
         except Exception as error:
             self._fail(error)
+
+    async def _may_decide(self) -> bool:
+        """Whether there is something to decide; False at the end. As long as another leads, take what it commits."""
+        if self._storage.leads:
+            return True
+        self._give_up(ErrorCode.NOT_CONTROLLER, replies.LEAD_LOST)
+        try:
+            self._storage.load()
+            while (records := await self._storage.follow(self._inbox.closed)) is not None:
+                self._storage.show()
+                self.fleet.learn(records)
+        except LogError as error:
+            await self._storage_failed(error)
+            return not self._inbox.closed.is_set()
+        if not self._storage.leads:
+            return False
+        self._take_up()
+        self.fleet.resume()
+        self._reviews.sweep()
+        return True
 
     async def _commit(self, commands: list[AnyCommand]) -> None:
         decided = self._decider.decide(self._storage.recorder, commands)
@@ -245,6 +295,8 @@ class Controller:
                 await self._storage.write()
             except LogError as error:
                 await self._storage_failed(error)
+                return
+            except LeadLost:
                 return
             self.reports.committed(len(commands) - len(decided.left), len(decided.records), loop.time() - started)
         else:

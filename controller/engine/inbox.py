@@ -17,6 +17,7 @@ class Inbox:
         """Nothing is waited for any more once the inbox is empty."""
         self._commands: list[AnyCommand] = []
         self._wake = asyncio.Event()
+        self._interrupted = False
         self._taken = self._ended = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -26,11 +27,13 @@ class Inbox:
         self._wake.set()
 
     async def take(self, most: int) -> list[AnyCommand]:
-        """The next commands, as soon as there are any; those of the last call are decided by then. None at the end."""
+        """The next commands, as soon as there are any; those of the last call are decided by then. None at the end,
+        and when `interrupt` was called."""
         self._end()
-        while not self._commands and not self.closed.is_set():
+        while not self._commands and not self.closed.is_set() and not self._interrupted:
             self._wake.clear()
             await self._wake.wait()
+        self._interrupted = False
         taken, self._commands = self._commands[:most], self._commands[most:]
         self._taken = len(taken)
         return taken
@@ -45,6 +48,11 @@ class Inbox:
         self._commands.clear()
         while self._waiting:
             _release(self._waiting.popleft()[1])
+
+    def interrupt(self) -> None:
+        """Have `take` return, with what there is."""
+        self._interrupted = True
+        self._wake.set()
 
     def close(self) -> None:
         """Have `take` come to its end."""

@@ -17,6 +17,8 @@ from events.names import RequestId, TopicName
 
 STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
 CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
+LEAD_LOST = "This controller leads no longer: whether this was done is not known. The one that leads knows."
+ANOTHER_LEADS = "Another controller leads."
 CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
 STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
 STILL_CARRIED_OUT = "The cluster has not answered, or not carried this out, in time; it may be done later."

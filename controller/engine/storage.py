@@ -1,7 +1,8 @@
-"""The log, and the state that is decided on, over failures of the disk.
+"""The log, and the state that is decided on, over failures of the disk and changes of who leads.
 
 After a failed write the truth is what the disk has: the state is ahead of it, and is read anew from the log as soon as
-that can be written again.
+that can be written again. Where the log is replicated it is the same when the lead is lost: what was not committed was
+never in the event log, and what others commit is taken from there on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from controller.brokers.port import Replication
 from controller.machine.state import State
 from events.catalog import Recorded
 from events.codec import decode_event
@@ -29,31 +31,57 @@ _BEYOND_RECOVERY = (LogCorrupted, LogClosed)
 class Storage:
     """Records in a log and makes it durable. Made with the log's state read: raises LogError."""
 
-    def __init__(self, log: EventLog, flush: Flush, projector: Projector, partitions_cached: int) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        flush: Flush,
+        projector: Projector,
+        replication: Replication | None,
+        partitions_cached: int,
+    ) -> None:
         self.log = log
         self.error: str | None = None
         """Why the log cannot be written now; None when it can."""
-        self.recoveries = 0
+        self.recoveries = -1
+        """How often the state was read anew."""
         self._flush = flush
         self._projector = projector
+        self._replication = replication
         self._partitions_cached = partitions_cached
-        self._load()
+        self.load()
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Take the state that the log has for ours. Raises LogError."""
+        self._projector.reload()
+        if self._replication is not None:
+            self._replication.reload()
         store = TopicStore(self.log, self._partitions_cached)
         recorder = Recorder(self.log, store, self._projector)
         self.store, self.recorder = store, recorder
         self._seen_end = self.log.next_offset
+        self.recoveries += 1
 
     @property
     def state(self) -> State:
         """The state that is decided on: ahead of the store's durable view during a commit."""
         return self.recorder.state
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process may decide."""
+        return self._replication is None or self._replication.leads
+
     async def write(self) -> None:
-        """Make what was recorded durable. Raises LogError: then only `recover` may follow."""
-        self.recorder.commit()
-        await self._flush()
+        """Make what was recorded durable. Raises LogError: then only `recover` may follow; LeadLost: then `load`."""
+        if self._replication is None:
+            self.recorder.commit()
+            await self._flush()
+        else:
+            await self._replication.commit(self.recorder.take_commit())
+
+    async def follow(self, stopping: asyncio.Event) -> list[Recorded] | None:
+        """See `Replication.follow`."""
+        return None if self._replication is None else await self._replication.follow(self.recorder, stopping)
 
     def show(self) -> None:
         """Let readers see what is durable."""
@@ -72,13 +100,12 @@ class Storage:
             try:
                 self.log.recover()
                 survivors = [decode_event(offset, value) for offset, value in self.log.read(self._seen_end)]
-                self._load()
+                self.load()
             except _BEYOND_RECOVERY:
                 raise
             except LogError as error:
                 self.error = str(error)
             else:
                 self.error = None
-                self.recoveries += 1
                 return survivors
         return None

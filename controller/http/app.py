@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
-from litestar import Litestar, Response, get
+from litestar import Litestar, Response, Router, get
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
@@ -16,16 +16,19 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
 from controller.front.front import Front
-from controller.http import health, log_heads, reads, simulated, writes
+from controller.http import health, log_heads
 from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
+from controller.http.heads import Heads
 from controller.http.metrics import Metrics
+from controller.http.packing import note_wish
+from controller.http.paths import altering, overviews, reads, simulated, topics, writes
+from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
-from controller.http.simulated import SimulatedBrokers
 from projections.queries.proving import Sign, unsigned
 from projections.queries.query import Questions
 
@@ -35,6 +38,9 @@ BODY_BYTES_MAX = 1 << 20
 """Enough for a manual assignment of tens of thousands of partitions, and read in some 20 ms."""
 OPENAPI = "application/vnd.oai.openapi+json"
 DOCUMENT = "document"
+VERSION = "/v1"
+"""Before the paths that say what topics, requests and brokers are; without it they are as they were before there was
+one. What the document, health and metrics say of the process has none."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 OTHER = "other"
 
@@ -54,9 +60,9 @@ async def about(request: HttpRequest) -> dict[str, list[str]]:
     return {"paths": sorted(request.app.openapi_schema.paths or ())}
 
 
-_WRITES = (writes.create_topic, writes.delete_topic)
+_WRITES = (writes.create_topic, writes.delete_topic, altering.alter_topic)
 _READS = (
-    reads.topics,
+    topics.topics,
     reads.topic,
     reads.topic_events,
     reads.request_,
@@ -64,6 +70,12 @@ _READS = (
     reads.events,
     reads.follow,
     reads.explanation,
+    overviews.requests,
+    overviews.summary,
+    overviews.timeline,
+    overviews.topic_timeline,
+    overviews.broker,
+    overviews.diff,
 )
 _LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
 _ABOUT = (describe, about)
@@ -98,12 +110,12 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "places": Places(),
         "sign": parts.sign,
     }
-    handlers = [*_ABOUT, *_WRITES, *_READS, *_LOG_HEADS, *_HEALTH]
+    handlers = [*_WRITES, *_READS, *_LOG_HEADS]
     if isinstance(parts.fleet, SimulatedBrokers):
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
     description = "Create topics, and see why every topic is as it is, at any moment of the past."
-    app: ASGIApp = _litestar(handlers, given, "Topicwright", release, description)
+    app: ASGIApp = Heads(_litestar(handlers, given, "Topicwright", release, description))
     app = app if logins is None else Authenticated(app, logins)
     return _Measured(Reached(app, reach), parts.metrics)
 
@@ -113,16 +125,21 @@ def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str, rea
     clients."""
     given: dict[str, object] = {"why_not": why_not, "figures": metrics}
     description = "Decides what fronts put into the commands topic."
-    return Reached(_litestar([*_ABOUT, *_HEALTH], given, "Topicwright worker", release, description), reach)
+    return Reached(Heads(_litestar([], given, "Topicwright worker", release, description)), reach)
 
 
 def _litestar(
-    handlers: Sequence[HTTPRouteHandler], given: dict[str, object], title: str, release: str, description: str
+    versioned: Sequence[HTTPRouteHandler], given: dict[str, object], title: str, release: str, description: str
 ) -> Litestar:
     return Litestar(
-        route_handlers=handlers,
+        route_handlers=[
+            *_ABOUT,
+            *_HEALTH,
+            Router(VERSION, route_handlers=versioned),
+            Router("/", route_handlers=versioned, include_in_schema=False),
+        ],
         dependencies={name: Provide(_giving(part), sync_to_thread=False) for name, part in given.items()},
-        guards=[refuse_other_sites, refuse_unknown_parameters],
+        guards=[refuse_other_sites, refuse_unknown_parameters, note_wish],
         exception_handlers={Exception: answer_error},
         request_max_body_size=BODY_BYTES_MAX,
         logging_config=None,
@@ -133,8 +150,14 @@ def _litestar(
             path="/openapi",
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],
             use_handler_docstrings=True,
+            operation_id_creator=_operation_id,
         ),
     )
+
+
+def _operation_id(handler: HTTPRouteHandler, *_: object) -> str:
+    """The name of the handler: what clients that are generated call their function."""
+    return handler.handler_name.rstrip("_")
 
 
 def _giving(part: _T) -> Callable[[], _T]:

@@ -24,7 +24,8 @@ from events.logs.log import LogError
 from projections.queries.listing import BadPlace
 from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic, NotThere, QueryClosed
-from projections.shown.json_types import ErrorShape
+from projections.shown import to_json
+from projections.shown.json_types import ErrorShape, ProblemShape
 from projections.store.tree import TreeBehind
 
 HttpRequest = Request[Any, Any, Any]
@@ -55,6 +56,10 @@ STATUS_OF = {
     ErrorCode.UNKNOWN_SERVER_ERROR: 500,
 }
 
+PROBLEM = "application/problem+json"
+"""The media type of errors (RFC 9457)."""
+NOT_KEPT = {"cache-control": "no-store"}
+
 _logger = structlog.get_logger("topicwright.http")
 
 
@@ -77,22 +82,23 @@ def status_of(code: int) -> int:
     return STATUS_OF.get(code, 500)  # type: ignore[call-overload, no-any-return]
 
 
-def answer_error(request: HttpRequest, error: Exception) -> Response[ErrorShape]:
+def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemShape]:
     """The answer to a request that ended with an exception. What nobody foresaw is logged, and not shown to the
     client."""
     status, shape = _classify(request, error)
     if status == 500:
         _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
     headers = error.headers if isinstance(error, HTTPException) else None
-    return Response(shape, status_code=status, media_type="application/json", headers=headers)
+    problem = to_json.problem(shape, status)
+    return Response(problem, status_code=status, media_type=PROBLEM, headers={**(headers or {}), **NOT_KEPT})
 
 
 async def answer_early(
     send: Send, status: int, code: ErrorCode, message: str, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
     """Answer an error to a request that is not routed."""
-    body = msgspec.json.encode(_shape(code, message))
-    said = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+    body = msgspec.json.encode(to_json.problem(_shape(code, message), status))
+    said = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": said})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -143,7 +149,7 @@ def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorS
     if status >= 500:
         return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
     if status == 405:
-        allowed = (error.headers or {}).get("allow", "")
+        allowed = ", ".join(sorted((error.headers or {}).get("allow", "").split(", ")))
         return status, _shape(ErrorCode.INVALID_REQUEST, f"{request.method} is not possible here; allowed: {allowed}")
     return status, _shape(ErrorCode.INVALID_REQUEST, error.detail)
 

@@ -49,7 +49,7 @@ def why_not_ready(front: Front) -> str | None:
         return f"the log cannot be written: {standing.storage_error}"
     trouble = front.fleet_trouble()
     if trouble is not None:
-        return f"the cluster cannot be reached: {trouble}"
+        return trouble
     if not front.cluster.release:
         return "not started: the settings are not recorded yet"
     return None

@@ -10,9 +10,10 @@ from controller.access.authorizer import Operation
 from controller.front.front import Front
 from controller.http.errors import HttpRequest, refused
 from controller.http.query_threads import Reading
-from controller.http.requests import caller_of
+from controller.http.requests import Caller, caller_of
 from controller.machine.errors import ErrorCode
 from projections.queries.query import Questions
+from projections.store.request_index import IndexedRequest
 
 
 def may_describe(front: Front, request: HttpRequest, topic: str) -> bool:
@@ -65,3 +66,12 @@ def _subjects_of(queries: Questions, request_id: str) -> tuple[list[str | None],
     events = [record.event for part in queries.parts for record in part.request_events(request_id)]
     topics = {getattr(event, "topic", None) for event in events} or {None}
     return sorted(topics, key=str), next((event.principal for event in events if hasattr(event, "principal")), "")
+
+
+def may_show_request(front: Front, caller: Caller, request: IndexedRequest) -> bool:
+    """Whether a request stands in the list that its reader is shown: the rule of `need_request`, but that of one with
+    more topics than the list names its sender alone is shown it, and who may describe the cluster."""
+    if request.principal == caller.principal or front.allows(caller, "Describe"):
+        return True
+    is_named = 0 < request.num_topics == len(request.topics)
+    return is_named and all(front.allows(caller, "Describe", topic) for topic in request.topics)

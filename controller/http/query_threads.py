@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 from litestar import Response
 
+from controller.http.packing import packed
 from projections.queries.query import given_up
 
 THREADS = 4  # queries read the disk; more would take the loop's share of the interpreter
@@ -86,9 +87,9 @@ class Reading:
                 del self._shares[host]
 
     async def answer(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> Response[Any]:
-        """Do this in one of the threads, write what it gives as JSON there too, and answer with it. Raises TooBusy."""
-        body = await self.run(lambda: _encode(work(*args, **kwargs)))
-        return Response(body, media_type="application/json")
+        """Do this in one of the threads, write what it gives as JSON there too, and answer with it as
+        its client wants it. Raises TooBusy."""
+        return await self.run(lambda: packed(_encode(work(*args, **kwargs))))
 
     def close(self) -> None:
         """Let the threads end with what they are at."""

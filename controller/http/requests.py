@@ -49,7 +49,7 @@ def caller_of(connection: Connection) -> Caller:
     return Caller(session.principal, session.host, client_id)
 
 
-def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> None:
+async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> None:
     """Raise Refused where a browser says that a page of another site makes it change something here."""
     origin = connection.headers.get("origin")
     if connection.scope.get("method") in {"GET", "HEAD"} or origin is None:
@@ -59,7 +59,7 @@ def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> None:
         raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
 
 
-def refuse_unknown_parameters(connection: Connection, handler: BaseRouteHandler) -> None:
+async def refuse_unknown_parameters(connection: Connection, handler: BaseRouteHandler) -> None:
     """Raise Refused for a query parameter that the handler does not know, or that is given twice."""
     allowed = _query_parameters(handler)
     for name in connection.query_params:

@@ -29,8 +29,8 @@ from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
 from controller.http.log_heads import head_gauges
 from controller.http.metrics import Metrics
+from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.query_threads import Reading, Stopping
-from controller.http.simulated import SimulatedBrokers
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned

@@ -67,10 +67,12 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             return cluster.with_quotas(e.entity, after_quotas(cluster.quotas.get(e.entity, ()), e))
         case access.ScramCredentialSet() | access.ScramCredentialRemoved() | access.LoginSecretDrawn() as e:
             return _with_logins(cluster, e, record)
-        case access.AsksRefused() | catalog.MetadataAdopted() | catalog.HeadSigned():
+        case access.AsksRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
             return cluster
         case catalog.QuorumEpochBegun() as e:
-            quorum = Quorum(e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id)
+            quorum = Quorum(
+                e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id, priority=e.priority
+            )
             return replace(cluster, quorum=quorum)
         case catalog.MetadataHandedBack() as e:
             return replace(cluster, quorum=replace(_quorum(cluster, record), handed_back_to=e.folder))

@@ -51,7 +51,7 @@ def is_provisional(topic: Topic) -> bool:
 def _made_anew(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
     if command.configs is None:
         return NOTHING
-    gone = _gone(topic, MADE_ANEW, command.at_ms)
+    gone = vanish(topic, MADE_ANEW, command.at_ms)
     partitions = tuple(_new(seen, cluster) for seen in command.partitions)
     return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
 
@@ -133,10 +133,11 @@ def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decis
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id:
         return NOTHING
-    return _gone(topic, command.reason, command.at_ms)
+    return vanish(topic, command.reason, command.at_ms)
 
 
-def _gone(topic: Topic, reason: str, at_ms: int) -> Decision:
+def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
+    """A topic is not in the cluster any more; a create that still waits for it is answered."""
     vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
     if topic.waiter is None:
         return Decision((vanished,))

@@ -67,7 +67,13 @@ def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
     last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
     epoch = max(last + 1, command.epoch_min)
     begun = catalog.QuorumEpochBegun(
-        epoch, command.node_id, command.kraft_version, command.host, command.port, command.directory_id
+        epoch,
+        command.node_id,
+        command.kraft_version,
+        command.host,
+        command.port,
+        command.directory_id,
+        command.priority,
     )
     events: list[Event] = [begun]
     if not cluster.features:

@@ -101,6 +101,7 @@ class Quorum(msgspec.Struct, frozen=True, array_like=True, gc=False):
     directory_id: bytes
     handed_back_to: str = ""
     """Where Kafka's own controller leads on from; empty as long as this one leads."""
+    priority: int = 0
 
 
 class Settings(msgspec.Struct, frozen=True):

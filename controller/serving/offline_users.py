@@ -12,7 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.access.users import SALT_BYTES
-from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.log.batches import RecordBatch, encode_batch
+from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
+from controller.brokers.kraft.quorum.raft.voters import VoterHistory
 from controller.kafka.sasl.scram import keys_of, salted_password
 from controller.machine.access.credentials import MECHANISMS
 from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
@@ -24,7 +29,7 @@ from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION, Cause
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
-from projections.store.recorder import Recorder
+from projections.store.recorder import EVENTS_ALONE, Recorder
 from projections.store.store import TopicStore
 
 PRINCIPAL = "User:CLI"
@@ -35,10 +40,13 @@ NUMBERS = {name: number for number, name in MECHANISMS.items()}
 class OfflineUsers:
     """The users of an open log."""
 
-    def __init__(self, log: RocksDbLog, settings: ServeSettings, release: str) -> None:
-        self._log = log
-        # Real brokers, if the log has such, learn of it from the same write.
-        self._recorder = Recorder(log, TopicStore(log), MetadataLog(log))
+    def __init__(self, log: RocksDbLog, settings: ServeSettings, release: str, files: QuorumFiles | None) -> None:
+        """`files` are the metadata log of real brokers, if there are such: they learn of it from there."""
+        self._log, self._files = log, files
+        self._projector = MetadataProjector(log)
+        if files is not None:
+            self._projector.log_end = lambda: files.end
+        self._recorder = Recorder(log, TopicStore(log), EVENTS_ALONE if files is None else self._projector)
         self._at_ms = max(time.time_ns() // 1_000_000, self._recorder.last_ms)
         self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
         if not log.next_offset:  # the first event of every log says by which settings it is decided
@@ -81,14 +89,20 @@ class OfflineUsers:
         decision = decide(self._recorder.state, command)
         cause = Cause(type(command).__name__, command.request_id)
         self._recorder.record(command.at_ms, cause, decision.events)
-        self._recorder.commit()
+        commit = self._recorder.take_commit()
+        if self._files is not None and commit.entries:
+            for records in self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries]):
+                self._files.append(encode_batch(self._files.end, self._files.last_epoch, command.at_ms, records))
+            self._files.flush()
+        self._log.write(commit)
         self._log.flush()
         return decision.answers[0].details if decision.answers else ()
 
 
 @contextmanager
 def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator[OfflineUsers]:
-    """The users of a data folder, which is made if it is not there. Raises LogError, also while a service has it."""
+    """The users of a data folder, which is made if it is not there. Raises LogError, also while a service has it, and
+    FolderError."""
     log = RocksDbLog.open(
         data,
         cluster_id=settings.cluster_id,
@@ -96,6 +110,35 @@ def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator
         new_cluster_id=new_cluster_id,
     )
     try:
-        yield OfflineUsers(log, settings, release)
+        if (data / META_PROPERTIES).exists():
+            with _only_voter(data, log, settings) as files:
+                yield OfflineUsers(log, settings, release, files)
+        else:
+            yield OfflineUsers(log, settings, release, None)
     finally:
         log.close()
+
+
+@contextmanager
+def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterator[QuorumFiles]:
+    """The metadata log of a stopped node that is all of its quorum: what it appends is committed. Raises FolderError
+    for any other, and for one that was killed within a commit."""
+    node = NodeFolder.open(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
+    try:
+        files = QuorumFiles(node.partition)
+        try:
+            history = VoterHistory(files, ())
+            if history.now.ids not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
+                raise FolderError(f"{data} is of one voter among others: change users by --bootstrap")
+            if any(_carries(batch) for batch in files.batches(MetadataProjector(log).mark.applied)):
+                raise FolderError(f"{data}: the service was killed in the middle of a commit: start it once, to end it")
+            yield files
+        finally:
+            files.close()
+    finally:
+        node.close()
+
+
+def _carries(batch: RecordBatch) -> bool:
+    """Whether a batch has events."""
+    return not batch.is_control and carried(batch.records[0][1]) is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping
 from functools import partial
 
@@ -13,10 +12,12 @@ from controller.apis.kraft.broker_life import (
     BrokerRegistrationHandler,
     UnregisterBrokerHandler,
 )
+from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
+from controller.apis.kraft.describe_cluster import DescribeControllersHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
-from controller.apis.kraft.follow import DescribeQuorumHandler, FetchHandler, FetchSnapshotHandler
 from controller.apis.kraft.listener import kraft_listener
 from controller.apis.kraft.permissions import needing
+from controller.apis.kraft.quorum import quorum_handlers
 from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
@@ -25,39 +26,32 @@ from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse
 from controller.kafka.messages.broker_registration import BrokerRegistrationResponse
-from controller.kafka.messages.describe_quorum import DescribeQuorumResponse
-from controller.kafka.messages.fetch import FetchResponse
-from controller.kafka.messages.fetch_snapshot import FetchSnapshotResponse
+from controller.kafka.messages.controller_registration import ControllerRegistrationResponse
 from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
 from controller.machine.state import Quorum
+from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
 from events.logs.log import EventLog
 from projections.store.store import TopicStore
 
-_DIRECTORIES = uuid.UUID(int=1)
 
-
-def kraft_fleet(log: EventLog, settings: ServeSettings, metadata_version: int | None) -> KraftFleet:
+def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftFleet:
     """Real brokers, led by this process. Raises SettingsError for a cluster that was handed back, and for levels below
     those that the cluster has."""
     cluster = TopicStore(log).durable_cluster
-    had = cluster.quorum.kraft_version if cluster.quorum is not None else 0
+    had = member.node.quorum.kraft_version
     _refuse_if_handed_back(cluster.quorum)
-    if settings.kraft_version < had:
+    if settings.kraft_version < had and member.is_alone:
         raise SettingsError(f"kraft.version={settings.kraft_version}: the cluster has {had}, which cannot be lowered")
     level = cluster.feature(METADATA_VERSION_FEATURE)
     if metadata_version is not None and metadata_version < level:
         raise SettingsError(f"--metadata-version {metadata_version}: the cluster has {level}, which cannot be lowered")
     options = KraftOptions(
-        node_id=settings.node_id,
-        kraft_version=settings.kraft_version,
-        directory_id=_directory_id(log.cluster_id, cluster.quorum),
         session_timeout_ms=settings.broker_session_timeout_ms,
-        snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
         metadata_version=metadata_version,
         leaders_balanced_every_s=_balanced_every_s(settings),
     )
-    return KraftFleet(log, options, time.monotonic)
+    return KraftFleet(member.projector, member.node, member.replication, options, time.monotonic)
 
 
 def _refuse_if_handed_back(quorum: Quorum | None) -> None:
@@ -67,12 +61,6 @@ def _refuse_if_handed_back(quorum: Quorum | None) -> None:
             "same brokers. To lead again, stop that controller, `topicwright adopt --from` its folder `--data` a new "
             "one, and serve the new one"
         )
-
-
-def _directory_id(cluster_id: str, quorum: Quorum | None) -> bytes:
-    """The id that votes: the one that a cluster had when it was taken over, else one of its own."""
-    known = quorum.directory_id if quorum is not None else b""
-    return known if any(known) else uuid.uuid5(_DIRECTORIES, cluster_id).bytes
 
 
 def refuse_other_fleets(log: EventLog) -> None:
@@ -85,24 +73,28 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
     return settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
 
 
-def real_broker_listener(front: Front, fleet: KraftFleet, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
+def real_broker_listener(
+    fleet: KraftFleet, of_brokers_name: str, front: Front, versions_max: Mapping[str, int]
+) -> dict[int, ApiHandler]:
     """What real brokers, and clients with `bootstrap.controllers`, are answered by. Brokers speak for their clients by
-    Envelope on the controller's own listener alone, as in Kafka."""
+    Envelope on the controller's own listener alone, which is called `of_brokers_name`, as in Kafka."""
     by_broker = partial(needing, front, "ClusterAction")
-    raft, members = fleet.raft, fleet.membership
+    members, node = fleet.membership, fleet.node
     of_brokers: dict[int, Handler] = {
-        ApiKey.FETCH: by_broker(FetchHandler(front, raft, time.monotonic), FetchResponse),
-        ApiKey.FETCH_SNAPSHOT: by_broker(FetchSnapshotHandler(raft), FetchSnapshotResponse),
-        ApiKey.DESCRIBE_QUORUM: needing(front, "Describe", DescribeQuorumHandler(front, fleet), DescribeQuorumResponse),
         ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(front, members), BrokerRegistrationResponse),
         ApiKey.BROKER_HEARTBEAT: by_broker(
             BrokerHeartbeatHandler(front, members, fleet.confirmations), BrokerHeartbeatResponse
         ),
         ApiKey.UNREGISTER_BROKER: needing(front, "Alter", UnregisterBrokerHandler(front), UnregisterBrokerResponse),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, fleet.epoch),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, node),
+        ApiKey.CONTROLLER_REGISTRATION: by_broker(ControllerRegistrationHandler(node), ControllerRegistrationResponse),
     }
-    table = kraft_listener(front, members, of_brokers, versions_max)
-    if not fleet.is_reached_at(front.advertised):
+    of_quorum: dict[int, Handler] = {
+        **quorum_handlers(front, node, time.monotonic),
+        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(front, node.quorum),
+    }
+    table = kraft_listener(front, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)
+    if front.advertised.name != of_brokers_name:
         del table[ApiKey.ENVELOPE]
     return with_api_versions(
         table, supported_features=supported_features(), finalized=lambda: finalized_features(fleet)

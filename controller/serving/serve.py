@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,10 @@ import msgspec
 import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
-from controller.apis.tables import HandlerTable, cluster_listener
+from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
 from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedFleet
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -32,7 +33,8 @@ from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
 from controller.serving.log_heads import build_tree, head_signer, sign_heads
-from controller.serving.log_lines import write_lines
+from controller.serving.log_lines import SnapshotLines, write_lines
+from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
 from controller.serving.real_brokers import kraft_fleet, real_broker_listener, refuse_other_fleets
 from controller.settings.load import ServeSettings
@@ -43,6 +45,7 @@ from events.names import ShardKey
 from projections.queries.proving import unsigned
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
+from projections.store.snapshotting import Snapshotting
 
 DEFAULT_HTTP_PORT = 8080
 
@@ -58,6 +61,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where to find the Kafka cluster that carries decisions out (HOST:PORT[,…]), in place of simulated brokers."""
     kraft: bool = False
     """Real brokers instead of simulated ones."""
+    joining: Joining | None = None
+    """The quorum of controllers to vote in; None for one of this process alone. With `kraft`."""
     metadata_version: int | None = None
     """Of real brokers; None for the highest that all of them share."""
     settings: ServeSettings
@@ -73,20 +78,31 @@ class Service:
         self._cluster = cluster
         self._log = structlog.get_logger("topicwright")
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
-            options.settings, options.kafka, options.http, self.metrics, lambda: self.controller.store.durable_cluster
+            options.settings,
+            options.kafka,
+            options.http,
+            self.metrics,
+            lambda: self.controller.store.durable_cluster,
+            "PLAINTEXT" if options.joining is None else CONTROLLER_LISTENER,
         )
-        self.log = self._open_log()
-        self._started = False
+        self._member: Member | None = None
+        if options.kraft:
+            protocol = self._entrance.listeners[0].protocol
+            self._member = Member(options.data, options.settings, options.joining, protocol)
+        self.log: RocksDbLog
+        """Open from the start on."""
+        self._is_open = self._started = False
 
-    def _open_log(self) -> RocksDbLog:
+    def _open_log(self, cluster_id: str | None) -> RocksDbLog:
         settings = self.options.settings
         log = RocksDbLog.open(
             self.options.data,
-            cluster_id=settings.cluster_id if self._cluster is None else self._cluster.cluster_id,
+            cluster_id=cluster_id,
             event_version=EVENT_VERSION,
             new_cluster_id=process.new_cluster_id,
             cache_bytes=settings.store_cache_bytes // 2,
@@ -96,8 +112,22 @@ class Service:
         return log
 
     async def start(self) -> None:
-        """Start deciding, then take requests. Raises OSError when an address cannot be had."""
-        options, settings = self.options, self.options.settings
+        """Start deciding, then take requests. Raises LogError, and OSError when an address cannot be had; of a voter
+        QuorumError, FolderError and LogCorrupted too."""
+        settings, member = self.options.settings, self._member
+        self.log = self._open_log(await self._cluster_id())
+        self._is_open = True
+        self._query = Query(self.log, lambda: self.controller.store)
+        self._snapshotting = Snapshotting(
+            self.log,
+            settings.log_snapshot_interval_events,
+            self._snapshotter.submit,
+            self._query.snapshot_pairs,
+            SnapshotLines(self._log),
+        )
+        await self._entrance.listening.start()
+        if member is not None:
+            member.open(self.log, self._entrance.advertised, self._flush)
         self.fleet = self._make_fleet()
         self.controller = Controller(
             self.log,
@@ -110,22 +140,61 @@ class Service:
             cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
             partitions_cached=settings.store_cache_bytes // 2 // process.PARTITION_BYTES,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
-            projector=self.fleet.metadata if isinstance(self.fleet, KraftFleet) else EVENTS_ALONE,
+            projector=EVENTS_ALONE if member is None else member.projector,
+            replication=None if member is None else member.replication,
         )
-        await self._listen()
+        self._snapshotting.begin()
+        self._make_front()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
-        self._entrance.draw_login_secret(self.controller)
-        if isinstance(self.fleet, ClusterFleet):
-            await self.fleet.looked()
-        await self.controller.decided()
-        await self._open_doors()
-        query = Query(self.log, lambda: self.controller.store)
-        self._keep_heads(query)
+        if isinstance(self.fleet, KraftFleet):
+            await self._take_part(self.fleet)
+        else:
+            self._entrance.draw_login_secret(self.controller)
+            if isinstance(self.fleet, ClusterFleet):
+                await self.fleet.looked()
+            await self.controller.decided()
+            await self._open_doors()
+            await self._start_http()
+        # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
+        sys.setswitchinterval(process.SWITCH_S)
+        self._started = True
+
+    async def _cluster_id(self) -> str | None:
+        if self._cluster is not None:
+            return self._cluster.cluster_id
+        joined = None if self._member is None else await self._member.find()
+        return joined or self.options.settings.cluster_id
+
+    async def _take_part(self, fleet: KraftFleet) -> None:
+        """Lead brokers, or follow who does."""
+        member, controller = self._member, self.controller
+        assert member is not None, "a fleet of real brokers is led with a vote"
+
+        def take_up() -> None:
+            self._entrance.draw_login_secret(controller)
+            member.register()
+
+        fleet.on_lead = take_up
+        self.metrics.watch(member.gauges)
+        listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
+        listening.open(self.front, versions_max, partial(real_broker_listener, fleet, self._entrance.advertised.name))
+        await self._start_http()
+        member.start(controller.background)
+        if member.is_alone:
+            await member.lead_alone()
+            await controller.taken_up()
+            await controller.decided()
+        else:
+            await member.become_voter()
+
+    async def _start_http(self) -> None:
+        options = self.options
+        self._keep_heads()
         self.http = HttpServer(
             self.front,
             self.fleet,
-            Questions([query]),
+            Questions([self._query]),
             self.metrics,
             tls=self._entrance.http_tls,
             logins=self._entrance.http_logins(),
@@ -134,20 +203,17 @@ class Service:
             sign=unsigned if self._signer is None else self._signer.signed,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
-        # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
-        sys.setswitchinterval(process.SWITCH_S)
-        self._started = True
 
-    def _keep_heads(self, query: Query) -> None:
+    def _keep_heads(self) -> None:
         self.controller.background(build_tree(self.log))
         if self._signer is not None:
             every_s = self.options.settings.log_signing_interval_ms / 1000
-            self.controller.background(sign_heads(self.controller, query, self._signer, every_s))
+            self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
     def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
         options = self.options
-        if options.kraft:
-            return kraft_fleet(self.log, options.settings, options.metadata_version)
+        if self._member is not None:
+            return kraft_fleet(self.log, self._member, options.settings, options.metadata_version)
         refuse_other_fleets(self.log)
         if self._cluster is None:
             return SimulatedFleet(options.simulated_brokers)
@@ -162,11 +228,11 @@ class Service:
 
     async def _flush(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
+        self._snapshotting.reached(self.controller.store.durable_counts.topics)
 
-    async def _listen(self) -> None:
+    def _make_front(self) -> None:
         settings = self.options.settings
         entrance, listening = self._entrance, self._entrance.listening
-        await listening.start()
         advertised = entrance.advertised
         self.front = Front(
             self.controller,
@@ -178,13 +244,15 @@ class Service:
         )
         self.front.static_configs = settings.static_configs()
         self._doors: BrokerDoors | None = None
-        if isinstance(self.fleet, KraftFleet):
-            self.fleet.reachable_at(advertised)
+        if self._member is not None:
+            member = self._member
+            self.front.fleet_trouble = lambda: member.doing
             return
         if isinstance(self.fleet, ClusterFleet):
             fleet = self.fleet
-            self.front.fleet_trouble = lambda: fleet.trouble
+            self.front.fleet_trouble = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
             return
+        assert isinstance(self.fleet, SimulatedFleet), "there is no other"
         self.fleet.default_endpoints = listening.advertised
         if settings.simulated_broker_listeners:
             make_server = partial(listening.make_server, entrance.listeners[0])
@@ -193,9 +261,7 @@ class Service:
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
-        if isinstance(self.fleet, KraftFleet):
-            listening.open(self.front, versions_max, partial(_of_real_brokers, self.fleet))
-        elif self._cluster is not None:
+        if self._cluster is not None:
             spoken, pass_on = self._cluster.spoken, self._cluster.link.pass_on
             listening.open(self.front, versions_max, partial(cluster_listener, brokers=spoken, pass_on=pass_on))
         else:
@@ -209,7 +275,10 @@ class Service:
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         open_now = self._entrance.listening.connections + (self._doors.connections if self._doors is not None else 0)
-        return [("connections", "Kafka connections that are open.", open_now)]
+        return [
+            ("connections", "Kafka connections that are open.", open_now),
+            ("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshotting.newest),
+        ]
 
     @property
     def failed(self) -> asyncio.Event:
@@ -220,25 +289,31 @@ class Service:
     def ready_line(self) -> str:
         """What is printed once requests are taken, with what to type next if that is wanted."""
         http = Address(self.options.http.host, self._http_port)
+        if self.options.joining is not None:
+            return f"ready voter={self.options.settings.node_id} controller={self._entrance.address} http={http}"
         hints = _hints(self._entrance.address, http) if self.options.hints else ""
         return self._entrance.ready_line(http) + hints
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided, flush, close; after a start that was not finished only let go of the
         log, since nobody was answered yet."""
+        member = self._member
         if self._started:
+            if member is not None:
+                await member.hand_over()
             if self._doors is not None:
                 await self._doors.stop(0)
             await asyncio.gather(self._entrance.listening.stop(process.DRAIN_S), self.http.stop())
         self._entrance.users.close()
         if self._started:
             await self.controller.stop()
-        self.log.close()
+        if member is not None:
+            await member.stop()
+        self._snapshotter.shutdown()
+        if self._is_open:
+            self._snapshotting.close()
+            self.log.close()
         self._flusher.shutdown()
-
-
-def _of_real_brokers(fleet: KraftFleet, front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
-    return real_broker_listener(front, fleet, versions_max)
 
 
 async def serve(options: ServeOptions) -> int:

@@ -70,6 +70,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_authentication: str
     http_allowed_hosts: tuple[str, ...]
     http_trusted_proxies: tuple[str, ...]
+    quorum_priority: int
     controller_quorum_voters: Mapping[int, tuple[str, int]]
     controller_quorum_fetch_timeout_ms: int
     controller_quorum_election_timeout_ms: int
@@ -97,6 +98,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_group_id: str
     stream_session_timeout_ms: int
     store_cache_bytes: int
+    log_snapshot_interval_events: int
     front_heartbeat_interval_ms: int
     front_session_timeout_ms: int
     front_answer_timeout_ms: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.machine.configs.values import AtLeast, ConfigType
+from controller.machine.configs.values import AtLeast, Between, ConfigType
 from controller.settings.row import Setting
 
 QUORUM_SETTINGS: Final[tuple[Setting, ...]] = (
@@ -16,17 +16,25 @@ QUORUM_SETTINGS: Final[tuple[Setting, ...]] = (
         form="ID@HOST:PORT, several separated by commas",
     ),
     Setting(
+        "quorum.priority",
+        ConfigType.INT,
+        "0",
+        "Of a voter: above 0 it takes the lead of its quorum when it has caught up, from Kafka's controllers and from "
+        "voters of Topicwright with a lower priority; with 0 only when nobody else leads.",
+        Between(0, 1000),
+    ),
+    Setting(
         "controller.quorum.fetch.timeout.ms",
         ConfigType.INT,
         "2000",
-        "With `join`: how long nothing may come from the leader before another is looked for.",
+        "Of a voter: how long nothing may come from the leader before another is looked for.",
         AtLeast(1000),
     ),
     Setting(
         "controller.quorum.election.timeout.ms",
         ConfigType.INT,
         "1000",
-        "With `join`: how long an election may take before the next one.",
+        "Of a voter: how long an election may take before the next one.",
         AtLeast(100),
     ),
 )

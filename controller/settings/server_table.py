@@ -255,6 +255,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Memory for state read from the log: half for RocksDB's blocks, half for decoded topics.",
         AtLeast(MEBIBYTE),
     ),
+    Setting(
+        "log.snapshot.interval.events",
+        _LONG,
+        "250000",
+        "Every so many events, and at most every two events a topic, a snapshot of the state is kept beside the log: "
+        "questions about the past begin there, and not at the first event. 0 takes none.",
+        AtLeast(0),
+    ),
     Setting("front.heartbeat.interval.ms", _INT, "500", "How often a front says that it lives.", AtLeast(10)),
     Setting(
         "front.session.timeout.ms",

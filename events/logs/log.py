@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -111,6 +112,13 @@ def check_range(start: int, end: int | None) -> None:
         raise ValueError(f"offsets begin at 0: asked for {start} to {end}")
 
 
+class StateKeys(Protocol):
+    """The state keys of a log, as they are or as they were; `EventLog` says what each promises."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
+
+
 class EventLog(Protocol):
     """Events and the state they lead to, in one store.
 
@@ -118,6 +126,11 @@ class EventLog(Protocol):
     Iterators hold nothing open: they read in pages and may be kept across writes, or dropped, at will. One that is
     asked for more after `close` raises LogClosed.
     """
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the log, where its snapshots are too; None for one in memory."""
+        ...
 
     @property
     def cluster_id(self) -> str:
@@ -158,6 +171,11 @@ class EventLog(Protocol):
         """
         ...
 
+    def vouch(self) -> None:
+        """All that is written so far survives a power cut elsewhere, and can be written again from there: it counts as
+        durable. The next `flush` flushes it all the same."""
+        ...
+
     def recover(self) -> int:
         """Find out what is truly there after a failed write or flush, and return the new `next_offset`.
 
@@ -178,11 +196,20 @@ class EventLog(Protocol):
         """The event at an offset. Raises IndexError if there is none."""
         ...
 
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        """The events at some offsets, in the order asked for. Raises IndexError if there is none at one of them."""
+        ...
+
     def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
         """The offsets, in order, of the events written under a shard key, from `start` up to but not including `end`.
 
         The key "" gives the events that concern every shard; they are not among those of the other keys.
         """
+        ...
+
+    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
+        """The same offsets as ranges, of each of some shard keys in one go. Where they are many, of fewer keys, from
+        the first on; None for the first alone where it has too many itself. There is at least one key."""
         ...
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
@@ -226,6 +253,7 @@ class InMemoryLog:
     """A log that lives as long as its process: for tests and simulations, where a power cut is `drop_unflushed`."""
 
     def __init__(self, cluster_id: str) -> None:
+        self.path: Path | None = None
         self._cluster_id = cluster_id
         self._events: list[bytes] = []
         self._by_shard: dict[str, list[int]] = {}
@@ -278,6 +306,9 @@ class InMemoryLog:
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
 
+    def vouch(self) -> None:
+        self._durable_offset = self._next_offset
+
     def recover(self) -> int:
         self._check_open()
         return self.flush()
@@ -294,6 +325,7 @@ class InMemoryLog:
                     self._by_request[entry.request_id].pop()
             self._next_offset = len(self._events)
             self._put(before)
+        self._durable_offset = min(self._durable_offset, self._next_offset)
         return self.flush()
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
@@ -308,11 +340,17 @@ class InMemoryLog:
             raise IndexError(f"no event at offset {offset}: the log ends at {self._next_offset}")
         return self._events[offset]
 
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        return [self.read_one(offset) for offset in offsets]
+
     def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
         self._check_open()
         check_range(start, end)
         stop = self._next_offset if end is None else min(end, self._next_offset)
         return self._each_offset(self._by_shard.get(shard_key, []), start, stop)
+
+    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
+        return [[range(one, one + 1) for one in self.shard_offsets(key, start, end)] for key in shard_keys]
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._check_open()

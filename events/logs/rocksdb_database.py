@@ -27,14 +27,17 @@ are open.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
+    DbClosedError,
     DBCompressionType,
     DBRecoveryMode,
     Options,
@@ -51,6 +54,8 @@ Page = tuple[list[tuple[bytes, bytes]], bool]
 _MIB = 1 << 20
 _PAGE_BYTES = 256 * 1024
 """What one page may hold before it is handed out: some milliseconds of reading."""
+_RUNS_AT_ONCE = 1000
+"""The same of runs of events."""
 _ENTRY_BYTES = 64
 """What a pair costs beside its value: bounds a page of very small values."""
 
@@ -71,6 +76,7 @@ class Database:
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         self.path = path
         self._reading = threading.Lock()
+        self._frozen: WeakSet[Frozen] = WeakSet()
         self._events = Rdict(str(path), events, column_families={VIEWS: views}, access_type=access)
         self._views = self._events.get_column_family(VIEWS)
         self.get_event = self._events.get
@@ -78,6 +84,10 @@ class Database:
         self.views_handle = self._events.get_column_family_handle(VIEWS)
         self.sync = self._events.flush_wal
         self._write_options = WriteOptions()
+
+    def get_events(self, keys: list[Any]) -> list[bytes | None]:
+        """The events under several keys, None for those that are not there."""
+        return self._events.get(keys) or []
 
     def get_views(self, keys: list[Any]) -> list[bytes | None]:
         """The values of several views, None for those that are not there."""
@@ -114,6 +124,27 @@ class Database:
         """Some views from key `lower` on, below `upper`."""
         return self._page(self._views, lower, upper)
 
+    def runs(self, prefixes: Sequence[bytes], start: int, end: int) -> list[list[range] | None]:
+        """Of the runs under each prefix what there is of the offsets from `start` on, below `end`, of as many prefixes
+        as it takes some milliseconds for; None for the first alone where it has too many."""
+        found: list[list[range] | None] = []
+        room = _RUNS_AT_ONCE
+        with self._reading:
+            at = self._views.iter()
+            for prefix in prefixes:
+                runs = _runs(at, prefix, start, end, room)
+                room -= len(runs)
+                if room <= 0:
+                    return found or [None]
+                found.append(runs)
+        return found
+
+    def frozen_views(self) -> Frozen:
+        """All views as they are now, for reading while others come; to be closed."""
+        frozen = Frozen(self._views.iter(), self._reading)
+        self._frozen.add(frozen)
+        return frozen
+
     def last_view_key(self, lower: bytes, at_most: bytes) -> bytes | None:
         """The highest view key in [lower, at_most], or None."""
         with self._reading:
@@ -138,6 +169,8 @@ class Database:
     def close(self) -> None:
         """Let go of the database and its lock. Nothing is synced by this."""
         with self._reading:
+            for frozen in self._frozen:
+                frozen.let_go()
             del self.views_handle
             _close(self._views)
             _close(self._events)
@@ -156,6 +189,66 @@ class Database:
                     return page, False
             _check_ended(family, page[-1][0] + b"\0" if page else lower, options)
         return page, True
+
+
+class Frozen:
+    """The views of a database as they were at one moment. What RocksDB keeps for it, it keeps until `close`.
+
+    It is an iterator, which sees what there was when it was made. rocksdict's own `Snapshot` shows later writes to
+    whoever iterates (0.3.29).
+    """
+
+    def __init__(self, at: RdictIter, reading: threading.Lock) -> None:
+        self._at: RdictIter | None = at
+        self._reading = reading
+
+    def page(self, _: Database, lower: bytes, upper: bytes) -> Page:
+        """As `Database.view_page`. Raises DbClosedError once it, or the database, is closed."""
+        page: list[tuple[bytes, bytes]] = []
+        room = _PAGE_BYTES
+        with self._reading:
+            at = self._at
+            if at is None:
+                raise DbClosedError("closed")
+            at.seek(lower)
+            while _is_valid(at) and (key := at.key()) < upper:
+                if room <= 0:
+                    return page, False
+                page.append((key, at.value()))
+                room -= len(page[-1][1]) + _ENTRY_BYTES
+                at.next()
+        return page, True
+
+    def close(self) -> None:
+        """Let RocksDB drop what it keeps for this."""
+        with self._reading:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """The same, by who holds the lock on reading."""
+        self._at = None
+
+
+def _runs(at: RdictIter, prefix: bytes, start: int, end: int, most: int) -> list[range]:
+    """The run that begins at or before `start`, if it reaches so far, and those after it; so many and no more."""
+    runs: list[range] = []
+    lowest = prefix + start.to_bytes(8, "big")
+    at.seek_for_prev(lowest)
+    if not at.valid():
+        at.status()
+        at.seek(lowest)
+    elif not at.key().startswith(prefix):
+        at.next()
+    while len(runs) < most and at.valid() and (key := at.key()).startswith(prefix):
+        first = int.from_bytes(key[len(prefix) :], "big")
+        if first >= end:
+            return runs
+        after = int.from_bytes(at.value(), "big") + 1
+        if after > start:
+            runs.append(range(max(start, first), min(end, after)))
+        at.next()
+    at.status()
+    return runs
 
 
 def _close(family: Rdict) -> None:

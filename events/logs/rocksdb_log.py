@@ -22,25 +22,28 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from rocksdict import WriteBatch
 
 from events.logs import log
-from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_database import Database, Frozen, Page
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_recovery import NEXT_KEY, DurableMark, identify, make_folder, open_checked
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_Pair = tuple[bytes, bytes]
+_Paging = Callable[[Database, bytes, bytes], Page]
 
 DEFAULT_CACHE_BYTES = 64 << 20
 """64 MiB: what the block cache takes where the opener does not say."""
 
 _pack = struct.Struct(">Q").pack
 _STATE = b"s"
-_SHARD = b"t"
+SHARD = b"t"
 _REQUEST = b"r"
 _PAST_RUNS = b"\1"
 """After all runs of a name, whose offsets begin with 00, and before a name that goes on with a NUL, which is 00 FF."""
@@ -50,6 +53,8 @@ _ROOM_BYTES = 8 << 20
 
 class RocksDbLog:
     """An `EventLog` in a folder; see the port for what each method promises."""
+
+    _vouched_offset = 0
 
     def __init__(
         self,
@@ -121,7 +126,7 @@ class RocksDbLog:
 
     @property
     def durable_offset(self) -> int:
-        return self._durable_offset
+        return max(self._durable_offset, self._vouched_offset)
 
     def write(self, commit: log.Commit) -> int:
         database = self._writable()
@@ -153,6 +158,9 @@ class RocksDbLog:
                 self._durable_offset = end
             return self._durable_offset
 
+    def vouch(self) -> None:
+        self._vouched_offset = self._next_offset
+
     def recover(self) -> int:
         with self._flushing:
             if self._closed:
@@ -177,19 +185,27 @@ class RocksDbLog:
             raise self._missing(offset)
         return value
 
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        values = self._read(Database.get_events, [_pack(offset) for offset in offsets])
+        return [self.read_one(offset) if one is None else one for offset, one in zip(offsets, values, strict=True)]
+
     def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
         log.check_range(start, end)
         self._readable()
         stop = self._next_offset if end is None else min(end, self._next_offset)
-        return self._each_in_runs(_run_prefix(_SHARD, shard_key), start, stop)
+        return self._each_in_runs(run_prefix(SHARD, shard_key), start, stop)
+
+    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
+        prefixes = [run_prefix(SHARD, key) for key in shard_keys]
+        return self._read(Database.runs, prefixes, start, min(end, self._next_offset))
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._readable()
-        return self._each_shard(_run_prefix(_SHARD, after))
+        return self._each_shard(run_prefix(SHARD, after))
 
     def request_offsets(self, request_id: str) -> Iterator[int]:
         self._readable()
-        return self._each_in_runs(_run_prefix(_REQUEST, request_id), 0, self._next_offset)
+        return self._each_in_runs(run_prefix(_REQUEST, request_id), 0, self._next_offset)
 
     def get(self, key: bytes) -> bytes | None:
         value: bytes | None = self._read(lambda database: database.get_view(_STATE + key))
@@ -205,13 +221,17 @@ class RocksDbLog:
         return self._each_pair(lower, upper)
 
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
-        """The whole index by shard, or by request: each name with the first and the last offset of a run of events
-        under it, as they stand there. For audits, which believe none of it."""
-        self._readable()
-        kind = _REQUEST if of_requests else _SHARD
+        """Each name of the index by shard, or by request, with the first and last offset of a run under it."""
+        kind = _REQUEST if of_requests else SHARD
         for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
             name = key[len(kind) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "replace")
             yield name, int.from_bytes(key[-8:], "big"), int.from_bytes(value, "big")
+
+    def frozen_scan(self, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that
+        writes. Who is asked for them may be in another one; it is to go to the end, or to close the iterator."""
+        frozen = self._read(Database.frozen_views)
+        return self._each_frozen(frozen, [log.key_range(_STATE + prefix, None) for prefix in prefixes])
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.
@@ -248,7 +268,7 @@ class RocksDbLog:
         opened = open_checked(self._path, self._cache_bytes, self._mark.read())
         self._database = opened.database
         self._cut = opened.cut
-        self._next_offset = self._durable_offset = opened.next_offset
+        self._next_offset = self._durable_offset = self._vouched_offset = opened.next_offset
         self._mark.write(opened.next_offset)
 
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
@@ -320,23 +340,29 @@ class RocksDbLog:
             yield from range(max(start, int.from_bytes(first, "big")), min(stop, int.from_bytes(last, "big") + 1))
 
     def _each_shard(self, run: bytes) -> Iterator[str]:
-        below = _SHARD[:-1] + bytes((_SHARD[-1] + 1,))
+        below = SHARD[:-1] + bytes((SHARD[-1] + 1,))
         key = self._read(Database.first_view_key, run + _PAST_RUNS, below)
         while key is not None:
-            yield key[len(_SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
+            yield key[len(SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
             key = self._read(Database.first_view_key, key[:-8] + _PAST_RUNS, below)
 
-    def _each_pair(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self._each_view(lower, upper):
+    def _each_frozen(self, frozen: Frozen, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[_Pair]:
+        with closing(frozen):
+            for lower, upper in ranges:
+                assert upper is not None, "the leading byte of a state key has a successor"
+                yield from self._each_pair(lower, upper, frozen.page)
+
+    def _each_pair(self, lower: bytes, upper: bytes, page: _Paging = Database.view_page) -> Iterator[_Pair]:
+        for key, value in self._each_view(lower, upper, page):
             yield key[1:], value
 
-    def _each_view(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _each_view(self, lower: bytes, upper: bytes, page: _Paging = Database.view_page) -> Iterator[_Pair]:
         last = False
         while not last:
-            page, last = self._read(Database.view_page, lower, upper)
-            yield from page
-            if page:
-                lower = page[-1][0] + b"\0"
+            pairs, last = self._read(page, lower, upper)
+            yield from pairs
+            if pairs:
+                lower = pairs[-1][0] + b"\0"
 
     def _missing(self, offset: int) -> log.LogCorrupted:
         return log.LogCorrupted(
@@ -359,12 +385,12 @@ def _batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBat
             if shard is not None:
                 put(shard_key, _pack(offset - 1), views)
             shard = entry.shard_key
-            shard_key = _run_prefix(_SHARD, shard) + here
+            shard_key = run_prefix(SHARD, shard) + here
         if entry.request_id != request:
             if request:
                 put(request_key, _pack(offset - 1), views)
             request = entry.request_id
-            request_key = _run_prefix(_REQUEST, request) + here
+            request_key = run_prefix(_REQUEST, request) + here
         offset += 1
     put(shard_key, _pack(offset - 1), views)
     if request:
@@ -378,6 +404,7 @@ def _batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBat
     return batch, offset
 
 
-def _run_prefix(kind: bytes, name: str) -> bytes:
+def run_prefix(kind: bytes, name: str) -> bytes:
+    """What the keys of runs under a name begin with."""
     text = name.encode("utf-8", "surrogatepass")
     return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"

@@ -22,6 +22,7 @@ import msgspec
 
 from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
+from events.followed import FOLLOW, request_of
 from events.logs.heads import Head
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import EMPTY_ROOT, Frontier
@@ -32,8 +33,8 @@ from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReade
 
 FINDINGS_MAX = 100
 _STRETCH = 1024
-_NOT_INDEXED = ("AdoptMetadata", "HandMetadataBack")
-"""Commands whose events nobody requested: they are in no request's index."""
+_NOT_INDEXED = ("AdoptMetadata", "HandMetadataBack", FOLLOW)
+"""Commands whose events nobody requested here: they are in no request's index."""
 
 
 class IndexedLog(EventLog, Protocol):
@@ -222,5 +223,5 @@ class _Auditor:
 def _index_name(record: Recorded, of_requests: bool) -> str:
     """The key under which an event is in the index; "" for a request is in none."""
     if of_requests:
-        return "" if record.cause.command in _NOT_INDEXED else getattr(record.event, "request_id", "")
+        return "" if record.cause.command in _NOT_INDEXED else request_of(record)
     return shard_key(getattr(record.event, "topic", ""))

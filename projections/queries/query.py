@@ -3,9 +3,9 @@
 Everything here rests on durable events alone: an answer is never taken back by a power cut. A moment is given as `end`,
 the offset after the last event that counts (`Query.end` turns an offset or a time into one).
 
-Method. What is now comes from the state that commits with the events. What was is folded from events, topic by topic
-over their index, so the cost is the history of those topics whatever the size of the log. A page of a list looks at so
-much and no more; where it has looked at that, it ends, and the next one goes on there.
+Method. What is now comes from the state that commits with the events, what was from the nearest snapshot before and the
+events of the topics in question since (`projections.queries.past`). A page of a list looks at so much and no more;
+where it has looked at that, it ends, and the next one goes on there.
 
 Threads. `newest`, `newest_from` and `newest_named` read the live store and belong to the thread that writes it; all
 else reads only the log, may run in other threads, and takes short rests so that it does not hold up the writing thread.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from heapq import merge
 from itertools import chain
@@ -27,16 +28,17 @@ from controller.machine.state import Topic
 from events.catalog import Recorded, TopicCreated, TopicDiscovered
 from events.codec import decode_event
 from events.logs.log import EventLog
+from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
-from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.queries.past import MayShow, Past, TopicPage
+from projections.queries.snapshot_rows import Pair, with_rows
+from projections.rows.brokers import ClusterRow
 from projections.rows.requests import RequestRow, request_row
-from projections.rows.topics import NO_PAST, TopicPast, TopicRow, fold_topic, topic_row
+from projections.rows.topics import NO_PAST, TopicRow, fold_topic, topic_row
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
 
-EVENTS_PER_STRETCH = 250
-"""How many events are read between two rests."""
 REST_S = 0.0002
 """Long enough for the writing thread to take the interpreter."""
 PARTITIONS_PER_SLICE = 2000
@@ -45,9 +47,6 @@ BYTES_PER_PAGE = 4 << 20
 """A page of events ends with the one that makes it so large."""
 LOOKED_AT_MAX = 20_000
 """Of names and events: how much a page of a list of the past looks at before it ends, some tenths of a second."""
-
-MayShow = Callable[[str], bool]
-"""Whether a topic of a name is shown."""
 
 
 def everything(name: str) -> bool:
@@ -85,13 +84,6 @@ class AsOf(msgspec.Struct, frozen=True):
     """The partition whose offset this is; None in a log without partitions."""
 
 
-class TopicPage(msgspec.Struct, frozen=True):
-    """Topics in the order of their shard keys; `reached` is the key to go on after, None at the end."""
-
-    rows: tuple[TopicRow, ...]
-    reached: ShardKey | None
-
-
 class EventPage(msgspec.Struct, frozen=True):
     """Events in order; `next_offset` is where to go on, None when these were the last that there are."""
 
@@ -108,7 +100,7 @@ class Query:
         self.partition = partition
         self._store = store
         self._closed = threading.Event()
-        self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
+        self._past = Past(log, self.rest)
 
     def close(self) -> None:
         """Let what is at work in other threads end with QueryClosed."""
@@ -125,6 +117,10 @@ class Query:
         return AsOf(end - 1, time_at(self.log, end), partition=self.partition)
 
     # --- now, on the thread that writes
+
+    def live(self) -> TopicStore:
+        """The live store."""
+        return self._store()
 
     def newest_from(self, after: ShardKey | None) -> Iterator[Topic]:
         """The topics as they are now, in the order of their shard keys, after one of them."""
@@ -145,62 +141,26 @@ class Query:
 
     def topic_at(self, name: str, end: int) -> TopicRow:
         """The topic of this name as it was. Raises NoTopic."""
-        past = self._past(name, end)
-        if past.row is None:
-            raise NoTopic(self._why_no_topic(name, past, end))
-        return past.row
+        row = self._past.topic(name, end)
+        if row is None:
+            raise NoTopic(self._why_no_topic(name, end))
+        return row
 
     def topics_at(
         self, end: int, after: str, limit: int, may_show: MayShow = everything, looked_at_max: int = LOOKED_AT_MAX
     ) -> TopicPage:
-        """Up to `limit` topics as they were, in the order of their shard keys, after one of these ("": from the first).
-
-        `may_show` is given each name before it is folded. A page ends early once it has looked at `looked_at_max` names
-        and events.
-        """
-        rows: list[TopicRow] = []
-        looked_at, rest_at = 0, EVENTS_PER_STRETCH
-        for key in map(ShardKey, self.log.shard_keys(after)):
-            row, events = self._topic_under(key, end, may_show)
-            looked_at += 1 + events
-            if row is not None and len(rows) == limit:
-                return TopicPage(tuple(rows), shard_key(rows[-1].name))
-            rows += () if row is None else (row,)
-            if looked_at >= looked_at_max:
-                return TopicPage(tuple(rows), key)
-            if looked_at >= rest_at:
-                rest_at = looked_at + EVENTS_PER_STRETCH
-                self._rest()
-        return TopicPage(tuple(rows), None)
-
-    def _topic_under(self, key: ShardKey, end: int, may_show: MayShow) -> tuple[TopicRow | None, int]:
-        """The topic that there was under a shard key, if it is shown, and how many events were read for it."""
-        if "_" not in key and not may_show(key):  # the only name with this key
-            return None, 0
-        pasts: dict[str, TopicPast] = {}
-        hidden: set[str] = set()
-        count = 0
-        for record in self._decoded(self.log.shard_offsets(key, 0, end)):
-            count += 1
-            name = _topic_of(record)
-            if name is None or name in hidden:
-                continue
-            if name not in pasts and not may_show(name):
-                hidden.add(name)
-                continue
-            pasts[name] = fold_topic(pasts.get(name, NO_PAST), record)
-        return next((past.row for past in pasts.values() if past.row is not None), None), count
+        """A page of the topics as they were: see `Past.topics`."""
+        return self._past.topics(end, after, limit, may_show, looked_at_max)
 
     def cluster_at(self, end: int) -> ClusterRow:
         """Brokers and settings as they were."""
-        start, row = self._cluster
-        if start > end:
-            start, row = 0, NO_CLUSTER
-        for record in self._of_cluster(start, end):
-            row = fold_cluster(row, record)
-        if end >= self._cluster[0]:
-            self._cluster = (end, row)
-        return row
+        return self._past.cluster(end)
+
+    def snapshot_pairs(self, end: int, state: Iterable[Pair]) -> Iterator[Pair]:
+        """The state keys at a moment, with what the questions that begin at a snapshot of it need beside them."""
+        cluster, previous = self.cluster_at(end), nearest_snapshot(self.log, end - 1)
+        with nullcontext() if previous is None else previous:
+            yield from with_rows(self.log, state, previous, cluster)
 
     def live_at(self, end: int) -> frozenset[BrokerId]:
         """The brokers that were live."""
@@ -237,21 +197,17 @@ class Query:
         """How many bytes an event takes in the log."""
         return len(self.log.read_one(record.offset))
 
-    def rest(self) -> None:
-        """Let who writes have the interpreter. Raises QueryClosed once nobody waits for the answer any more."""
-        self._rest()
-
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
         """The events of a name in order, of all topics that ever had it, and of requests that were refused."""
         stop = self.end() if end is None else end
-        for record in self._decoded(self.log.shard_offsets(shard_key(name), start, stop)):
+        for record in self._past.decoded(self.log.shard_offsets(shard_key(name), start, stop)):
             if _topic_of(record) == name:
                 yield record
 
-    def request_events(self, request_id: str) -> Iterator[Recorded]:
+    def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         """The events of a request in order."""
-        stop = self.end()
-        return self._decoded(offset for offset in self.log.request_offsets(request_id) if offset < stop)
+        stop = self.end() if end is None else end
+        return self._past.decoded(offset for offset in self.log.request_offsets(request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
         """The events that concern every topic, in order: brokers and settings."""
@@ -261,7 +217,7 @@ class Query:
 
     def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
         """Events of brokers and settings. Requests for a topic without a name have the same key, and are left out."""
-        records = self._decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
+        records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
         return (record for record in records if _topic_of(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
@@ -273,34 +229,25 @@ class Query:
 
     def _taken_over(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
         """What the log begins with, if that is what this request led to: one commit."""
-        first = next(self._decoded(range(min(end, 1))), None)
+        first = next(self._past.decoded(range(min(end, 1))), None)
         if first is None or first.cause.request_id != request_id:
             return
-        for record in self._decoded(range(start, end)):
+        for record in self._past.decoded(range(start, end)):
             if record.cause.request_id != request_id:
                 return
             yield record
 
-    def _decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
-        for count, offset in enumerate(offsets, 1):
-            if count % EVENTS_PER_STRETCH == 0:
-                self._rest()
-            yield decode_event(offset, self.log.read_one(offset))
-
-    def _rest(self) -> None:
+    def rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
         gone = given_up.get()
         if gone is not None and gone.is_set():
             raise QueryClosed("nobody waits for the answer any more")
 
-    def _past(self, name: str, end: int) -> TopicPast:
+    def _why_no_topic(self, name: str, end: int) -> str:
         past = NO_PAST
         for record in self.topic_events(name, 0, end):
             past = fold_topic(past, record)
-        return past
-
-    def _why_no_topic(self, name: str, past: TopicPast, end: int) -> str:
         whys = []
         if past.deletion is not None:
             gone = past.deletion
@@ -391,9 +338,11 @@ class Questions:
         """Brokers and settings as they were, in the words of the first partition."""
         return self.parts[0].cluster_at(end[0])
 
-    def request(self, request_id: str) -> RequestRow:
-        """A request that was recorded, with its topics in all logs. Raises NotThere."""
-        row = request_row(merge(*(part.request_events(request_id) for part in self.parts), key=lambda one: one.at_ms))
+    def request(self, request_id: str, end: Ends | None = None) -> RequestRow:
+        """A request that was recorded, with its topics in all logs, now or as it was. Raises NotThere."""
+        ends = self.end() if end is None else end
+        found = (part.request_events(request_id, own) for part, own in zip(self.parts, ends, strict=True))
+        row = request_row(merge(*found, key=lambda one: one.at_ms))
         if row is None:
             raise NotThere(
                 f"no request {request_id!r} is in the log: dry runs and requests that change nothing are not recorded"

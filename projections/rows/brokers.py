@@ -81,6 +81,7 @@ _WITHOUT_EFFECT = (
     catalog.MetadataAdopted,
     catalog.MetadataHandedBack,
     catalog.HeadSigned,
+    catalog.HistorySkipped,
     catalog.ResourceConfigsChanged,
     catalog.ProducerIdsAllocated,
     access.AclsCreated,

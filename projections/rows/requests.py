@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from events import access, catalog
 from events.catalog import Assignment, Recorded, Verdict
+from events.followed import FOLLOW, followed
 from events.names import Offset, RequestId, TopicId, TopicName
 from projections.rows.topics import CannotFold
 
@@ -85,7 +86,7 @@ def request_row(records: Iterable[Recorded]) -> RequestRow | None:
         if header is None:
             header = _header(record)
         topic: TopicName | None = getattr(record.event, "topic", None)
-        if topic is not None:  # a request that concerns no topic has a header alone
+        if topic is not None and header.api != FOLLOW:  # what was not requested of a topic has a header alone
             topics[topic] = fold_request_topic(topics.get(topic), record)
     return None if header is None else replace(header, topics=tuple(topics.values()))
 
@@ -126,6 +127,9 @@ _OfCluster = (
 
 def _header(record: Recorded) -> RequestRow:
     event = record.event
+    decided = followed(record.cause)
+    if decided is not None:
+        return RequestRow(decided.request_id, FOLLOW, 0, decided.leader, None, record.at_ms, record.offset)
     wait: tuple[int | None, int | None] = (None, None)
     if isinstance(event, catalog.CreateRequested):
         api, version = event.api, event.api_version

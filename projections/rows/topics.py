@@ -17,6 +17,7 @@ from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Topic
 from events import catalog
 from events.catalog import Configs, Partition, Recorded, Upkeep, Verdict
+from events.followed import followed
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
 
 Status = Literal["pending", "offline", "under-replicated", "ready"]
@@ -81,7 +82,7 @@ class TopicPast(msgspec.Struct, frozen=True, gc=False):
 NO_PAST = TopicPast()
 
 THE_CLUSTER = "the cluster"
-"""Who deleted a topic whose deletion nobody requested here."""
+"""Who deleted a topic whose deletion nobody requested here, if it was no other controller."""
 
 
 def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
@@ -99,7 +100,9 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
         case catalog.TopicDeleted():
             return _ended(past, record, event.topic_id, event.request_id, event.principal, event.client_id)
         case catalog.TopicVanished() | catalog.CreationRefused():
-            return _ended(past, record, event.topic_id, record.cause.request_id, THE_CLUSTER, None)
+            decided = followed(record.cause)
+            by = THE_CLUSTER if decided is None else decided.leader
+            return _ended(past, record, event.topic_id, record.cause.request_id, by, None)
         case (
             catalog.TopicDiscovered()
             | catalog.PartitionsAdded()
@@ -118,17 +121,40 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
 def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
     """The row of a topic in the machine's state, with the event of its creation and, where it is known, of the request
     for it."""
-    event = created.event
-    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-        raise CannotFold(created, f"topic {topic.name!r} was to be created there")
-    request = requested.event if requested is not None else None
-    born = _new_row(created, event, _created_by(request) if isinstance(request, catalog.CreateRequested) else None)
-    return replace(
-        born,
+    return with_birth(bare_row(topic), created, requested)
+
+
+def bare_row(topic: Topic) -> TopicRow:
+    """The row of a topic in the machine's state, without what only the events of its creation say."""
+    return TopicRow(
+        name=topic.name,
         topic_id=topic.topic_id,
         partitions=topic.partitions,
         configs=topic.configs,
+        created_at_ms=topic.created_at_ms,
+        created_offset=topic.created_offset,
+        created_by=None,
+        verdict=None,
+        placed_on=(),
         ready_at_ms=topic.ready_at_ms,
+    )
+
+
+def with_birth(row: TopicRow, created: Recorded, requested: Recorded | None) -> TopicRow:
+    """A row with what the event of its creation, and that of the request for it, say."""
+    event = created.event
+    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
+        raise CannotFold(created, f"topic {row.name!r} was to be created there")
+    if isinstance(event, catalog.TopicDiscovered):
+        return row
+    request = requested.event if requested is not None else None
+    return replace(
+        row,
+        created_by=_created_by(request)
+        if isinstance(request, catalog.CreateRequested) and request.request_id == event.request_id
+        else None,
+        verdict=event.verdict,
+        placed_on=event.live_brokers,
     )
 
 
@@ -158,11 +184,17 @@ def placeholders(row: TopicRow) -> int:
 def status(row: TopicRow, live: Collection[BrokerId]) -> Status:
     """The worst that can be said: `pending` until complete once, then `offline` if a partition has no live leader,
     `under-replicated` if a replica is out of sync, else `ready`."""
+    offline = sum(is_offline(partition, live) for partition in row.partitions)
+    return status_of(row, sum(map(is_under_replicated, row.partitions)), offline)
+
+
+def status_of(row: TopicRow, under_replicated: int, offline: int) -> Status:
+    """The same, where it is known how many partitions are so."""
     if row.ready_at_ms is None:
         return "pending"
-    if any(is_offline(partition, live) for partition in row.partitions):
+    if offline:
         return "offline"
-    return "under-replicated" if any(is_under_replicated(partition) for partition in row.partitions) else "ready"
+    return "under-replicated" if under_replicated else "ready"
 
 
 # --- the folds

@@ -9,23 +9,36 @@ from collections.abc import Callable, Iterable, Sequence
 
 from controller.machine.state import Topic
 from events.names import shard_key
+from projections.queries.backwards import EventFilter, newest_first, oldest_first
 from projections.queries.listing import listing
-from projections.queries.query import Ends, MayShow, NoTopic, Query, Questions, TopicPage, everything
+from projections.queries.live import EVERY_TOPIC, TopicFilter
+from projections.queries.past import MayShow, TopicPage
+from projections.queries.query import Ends, NoTopic, Query, Questions, everything
 from projections.shown import json_types, to_json
 from projections.shown.to_json import Live
 from projections.words.explain import Explanation, explain
 
 
-def summaries(query: Questions, newest: Iterable[Topic], live: Live) -> list[json_types.TopicSummary]:
-    """Topics of the live store for a list."""
-    return [to_json.topic_summary(row, live) for row in query.rows(newest)]
+def summaries(
+    query: Questions, newest: Iterable[Topic], live: Live, which: TopicFilter = EVERY_TOPIC
+) -> list[json_types.TopicSummary]:
+    """Topics of the live store for a list, those that fit."""
+    return [one for row in query.rows(newest) if _fits(one := to_json.topic_summary(row, live), which)]
+
+
+def _fits(one: json_types.TopicSummary, which: TopicFilter) -> bool:
+    return which.fits(one.status, one.placeholders, None if one.created_by is None else one.created_by.principal)
 
 
 def topics(
-    query: Questions, page: Sequence[json_types.TopicSummary], next_after: str | None, end: Ends
+    query: Questions,
+    page: Sequence[json_types.TopicSummary],
+    next_after: str | None,
+    end: Ends,
+    next_cursor: str | None = None,
 ) -> json_types.TopicsShape:
-    """A page of the topics that there are."""
-    return json_types.TopicsShape(tuple(page), next_after, to_json.as_of(query.as_of(end)))
+    """A page of the topics that there are; where their names are in order, the next one goes on after a name."""
+    return json_types.TopicsShape(tuple(page), next_after, to_json.as_of(query.as_of(end)), next_after or next_cursor)
 
 
 def topic(query: Query, newest: Topic, live: Live, end: int) -> json_types.TopicShape:
@@ -40,12 +53,14 @@ def topics_at(
     limit: int,
     may_show: MayShow = everything,
     place: Callable[[str], str] = str,
+    which: TopicFilter = EVERY_TOPIC,
 ) -> json_types.TopicsShape:
     """A page of the topics that there were at a moment, of those that may be shown; `place` writes a shard key that
     the next page goes on after, where that is no shown topic's. Raises BadMoment."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
-    return topics(query, [to_json.topic_summary(row, live) for row in page.rows], _next_after(page, place), end)
+    shown = [one for row in page.rows if _fits(one := to_json.topic_summary(row, live), which)]
+    return topics(query, shown, _next_after(page, place), end)
 
 
 def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
@@ -74,28 +89,41 @@ def events(
     request_id: str | None,
     partition: int | None = None,
     cursor: str | None = None,
+    *,
+    kind: str | None = None,
+    newest: bool = False,
+    at: str | None = None,
 ) -> json_types.EventsShape:
-    """A page of events: all, or those of a topic, of a request, or of a partition. Raises BadPlace."""
-    found = listing(query, topic, request_id, partition)
-    end = found.end()
-    return to_json.events(found.page(found.place(start, cursor), limit, end), end)
+    """A page of events: all, or those of a topic, of a request, of a partition, or of a kind; with `newest` the newest
+    first, and then `start` is not looked at. Raises BadPlace, BadMoment."""
+    found, which = listing(query, topic, request_id, partition), EventFilter(topic, request_id, kind)
+    end = query.end(at) if len(found.parts) > 1 else (found.parts[0].end(at),)
+    if newest:
+        before = end if cursor is None else tuple(map(min, end, found.place(0, cursor)))
+        return to_json.events(newest_first(found, which, before, limit), end, newest=True)
+    place = found.place(start, cursor)
+    page = found.page(place, limit, end) if kind is None else oldest_first(found, which, place, limit, end)
+    return to_json.events(page, end)
 
 
-def topic_events(query: Questions, name: str, start: int, limit: int) -> json_types.EventsShape:
+def topic_events(query: Questions, page: json_types.EventsShape, name: str) -> json_types.EventsShape:
     """A page of the events of a name. Raises NoTopic where there never was one."""
-    page = events(query, start, limit, name, None)
     if not page.events and next(query.of_topic(name).topic_events(name), None) is None:
         raise NoTopic(f"no event speaks of a topic {name!r}")
     return page
 
 
-def request(query: Questions, request_id: str) -> json_types.RequestShape:
-    """A request with the outcome of each of its topics. Raises NotThere."""
-    return to_json.request(query.request(request_id))
+def request(query: Questions, request_id: str, at: str | None = None) -> json_types.RequestShape:
+    """A request with the outcome of each of its topics, now or as of a moment. Raises NotThere, BadMoment."""
+    return to_json.request(query.request(request_id, query.end(at)))
 
 
 def explanation(
-    query: Questions, subject: str, of: Callable[[Questions, str], Explanation] = explain
+    query: Questions,
+    subject: str,
+    of: Callable[[Questions, str, str | None], Explanation] = explain,
+    at: str | None = None,
 ) -> json_types.ExplanationShape:
-    """The chain of events behind a topic or a request; `of` says which of the two it is to be. Raises NotThere."""
-    return to_json.explanation(of(query, subject))
+    """The chain of events behind a topic or a request; `of` says which of the two it is to be. Raises NotThere,
+    BadMoment."""
+    return to_json.explanation(of(query, subject, at))

@@ -99,11 +99,13 @@ class TopicShape(TopicSummary, frozen=True, kw_only=True):
 
 
 class TopicsShape(msgspec.Struct, frozen=True):
-    """A page of topics; `next_after` is what to give as `after` for the next one, null at the end."""
+    """A page of topics; `next_cursor` is what to give as `cursor` for the next one, null at the end. Where names are in
+    order `next_after` is the same, and may be given as `after`, as may any name."""
 
     topics: tuple[TopicSummary, ...]
     next_after: str | None
     as_of: AsOfShape
+    next_cursor: str | None = None
 
 
 class TopicAnswerShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +132,16 @@ class CreatedShape(TopicAnswerShape, frozen=True, kw_only=True):
     configs: dict[str, str]
     partitions: tuple[PartitionShape, ...]
     waited_ms: int
+
+
+class AlteredShape(TopicAnswerShape, frozen=True, kw_only=True):
+    """A changed topic, or with `validate_only` as it would be: how many partitions it has, and its explicit configs."""
+
+    name: str
+    topic_id: str
+    validate_only: bool
+    num_partitions: int
+    configs: dict[str, str]
 
 
 class DeletedShape(TopicAnswerShape, frozen=True, kw_only=True):
@@ -243,10 +255,10 @@ class EventShape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventsShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of events; `next` is what to give as `from` for the next one, null where these are the newest.
+    """A page of events; `next_cursor` is what to give as `cursor` for the next one, missing where these are the last.
 
-    Where the page shows several partitions, their events are in the order of their times, and `next_cursor` is what to
-    give as `cursor` for the next page.
+    Where the oldest come first and the page shows one partition, `next` is the same as an offset for `from`, else null.
+    The events of several partitions are in the order of their times.
     """
 
     events: tuple[EventShape, ...]
@@ -297,7 +309,7 @@ class SimulatedBrokerShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Every answer that is an error: Kafka's name and number for it, and what is wrong in words.
+    """What is wrong: Kafka's name and number for it, and a message in words.
 
     `request_id` and `rule` are there where a topic was refused: the request to look up, and the rule that decided.
     """
@@ -307,3 +319,14 @@ class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     request_id: str = ""
     rule: str = ""
+
+
+class ProblemShape(ErrorShape, frozen=True, kw_only=True):
+    """Every answer over HTTP that is an error (RFC 9457): `type` and `title` stand for Kafka's error, `detail` is its
+    message, `instance` the path of the request to look up, empty where there is none."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str

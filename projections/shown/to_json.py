@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
@@ -22,7 +23,7 @@ from projections.rows.topics import TopicRow
 from projections.shown import json_types
 from projections.words.explain import Explanation, Step
 from projections.words.names import error_word, topic_id_text
-from projections.words.wording import change_in_words, create_in_words, in_words
+from projections.words.wording import change_in_words, create_in_words, recorded_in_words
 
 Live = Collection[BrokerId]
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
@@ -36,7 +37,7 @@ def maybe_iso(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso(at_ms)
 
 
-def _shape(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shape:
+def shape(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shape:
     """A shape with what is given; every other field is the source's of that name, and an `…_at` its `…_at_ms` as text.
 
     Nothing checks the types: that every shape reads back as itself, tests see to.
@@ -50,25 +51,33 @@ def _shape(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shap
 
 def as_of(moment: AsOf) -> json_types.AsOfShape:
     """The moment that an answer shows."""
-    return _shape(json_types.AsOfShape, moment)
+    return shape(json_types.AsOfShape, moment)
 
 
 def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[json_types.PartitionShape, ...]:
     """Partitions in the order of their ids."""
     return tuple(
-        _shape(json_types.PartitionShape, one, partition=number, offline=topics.offline_replicas(one, live))
+        shape(json_types.PartitionShape, one, partition=number, offline=topics.offline_replicas(one, live))
         for number, one in enumerate(all_of_them)
     )
 
 
 def topic_summary(row: TopicRow, live: Live) -> json_types.TopicSummary:
     """A topic for a list."""
-    return _shape(json_types.TopicSummary, row, **_of_topic(row, live))
+    return json_types.TopicSummary(
+        name=row.name,
+        created_at=iso(row.created_at_ms),
+        created_at_ms=row.created_at_ms,
+        created_offset=row.created_offset,
+        ready_at=maybe_iso(row.ready_at_ms),
+        ready_at_ms=row.ready_at_ms,
+        **_of_topic(row, live),
+    )
 
 
 def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicShape:
     """A topic in full."""
-    return _shape(
+    return shape(
         json_types.TopicShape,
         row,
         **_of_topic(row, live),
@@ -78,19 +87,22 @@ def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicShape:
     )
 
 
-def _of_topic(row: TopicRow, live: Live) -> dict[str, object]:
+def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:
     """What a topic's shape has beside the fields of its row."""
-    by = row.created_by
+    by, under_replicated, offline = row.created_by, 0, 0
+    for one in row.partitions:
+        under_replicated += topics.is_under_replicated(one)
+        offline += topics.is_offline(one, live)
     return {
         "topic_id": topic_id_text(row.topic_id),
-        "status": topics.status(row, live),
+        "status": topics.status_of(row, under_replicated, offline),
         "num_partitions": len(row.partitions),
         "replication_factor": len(row.partitions[0].replicas),
-        "under_replicated_partitions": sum(map(topics.is_under_replicated, row.partitions)),
-        "offline_partitions": sum(topics.is_offline(one, live) for one in row.partitions),
+        "under_replicated_partitions": under_replicated,
+        "offline_partitions": offline,
         "placeholders": topics.placeholders(row),
         "configs": dict(row.configs),
-        "created_by": None if by is None else _shape(json_types.CreatedByShape, by),
+        "created_by": None if by is None else json_types.CreatedByShape(*astuple(by)),
     }
 
 
@@ -98,15 +110,15 @@ def policy(verdict: Verdict | None) -> json_types.PolicyShape | None:
     """A policy's verdict, null where none was set."""
     if verdict is None:
         return None
-    observed = tuple(_shape(json_types.ObservationShape, one) for one in verdict.observed)
-    return _shape(json_types.PolicyShape, verdict, observed=observed)
+    observed = tuple(shape(json_types.ObservationShape, one) for one in verdict.observed)
+    return shape(json_types.PolicyShape, verdict, observed=observed)
 
 
 def created(answer: Answer, live: Live, validate_only: bool) -> json_types.CreatedShape:
     """The answer to a create that succeeded, or would have."""
     made = answer.topic
     assert made is not None, "a create that was not refused shows its topic"
-    return _shape(
+    return shape(
         json_types.CreatedShape,
         answer,
         error=error_word(answer.code),
@@ -121,28 +133,58 @@ def created(answer: Answer, live: Live, validate_only: bool) -> json_types.Creat
     )
 
 
+def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_types.AlteredShape:
+    """The answer to a change that succeeded, or would have; `known` is the topic as it is now: where a cluster carries
+    changes out, the answer comes without it."""
+    topic = answer.topic or known
+    assert topic is not None, "a change that succeeded found what it changed"
+    return shape(
+        json_types.AlteredShape,
+        answer,
+        error=error_word(answer.code),
+        name=topic.name,
+        topic_id=topic_id_text(topic.topic_id),
+        validate_only=validate_only,
+        num_partitions=len(topic.partitions),
+        configs=dict(topic.configs),
+    )
+
+
 def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedShape:
     """The answer to a delete that succeeded; `known` is the topic as it was when the request came: where a cluster
     deletes it, the answer comes when it is gone."""
     gone = answer.topic or known
     assert gone is not None, "a delete that succeeded found what it deleted"
     error, topic_id = error_word(answer.code), topic_id_text(gone.topic_id)
-    return _shape(json_types.DeletedShape, answer, error=error, name=answer.topic_name, topic_id=topic_id)
+    return shape(json_types.DeletedShape, answer, error=error, name=answer.topic_name, topic_id=topic_id)
 
 
 def refusal(answer: Answer) -> json_types.ErrorShape:
     """The answer to a request that was refused."""
-    return _shape(json_types.ErrorShape, answer, error=error_word(answer.code))
+    return shape(json_types.ErrorShape, answer, error=error_word(answer.code))
+
+
+def problem(error: json_types.ErrorShape, status: int) -> json_types.ProblemShape:
+    """An error as HTTP answers it, with its status."""
+    return shape(
+        json_types.ProblemShape,
+        error,
+        type=f"urn:kafka:error:{error.error}",
+        title=error.error.replace("_", " ").capitalize(),
+        status=status,
+        detail=error.message,
+        instance=f"/v1/requests/{error.request_id}" if error.request_id else "",
+    )
 
 
 def request(row: RequestRow) -> json_types.RequestShape:
     """A request with the outcome of each of its topics."""
     deadline = {"deadline_at": maybe_iso(row.deadline_ms), "deadline_at_ms": row.deadline_ms}
-    return _shape(json_types.RequestShape, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
+    return shape(json_types.RequestShape, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
 
 
 def _request_topic(row: RequestTopicRow) -> json_types.RequestTopicShape:
-    return _shape(
+    return shape(
         json_types.RequestTopicShape,
         row,
         topic_id=None if row.topic_id is None else topic_id_text(row.topic_id),
@@ -162,39 +204,41 @@ def _wanted(row: RequestTopicRow) -> str:
 
 def _requested(row: Requested) -> json_types.RequestedShape:
     manual = {str(one.partition): one.replicas for one in row.assignments}
-    return _shape(json_types.RequestedShape, row, assignments=manual, configs=dict(row.configs))
+    return shape(json_types.RequestedShape, row, assignments=manual, configs=dict(row.configs))
 
 
 def brokers(row: ClusterRow, moment: AsOf) -> json_types.BrokersShape:
     """The brokers and the settings."""
-    by_id = tuple(_broker(row.brokers[broker_id]) for broker_id in sorted(row.brokers))
+    by_id = tuple(broker(row.brokers[broker_id]) for broker_id in sorted(row.brokers))
     return json_types.BrokersShape(by_id, tuple(sorted(row.live)), dict(row.settings), row.release, as_of(moment))
 
 
-def _broker(row: BrokerRow) -> json_types.BrokerShape:
-    endpoints = tuple(_shape(json_types.EndpointShape, one) for one in row.endpoints)
-    return _shape(json_types.BrokerShape, row, endpoints=endpoints)
+def broker(row: BrokerRow) -> json_types.BrokerShape:
+    """A broker."""
+    endpoints = tuple(shape(json_types.EndpointShape, one) for one in row.endpoints)
+    return shape(json_types.BrokerShape, row, endpoints=endpoints)
 
 
 def event(record: Recorded, partition: int | None = None) -> json_types.EventShape:
     """An event with its fields."""
-    return _shape(
+    return shape(
         json_types.EventShape,
         record,
         type=type(record.event).__name__,
-        text=in_words(record.event),
-        cause=_shape(json_types.CauseShape, record.cause),
+        text=recorded_in_words(record),
+        cause=shape(json_types.CauseShape, record.cause),
         fields=_fields(without_secrets(record.event)),
         partition=partition,
     )
 
 
-def events(page: Listed, end: Place) -> json_types.EventsShape:
+def events(page: Listed, end: Place, *, newest: bool = False) -> json_types.EventsShape:
     """A page of events."""
     shown = tuple(event(record, partition) for partition, record in page.events)
-    if len(end) == 1 or page.next_place is None:
-        return json_types.EventsShape(shown, None if page.next_place is None else page.next_place[0], sum(end))
-    return json_types.EventsShape(shown, None, sum(end), cursor_of(page.next_place))
+    if page.next_place is None:
+        return json_types.EventsShape(shown, None, sum(end))
+    following = page.next_place[0] if len(end) == 1 and not newest else None
+    return json_types.EventsShape(shown, following, sum(end), cursor_of(page.next_place))
 
 
 def _fields(fact: msgspec.Struct) -> dict[str, object]:
@@ -219,8 +263,8 @@ def _plain(name: str, value: object) -> object:
 
 def explanation(chain: Explanation) -> json_types.ExplanationShape:
     """A chain of events in words."""
-    return _shape(json_types.ExplanationShape, chain, steps=tuple(map(_step, chain.steps)))
+    return shape(json_types.ExplanationShape, chain, steps=tuple(map(_step, chain.steps)))
 
 
 def _step(step: Step) -> json_types.StepShape:
-    return _shape(json_types.StepShape, step, cause=_shape(json_types.CauseShape, step))
+    return shape(json_types.StepShape, step, cause=shape(json_types.CauseShape, step))

@@ -10,12 +10,15 @@ topic has seen it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from heapq import merge
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
 from controller.machine.state import Cluster, Topic
 from events.names import ShardKey, TopicName, shard_key
+from projections.store.standing_index import Tallies
 from projections.store.store import PARTITIONS_SHOWN_AT_ONCE, Counts, TopicStore, slice_of
 
 PartitionOf = Callable[[ShardKey], int]
@@ -65,6 +68,15 @@ class PartitionedStore:
             if name is not None:
                 return name
         return None
+
+    @property
+    def durable_tallies(self) -> Tallies:
+        """How the partitions of all topics stand, counted."""
+        return reduce(Tallies.plus, (store.durable_tallies for store in self._stores), Tallies())
+
+    def durable_waiting(self, limit: int) -> list[Topic]:
+        """The first `limit` topics that were never complete, a partition after the other."""
+        return list(islice(chain.from_iterable(store.durable_waiting(limit) for store in self._stores), limit))
 
     def durable_slice(
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE

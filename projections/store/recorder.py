@@ -13,8 +13,12 @@ from controller.machine.apply import apply
 from controller.machine.state import State
 from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
+from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
+from projections.store.access_state import Puts
+from projections.store.births import put_beginning, put_birth
+from projections.store.request_index import RequestIndex
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
 from projections.store.tree import LogTree
@@ -35,6 +39,10 @@ class Projector(Protocol):
         """What goes back to what was taken so far; to be called before the next `changes`, if at all."""
         ...
 
+    def reload(self) -> None:
+        """Take what the log's store has, as after a failed write."""
+        ...
+
 
 class EventsAlone:
     """Nothing but the machine's own state follows from events."""
@@ -48,6 +56,9 @@ class EventsAlone:
     def savepoint(self) -> Callable[[], None]:
         """Nothing to go back to."""
         return _nothing
+
+    def reload(self) -> None:
+        """Nothing to take."""
 
 
 def _nothing() -> None:
@@ -63,14 +74,18 @@ class Recorder:
 
     def __init__(self, log: EventLog, store: TopicStore, projector: Projector = EVENTS_ALONE) -> None:
         """Read the state from `store`. Raises LogError."""
+        self.store = store
         self.state = store.state()
         self.last_ms = 0
         """The time of the newest event: that of the next one must not be before it."""
         self._log = log
-        self._store = store
         self._projector = projector
         self._entries: list[Entry] = []
         self.tree = LogTree(log)
+        self._births: Puts = {}
+        put_beginning(self._births, log)
+        self._requests = RequestIndex(log)
+        self._indexed: list[Recorded] = []
         end = log.next_offset
         if end:
             self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
@@ -86,12 +101,13 @@ class Recorder:
     def take_all(self, records: Sequence[Recorded], values: Sequence[bytes], *, indexed: bool = True) -> None:
         """Bring the state past the events of a command, whose bytes are known; where one raises, nothing is changed."""
         before = Savepoint(self.state, [record.event for record in records])
-        go_back, taken, last_ms = self._projector.savepoint(), len(self._entries), self.last_ms
+        go_back, last_ms = self._projector.savepoint(), self.last_ms
+        taken, indexed_taken = len(self._entries), len(self._indexed)
         try:
             for record, value in zip(records, values, strict=True):
                 self.take(record, value, indexed=indexed)
         except Exception:
-            del self._entries[taken:]
+            del self._entries[taken:], self._indexed[indexed_taken:]
             self.last_ms = last_ms
             before.restore()
             go_back()
@@ -100,14 +116,21 @@ class Recorder:
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
-        self._entries.append(Entry(value, key, getattr(record.event, "request_id", "") if indexed else ""))
+        put_birth(self._births, record.offset, key, record.event)
+        self._entries.append(Entry(value, key, request_of(record) if indexed else ""))
+        if indexed:
+            self._indexed.append(record)
         self.last_ms = max(self.last_ms, record.at_ms)
 
-    def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
-        """Write what was recorded since the last commit, with the state that it led to and `more` keys. It is durable
-        after the log's next flush. Raises LogError."""
+    def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:
+        """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
-        state = {**self._store.changes(self.state), **self._projector.changes(), **(more or {})}
-        if entries:
-            state |= self.tree.changes([entry.value for entry in entries])
-        self._log.write(Commit(entries, state))
+        indexed, self._indexed = self._indexed, []
+        births, self._births = (self._births, {}) if entries else ({}, self._births)
+        changes = {**self.store.changes(self.state), **births, **self._requests.changes(indexed)}
+        tree = self.tree.changes([entry.value for entry in entries]) if entries else {}
+        return Commit(entries, {**changes, **tree, **self._projector.changes(), **(more or {})})
+
+    def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
+        """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""
+        self._log.write(self.take_commit(more))

@@ -11,8 +11,10 @@ Keys, each the first byte of a state key of the log:
     c             cluster: settings and brokers
     n             counts of topics and partitions
     u, a, q       credentials, access control entries and quotas: see `projections.store.access_state`
+    x, y, z       how partitions stand, and topics by age: see `projections.store.standing_index`
+    h, f          requests by time, and by who sent them and how they fared: see `projections.store.request_index`
     r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
-    h …           the Merkle tree over the events: see `projections.store.tree`
+    m …           the Merkle tree over the events: see `projections.store.tree`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
+from itertools import groupby, islice
 from typing import Protocol
 
 import msgspec
@@ -33,7 +36,9 @@ from events.logs.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 from projections.store.access_state import Puts, put_access, stored_access
 from projections.store.broker_index import index_changes, topics_of, topics_with_placeholders
+from projections.store.standing_index import Standing, Tallies, newest_created, troubled
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, put_topic, stored_values
+from projections.store.topic_cache import TopicCache
 
 TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
@@ -67,40 +72,6 @@ _SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum
 """What is stored of a cluster under its own name."""
 
 
-class TopicCache:
-    """A bounded cache in two generations: what is used survives, what is not is dropped a generation at a time."""
-
-    def __init__(self, partitions_max: int) -> None:
-        self._partitions_max = partitions_max
-        self._young: dict[ShardKey, Topic] = {}
-        self._old: dict[ShardKey, Topic] = {}
-        self._weight = 0
-
-    def get(self, key: ShardKey) -> Topic | None:
-        """The cached topic, or None if it is not cached."""
-        topic = self._young.get(key)
-        if topic is None:
-            topic = self._old.get(key)
-            if topic is not None:
-                self.put(key, topic)
-        return topic
-
-    def put(self, key: ShardKey, topic: Topic) -> None:
-        """Keep a topic in the young generation."""
-        replaced = self._young.get(key)
-        self._weight += len(topic.partitions) - (len(replaced.partitions) if replaced is not None else 0)
-        if self._weight > self._partitions_max:
-            self._old, self._young, self._weight = self._young, {}, len(topic.partitions)
-        self._young[key] = topic
-
-    def drop(self, key: ShardKey) -> None:
-        """Forget a topic."""
-        dropped = self._young.pop(key, None)
-        if dropped is not None:
-            self._weight -= len(dropped.partitions)
-        self._old.pop(key, None)
-
-
 class TopicStore:
     """The state of a log, for the machine (`get`, `put`) and for readers (`durable…`)."""
 
@@ -113,6 +84,7 @@ class TopicStore:
         """The same topics as they are durable."""
         stored_counts = log.get(COUNTS)
         self.durable_counts = msgspec.msgpack.decode(stored_counts, type=Counts) if stored_counts else Counts()
+        self._standing = Standing(log)
         self.durable_cluster = self._stored_cluster()
         self._written_cluster = self.durable_cluster
 
@@ -150,6 +122,8 @@ class TopicStore:
                 if by_broker:
                     index_changes(puts, key, before, topic)
         if puts:
+            fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
+            self._standing.changes(puts, (one for one in fresh if one[1] is not one[2]))
             counts = self._counts_after()
             if counts != self.durable_counts:
                 puts[COUNTS] = _encode(counts)
@@ -162,6 +136,7 @@ class TopicStore:
         """The commit is on disk: what it changed may be seen."""
         if self._fresh:
             self.durable_counts = self._counts_after()
+            self._standing.became_durable()
             for key, topic in self._fresh.items():
                 if topic is None:
                     self._cache.drop(key)
@@ -176,6 +151,11 @@ class TopicStore:
     def durable(self, key: ShardKey) -> Topic | None:
         """The topic under a shard key as of the last durable commit."""
         return self._before[key] if key in self._before else self._load(key)
+
+    @property
+    def durable_tallies(self) -> Tallies:
+        """How the partitions of all topics stand, counted."""
+        return self._standing.durable
 
     def durable_named(self, name: str) -> Topic | None:
         """The topic of exactly this name as of the last durable commit."""
@@ -231,7 +211,21 @@ class TopicStore:
 
     def durable_keys_waiting(self) -> list[ShardKey]:
         """The keys of topics that were never complete."""
-        return [ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING)]
+        return list(self._keys_waiting())
+
+    def durable_waiting(self, limit: int) -> list[Topic]:
+        """The first `limit` topics that were never complete."""
+        return list(self._each_durable(islice(self._keys_waiting(), limit)))
+
+    def durable_troubled(self, after: str | None) -> Iterator[Topic]:
+        """The topics that were never complete, or have partitions that are not as they should be, by shard key, after
+        one of them."""
+        keys = merge(troubled(self._log, after), self._keys_waiting(after))
+        return self._each_durable(key for key, _ in groupby(keys))
+
+    def durable_newest(self, before: int) -> Iterator[Topic]:
+        """The topics that were created below an offset, the newest first."""
+        return self._each_durable(newest_created(self._log, before))
 
     def leads(self, broker_id: BrokerId) -> bool:
         """Whether a real broker leads a partition."""
@@ -252,6 +246,13 @@ class TopicStore:
                 yield topic
 
     # --- inside
+
+    def _keys_waiting(self, after: str | None = None) -> Iterator[ShardKey]:
+        start = None if after is None else WAITING + after.encode()
+        return (ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING, start))
+
+    def _each_durable(self, keys: Iterable[ShardKey]) -> Iterator[Topic]:
+        return (topic for topic in map(self.durable, keys) if topic is not None)
 
     def _load(self, key: ShardKey) -> Topic | None:
         topic = self._cache.get(key)
@@ -333,8 +334,12 @@ class TopicReader(Protocol):
     @property
     def durable_cluster(self) -> Cluster: ...
 
+    @property
+    def durable_tallies(self) -> Tallies: ...
+
     def durable_named(self, name: str) -> Topic | None: ...
     def durable_name_of(self, topic_id: bytes) -> TopicName | None: ...
+    def durable_waiting(self, limit: int) -> list[Topic]: ...
     def durable_slice(
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
     ) -> list[Topic]: ...

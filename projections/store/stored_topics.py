@@ -18,11 +18,13 @@ from msgspec.structs import replace
 from controller.machine.partitions.blocks import BLOCK, blocks_of
 from controller.machine.state import Topic
 from events.catalog import Partition
-from events.logs.log import EventLog
+from events.logs.log import StateKeys
 from events.names import ShardKey
 from projections.store.access_state import Puts
 
 TOPIC = b"t"
+BESIDE = b"\0\xff"
+"""What a topic's key goes on with for what a snapshot has beside its state, after all of its blocks."""
 _END = b"\0"
 _FULL_BYTES_MIN = 8 * BLOCK
 """A topic with further blocks has a full one under its own key: no partition takes less than eight bytes."""
@@ -41,7 +43,13 @@ def decode_topic(values: Sequence[bytes]) -> Topic:
     return replace(topic, partitions=[*topic.partitions, *chain.from_iterable(map(_decode_block, values[1:]))])
 
 
-def stored_values(log: EventLog, key: ShardKey) -> list[bytes]:
+def is_beside(key: bytes) -> bool:
+    """Whether a state key is one of a snapshot for what is beside a topic's state."""
+    # The number of a block may end alike.
+    return key.endswith(BESIDE) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(BESIDE)
+
+
+def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:
     """The values of a topic's state keys; none where there is no topic."""
     head = TOPIC + key.encode()
     value = log.get(head)
@@ -58,7 +66,7 @@ def each_stored(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[ShardKey
             yield ShardKey(head[len(TOPIC) :].decode()), [first[1], *(value for _, value in blocks)]
 
 
-def put_topic(puts: Puts, log: EventLog, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+def put_topic(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     """Add what a topic's change puts and deletes: its own key, and the blocks that are not the very same."""
     head = TOPIC + key.encode()
     old = () if before is None else blocks_of(before.partitions)

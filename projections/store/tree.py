@@ -1,8 +1,8 @@
 """The Merkle tree of a log (`events.logs.merkle`), kept beside its events as state keys.
 
 Every commit extends the tree over its events, in the same atomic write:
-    h             head: how many events the tree is over (8 bytes), and the root over them
-    h LEVEL INDEX the hash of a complete subtree of `1 << LEVEL` events, of level 8 (256 events) and above
+    m             head: how many events the tree is over (8 bytes), and the root over them
+    m LEVEL INDEX the hash of a complete subtree of `1 << LEVEL` events, of level 8 (256 events) and above
 
 Smaller subtrees are not kept: 256 events are next to each other in the log, and hashing them takes less than a
 millisecond. So the tree takes less than a byte an event, a commit writes little more than its head, and a proof reads a
@@ -24,7 +24,7 @@ from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import Frontier
 from projections.store.access_state import Puts
 
-HEAD = b"h"
+HEAD = b"m"
 KEPT_LEVEL = 8
 BLOCK = 1 << KEPT_LEVEL
 """So many events are under the lowest subtrees that are kept."""
@@ -61,7 +61,9 @@ class LogTree:
 
     def changes(self, values: Sequence[bytes]) -> Puts:
         """The state keys of the commit that appends these events; none while the tree is being built."""
-        frontier = self._frontier or self._take_up()
+        frontier = self._frontier
+        if frontier is None or frontier.size != self._log.next_offset:  # what was to be written before was not
+            frontier = self._take_up()
         if frontier is None:
             return {}
         taken_up, self._puts = self._puts, {}
@@ -70,7 +72,7 @@ class LogTree:
     def _take_up(self) -> Frontier | None:
         """Go on from the kept tree over the few events that it lacks; None where it lacks more than a few."""
         log, (size, _) = self._log, kept_head(self._log)
-        end = log.next_offset
+        end, self._frontier = log.next_offset, None
         if end - size <= BEHIND_MAX:
             self._frontier = _frontier_at(log, size)
             self._puts = _extended(self._frontier, [value for _, value in log.read(size, end)]) if size < end else {}

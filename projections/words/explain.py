@@ -16,14 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from events.catalog import CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
+from events.catalog import Cause, CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
+from events.followed import FOLLOW, followed
 from projections.queries.moments import iso
-from projections.queries.query import NoTopic, NotThere, Query, Questions
+from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
 from projections.rows.topics import TopicPast, fold_topic, status
 from projections.words.because import Because
 from projections.words.names import error_name
-from projections.words.wording import in_words, many
+from projections.words.wording import many, recorded_in_words
 
 STEPS_FIRST, STEPS_LAST = 100, 400
 """Of a longer chain only this many steps at its beginning and at its end are shown."""
@@ -55,17 +56,17 @@ class Explanation(msgspec.Struct, frozen=True):
     omitted: int = 0
 
 
-def explain(query: Questions, subject: str) -> Explanation:
+def explain(query: Questions, subject: str, at: str | None = None) -> Explanation:
     """The chain behind the topic of this name or, if no event speaks of such a topic, the request of this id.
 
-    Raises NotThere.
+    Raises NotThere, BadMoment.
     """
     try:
-        return explain_topic(query, subject)
+        return explain_topic(query, subject, at)
     except NoTopic:
         pass
     try:
-        return explain_request(query, subject)
+        return explain_request(query, subject, at)
     except NotThere:
         raise nothing_to_explain(subject) from None
 
@@ -75,18 +76,19 @@ def nothing_to_explain(subject: str) -> NotThere:
     return NotThere(f"no topic and no request {subject!r} is in the log")
 
 
-def explain_topic(query: Questions, name: str) -> Explanation:
-    """The chain behind the topic of this name. Raises NoTopic."""
+def explain_topic(query: Questions, name: str, at: str | None = None) -> Explanation:
+    """The chain behind the topic of this name, now or as it was at a moment. Raises NoTopic, BadMoment."""
     part = query.of_topic(name)
-    end = part.end()
+    end = part.end(at)
     if next(part.topic_events(name, 0, end), None) is None:
         raise NoTopic(f"no event speaks of a topic {name!r}")
     return _explain_topic(part, name, end)
 
 
-def explain_request(query: Questions, request_id: str) -> Explanation:
-    """The chain behind the request of this id. Raises NotThere."""
-    return _explain_request(query, query.request(request_id))
+def explain_request(query: Questions, request_id: str, at: str | None = None) -> Explanation:
+    """The chain behind the request of this id, now or as it was at a moment. Raises NotThere, BadMoment."""
+    ends = query.end(at)
+    return _explain_request(query, query.request(request_id, ends), ends)
 
 
 def _explain_topic(query: Query, name: str, end: int) -> Explanation:
@@ -110,12 +112,16 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     return f"topic {name}: never created, only requested"
 
 
-def _explain_request(query: Questions, request: RequestRow) -> Explanation:
+def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Explanation:
     chain = _Chain()
-    found = [_events_with_causes(part, request.request_id) for part in query.parts]
+    found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then offsets of different partitions have no order, and times do
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
+    decided = followed(Cause(request.api, request.request_id))
+    if decided is not None:
+        summary = f"{request.request_id}: {decided.words}, {decided.place}, at {iso(request.asked_at_ms)}"
+        return chain.explanation(request.request_id, "request", summary)
     fared = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
@@ -126,15 +132,17 @@ def _explain_request(query: Questions, request: RequestRow) -> Explanation:
     return chain.explanation(request.request_id, "request", summary)
 
 
-def _events_with_causes(part: Query, request_id: str) -> Iterator[tuple[Recorded, Because]]:
+def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:
     """The events of one part that explain a request, in order."""
-    end = part.end()
-    request = request_row(part.request_events(request_id))
+    request = request_row(part.request_events(request_id, end))
     if request is None:
         return
     because = Because(part, end)
+    if request.api == FOLLOW:
+        yield from ((record, because) for record in part.request_events(request_id) if record.offset < end)
+        return
     topics = [_during_request(part, request, topic, end) for topic in request.topics]
-    of_cluster = (one for one in part.request_events(request_id) if not hasattr(one.event, "topic"))
+    of_cluster = (one for one in part.request_events(request_id, end) if not hasattr(one.event, "topic"))
     for record in merge(of_cluster, *topics, key=lambda record: record.offset):
         yield record, because
 
@@ -174,7 +182,7 @@ class _Chain:
             record.at_ms,
             record.at_ms - self._started_ms,
             type(record.event).__name__,
-            in_words(record.event),
+            recorded_in_words(record),
             record.cause.command,
             record.cause.request_id,
             because.of(record),

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from events import access, catalog
-from events.catalog import Event, Partition
+from events.catalog import Event, Partition, Recorded
+from events.followed import followed
 from events.hiding import shown_configs
 from events.names import is_placeholder
 from projections.words.access_words import acls_in_words, quotas_in_words, refusals_in_words
@@ -34,6 +35,10 @@ _SENTENCES: dict[type[Event], str] = {
         "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
     ),
     catalog.HeadSigned: "the head of the log over its first {e.size} events is signed",
+    catalog.HistorySkipped: (
+        "what was decided from offset {e.start_offset} of the metadata log up to {e.end_offset} is not known step by "
+        "step ({e.reason})"
+    ),
     access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
     access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
     access.LoginSecretDrawn: "what logins of unknown users are shown is made up from a secret from here on",
@@ -49,6 +54,15 @@ def in_words(event: Event) -> str:
         return _of_topic(event)
     error, configs = error_name(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
     return sentence.format(e=event, who=_who(event), configs=configs, error=error)
+
+
+def recorded_in_words(record: Recorded) -> str:
+    """The same, and who decided it where that was another controller."""
+    text = in_words(record.event)
+    decided = followed(record.cause)
+    if decided is None or decided.words in text or isinstance(record.event, catalog.HistorySkipped):
+        return text
+    return f"{text} ({decided.words})"
 
 
 def _of_topic(event: Event) -> str:
@@ -207,7 +221,11 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
         parts.append("replicas lie in other directories")
     if e.recovering is not None:
         parts.append("the leader recovers" if e.recovering else "the leader has recovered")
-    return f"partition {e.partition}: {', '.join(parts) or 'the last leader is noted'} ({e.reason})"
+    return f"partition {e.partition}: {', '.join(parts) or _nothing_else(e)} ({e.reason})"
+
+
+def _nothing_else(e: catalog.PartitionChanged) -> str:
+    return "its epoch rises" if e.last_known_elr is None else "the last leader is noted"
 
 
 def change_in_words(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:

@@ -172,7 +172,9 @@ HISTORIES = {
 }
 ADOPTED = "adopted"
 """What is recorded of a cluster that is taken over and handed back; no story of the machine's."""
-OLDER = ("life", "refusals", "brokers")
+FOLLOWED = "followed"
+"""What is recorded of a cluster that another controller leads."""
+OLDER = ("life", "refusals", "brokers", "real", "adopted")
 """Histories that are also there as 0.1 wrote them, before some events got more fields: NAME-0.1.log."""
 
 
@@ -200,6 +202,10 @@ def history(name: str) -> list[Recorded]:
         from tests.brokers.kraft.logs import adopted_records
 
         return adopted_records()
+    if name == FOLLOWED:
+        from tests.brokers.kraft.discovering.story import followed_records
+
+        return followed_records()
     begin, steps = HISTORIES[name]
     rig: Rig = given(begin)
     for line in steps.strip().splitlines():

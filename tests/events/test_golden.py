@@ -8,12 +8,12 @@ import pytest
 
 from events.catalog import EVENT_TYPES, Recorded
 from events.codec import EventDecodeError, decode_event, encode_event
-from tests.events.golden import ADOPTED, BAD, FOLDER, HISTORIES, OLDER, hash_of, lines_of, state_hash
+from tests.events.golden import ADOPTED, BAD, FOLDER, FOLLOWED, HISTORIES, OLDER, hash_of, lines_of, state_hash
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lives import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 
-good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED])
+good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED, FOLLOWED])
 
 
 def _read(name: str) -> list[Recorded]:
@@ -35,7 +35,7 @@ def test_what_an_older_release_wrote_is_the_same_history(name: str) -> None:
     assert _read(f"{name}-0.1") == _read(name)
 
 
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", [*HISTORIES, FOLLOWED])
 def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
     records = _read(name)
     assert audit(records, of=RealAuditor) == []
@@ -43,7 +43,7 @@ def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
 
 
 def test_every_type_of_event_is_in_some_golden_log() -> None:
-    found = {type(record.event) for name in (*HISTORIES, ADOPTED) for record in _read(name)}
+    found = {type(record.event) for name in (*HISTORIES, ADOPTED, FOLLOWED) for record in _read(name)}
     assert found == set(EVENT_TYPES)
 
 
@@ -68,6 +68,7 @@ def test_every_file_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.log")} == {
         *HISTORIES,
         ADOPTED,
+        FOLLOWED,
         *(f"{name}-0.1" for name in OLDER),
         *BAD,
     }

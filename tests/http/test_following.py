@@ -77,3 +77,46 @@ async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: py
                 assert second.status_code == 503
         await other.stop()
         await one.until(lambda: not listening._by_host)
+
+
+async def _sent(one: Service, count: int, path: str, **headers: str) -> tuple[list[Any], str]:
+    """So many server-sent events, and the last id."""
+    found, last = [], ""
+    headers = {"accept": "text/event-stream", **headers}
+    async with one.client.stream("GET", path, headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        async for line in answer.aiter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                last = value
+            elif name == "data":
+                found.append(json.loads(value))
+            if len(found) == count:
+                return found, last
+    return found, last
+
+
+async def test_a_browser_follows_by_server_sent_events_and_goes_on_where_it_was() -> None:
+    async with service() as one:
+        await one.create("t")
+        await one.create("u")
+        everything = (await one.get("/v1/events"))["events"]
+        first, last = await _sent(one, len(everything), "/v1/events/follow?from=0")
+        assert first == everything
+        assert last == str(len(everything))
+        rest = asyncio.create_task(_sent(one, 2, "/v1/events/follow?from=0", **{"last-event-id": last}))
+        await one.until(lambda: followers(one) == 1)
+        await one.create("v")
+        assert [event["fields"]["topic"] for event in (await rest)[0]] == ["v", "v"]
+        wrong = await one.client.get(
+            "/v1/events/follow", headers={"accept": "text/event-stream", "last-event-id": "x" * 5000}
+        )
+        assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_REQUEST")
+
+
+async def test_a_sign_of_life_is_a_comment_to_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "SIGN_OF_LIFE_S", 0.05)
+    headers = {"accept": "text/event-stream"}
+    async with service() as one, one.client.stream("GET", "/v1/events/follow", headers=headers) as answer:
+        chunks = answer.aiter_bytes()
+        assert await anext(chunks) == b":\n\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
-from controller.http import reads
+from controller.http.paths import topics as reads
 from events.logs.log import InMemoryLog
 from projections.queries import query
 from tests.http.service import Service, service

@@ -6,6 +6,7 @@ import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import permissions
+from controller.http.paths import overviews
 from controller.http.requests import Caller
 from tests.http.service import service
 
@@ -42,7 +43,14 @@ async def test_a_list_has_what_may_be_described() -> None:
 async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:
     async with service(authorizer=Half()) as one:
         await one.create("secret")
-        for path in ("/topics/{}", "/topics/{}/events", "/explain/{}", "/events?topic={}", "/log/proof?topic={}"):
+        for path in (
+            "/topics/{}",
+            "/topics/{}/events",
+            "/topics/{}/timeline",
+            "/explain/{}",
+            "/events?topic={}",
+            "/log/proof?topic={}",
+        ):
             there = await one.get(path.format("secret"), 403)
             missing = await one.get(path.format("absent"), 403)
             assert there["message"].replace("secret", "absent") == missing["message"], path
@@ -50,7 +58,16 @@ async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_ther
 
 async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> None:
     whole_log = ("/log/head", "/log/proof?offset=0", "/log/leaves")
-    paths = ("/events", "/brokers", *whole_log, "/events?request=boot-1")
+    paths = (
+        "/events",
+        "/brokers",
+        "/brokers/1",
+        "/summary",
+        "/timeline",
+        "/v1/events",
+        *whole_log,
+        "/events?request=boot-1",
+    )
     async with service(authorizer=Half()) as one:
         for path in paths:
             assert (await one.get(path, 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED", path
@@ -68,6 +85,29 @@ async def test_the_requester_sees_its_request() -> None:
         assert (await one.get(f"/requests/{made['request_id']}"))["request_id"] == made["request_id"]
         settings_request = "settings-boot-1"
         assert (await one.get(f"/requests/{settings_request}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+
+
+async def test_a_list_of_requests_has_what_its_reader_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service(authorizer=Half()) as one:
+        made = {name: (await one.create(name))["request_id"] for name in ("open-1", "secret")}
+        shown = [each["request_id"] for each in (await one.get("/requests"))["requests"]]
+        assert shown == [made["secret"], made["open-1"]], "its requester's own, without the settings"
+        monkeypatch.setattr(overviews, "caller_of", lambda _: Caller(principal="User:eve"))
+        assert [each["request_id"] for each in (await one.get("/requests"))["requests"]] == [made["open-1"]]
+        assert (await one.get("/requests?principal=User:ANONYMOUS&rule=x"))["requests"] == []
+    async with service(authorizer=Half(("Describe", "Cluster"))) as one:
+        await one.create("secret")
+        monkeypatch.setattr(overviews, "caller_of", lambda _: Caller(principal="User:eve"))
+        assert [each["topics"] for each in (await one.get("/requests"))["requests"]] == [["secret"]]
+
+
+async def test_a_difference_has_what_its_reader_may_describe() -> None:
+    async with service(authorizer=Half()) as one:
+        start = one.log.durable_offset - 1
+        for name in ("open-1", "secret"):
+            await one.create(name)
+        shown = await one.get(f"/v1/diff?from={start}")
+        assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
 
 
 class ByName(Half):

@@ -285,17 +285,18 @@ WRONG = """
 /topics?after=~x                | 400 after: it is not the next_after of a page of this process
 /topics?after=~%F0%9F%98%80     | 400 after: it is not the next_after of a page of this process
 /topics?at=99999                | 400 at: offset 99999 is not reached yet: the newest event is at offset 6
-/topics?att=5                   | 400 att: unknown query parameter; allowed are after, at, limit
+/topics?att=5                   | 400 att: unknown query parameter; allowed are after, at, cursor, limit, name, or
 /topics/t?at=3                  | 404 no topic 't' was ever created
 /topics/t?limit=3               | 400 limit: unknown query parameter; allowed are at
 /topics/t?name=u                | 400 name: unknown query parameter; allowed are at
-/requests/r?at=3                | 400 at: unknown query parameter; none is allowed here
+/requests/r?at=3                | 404 no request 'r' is in the log
+/requests/r?x=3                 | 400 x: unknown query parameter; allowed are at
 /brokers?at=3&x=1               | 400 x: unknown query parameter; allowed are at
 /events?from=-1                 | 400 from: Expected `int` >= 0
 /events?from=x                  | 400 from: Expected `int`, got `str`
-/events?start=1                 | 400 start: unknown query parameter; allowed are cursor, from, limit, partition
+/events?start=1                 | 400 start: unknown query parameter; allowed are at, cursor, from, limit, order, p
 /events/follow?limit=1          | 400 limit: unknown query parameter; allowed are cursor, from, partition
-/explain/x?y=z                  | 400 y: unknown query parameter; none is allowed here
+/explain/x?y=z                  | 400 y: unknown query parameter; allowed are at
 /log/head?since=8               | 400 size: the log has 7 events and not 8: it was cut, or it is another one
 /log/head?since=-1              | 400 since: Expected `int` >= 0
 /log/head?partition=0           | 400 partition: there is no partition 0; this log has none
@@ -310,8 +311,8 @@ WRONG = """
 /health/ready?verbose=1         | 400 verbose: unknown query parameter; none is allowed here
 /metrics?x=1                    | 400 x: unknown query parameter; none is allowed here
 /nothing/here                   | 404 there is nothing at this path; /openapi.json lists what there is
-/simulated/brokers              | 405 GET is not possible here; allowed: POST
-/simulated/brokers/1/stop       | 405 GET is not possible here; allowed: POST
+/simulated/brokers              | 405 GET is not possible here; allowed: OPTIONS, POST
+/simulated/brokers/1/stop       | 405 GET is not possible here; allowed: OPTIONS, POST
 """
 
 
@@ -333,31 +334,37 @@ async def test_the_document_names_every_path_and_every_body() -> None:
         assert (await one.get("/"))["paths"] == sorted(document["paths"])
         assert set(document["paths"]) == {
             "/",
-            "/topics",
-            "/topics/{name}",
-            "/topics/{name}/events",
-            "/requests/{request_id}",
-            "/brokers",
-            "/events",
-            "/events/follow",
-            "/explain/{subject}",
-            "/log/head",
-            "/log/proof",
-            "/log/leaves",
             "/health/live",
             "/health/ready",
             "/metrics",
-            "/simulated/brokers",
-            "/simulated/brokers/{broker_id}/stop",
-            "/simulated/brokers/{broker_id}/start",
-            "/simulated/brokers/{broker_id}/delay",
+            "/v1/topics",
+            "/v1/topics/{name}",
+            "/v1/topics/{name}/events",
+            "/v1/topics/{name}/timeline",
+            "/v1/requests",
+            "/v1/requests/{request_id}",
+            "/v1/brokers",
+            "/v1/brokers/{broker_id}",
+            "/v1/events",
+            "/v1/events/follow",
+            "/v1/explain/{subject}",
+            "/v1/log/head",
+            "/v1/log/proof",
+            "/v1/log/leaves",
+            "/v1/summary",
+            "/v1/diff",
+            "/v1/timeline",
+            "/v1/simulated/brokers",
+            "/v1/simulated/brokers/{broker_id}/stop",
+            "/v1/simulated/brokers/{broker_id}/start",
+            "/v1/simulated/brokers/{broker_id}/delay",
         }
-        create = document["paths"]["/topics"]["post"]
+        create = document["paths"]["/v1/topics"]["post"]
         body = create["requestBody"]["content"]["application/json"]["schema"]
         assert (body["required"], body["additionalProperties"]) == (["name"], False)
         assert "validate_only" in {parameter["name"] for parameter in create["parameters"]}
-        parameters = {one["name"] for one in document["paths"]["/events"]["get"]["parameters"]}
-        assert parameters == {"from", "limit", "topic", "request", "partition", "cursor"}
+        parameters = {one["name"] for one in document["paths"]["/v1/events"]["get"]["parameters"]}
+        assert parameters == {"from", "limit", "topic", "request", "type", "order", "partition", "cursor", "at"}
 
 
 async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:

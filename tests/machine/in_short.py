@@ -84,6 +84,8 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"head({event.size})"
         case catalog.MetadataHandedBack():
             return f"handed back up to {event.end_offset}"
+        case catalog.HistorySkipped():
+            return f"skipped({event.start_offset}-{event.end_offset})"
         case catalog.ResourceConfigsChanged():
             configs = " ".join(f"{name}={value}" for name, value in event.configs)
             return f"configs({event.kind}:{event.name} {configs})"

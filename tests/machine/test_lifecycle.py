@@ -59,6 +59,7 @@ def test_what_has_no_life_cycle() -> None:
         "ChangeRejected",
         "FeaturesChanged",
         "HeadSigned",
+        "HistorySkipped",
         "MetadataAdopted",
         "MetadataHandedBack",
         "ProducerIdsAllocated",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from controller.machine.apply import apply
 from events.catalog import Recorded
 from events.codec import encode_event
+from events.followed import request_of
 from events.logs.log import Commit, Entry, InMemoryLog
 from projections.queries.query import Query, Questions
 from projections.store.store import TopicStore
@@ -22,7 +23,7 @@ def kept(records: Iterable[Recorded]) -> tuple[InMemoryLog, TopicStore]:
     for record in records:
         key = apply(state, record)
         value = encode_event(record.at_ms, record.cause, record.event)
-        entry = Entry(value, key, getattr(record.event, "request_id", ""))
+        entry = Entry(value, key, request_of(record))
         log.write(Commit((entry,), store.changes(state)))
         log.flush()
         store.became_durable(state)

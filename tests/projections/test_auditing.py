@@ -99,7 +99,7 @@ class Pairs(NamedTuple):
 Change = Callable[[Pairs], object]
 FORGED = encode_event(5, Cause("ConfirmMetadata", RequestId("forged")), TopicReady(TopicName("forged")))
 OTHERS = HeadSigner(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
-MORE, SUBTREE = b"tmore", b"sh\x08"
+MORE, SUBTREE = b"tmore", b"sm\x08"
 
 
 def key(offset: int) -> bytes:
@@ -164,7 +164,7 @@ def drop_subtree(pairs: Pairs) -> None:
 
 
 def change_head(pairs: Pairs) -> None:
-    pairs.views[b"sh"] = key(len(pairs.events)) + bytes(32)
+    pairs.views[b"sm"] = key(len(pairs.events)) + bytes(32)
 
 
 def drop_from_topics(pairs: Pairs) -> None:

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from hypothesis import given as drawn
 
-from events.catalog import Event, MetadataAdopted, MetadataHandedBack
+from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack
 from projections.queries.query import NotThere
 from projections.words import explain as module
 from projections.words.explain import Explanation, explain
@@ -145,6 +145,7 @@ def test_every_type_of_event_has_words() -> None:
         *story(f"fewer\n{REAL.strip()}").log,
         *story(LIFE).log,
         *history("cluster"),
+        *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),
     ]
     sentences = {type(record.event): in_words(record.event) for record in log}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.log import projector as projector_module
+from controller.brokers.kraft.log.batches import Pair
+from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.machine.apply import concerns_topic
 from controller.machine.state import State
 from events.catalog import Event, Recorded
 from events.codec import decode_event
-from events.logs.log import InMemoryLog
+from events.logs.log import Commit, InMemoryLog
 from events.names import ShardKey, shard_key
 from projections.store.recorder import EVENTS_ALONE, Projector, Recorder
 from projections.store.store import TopicStore
@@ -27,6 +30,8 @@ class Breaking:
     def __init__(self, real: Projector) -> None:
         self._real = real
         self.left: int | None = None
+        self.batches: list[list[Pair]] = []
+        self.end = 0
 
     def apply(self, state: State, record: Recorded) -> ShardKey:
         key = self._real.apply(state, record)
@@ -39,12 +44,19 @@ class Breaking:
     def changes(self) -> Mapping[bytes, bytes | None]:
         return self._real.changes()
 
-    def became_durable(self) -> None:
-        if isinstance(self._real, MetadataLog):
-            self._real.became_durable()
+    def reload(self) -> None:
+        self._real.reload()
 
     def savepoint(self) -> Callable[[], None]:
         return self._real.savepoint()
+
+    def write(self, log: InMemoryLog, commit: Commit) -> None:
+        if isinstance(self._real, MetadataProjector):
+            for pairs in self._real.batches(log.next_offset, [entry.value for entry in commit.entries]):
+                self.batches.append(pairs)
+                self.end += len(pairs)
+            self._real.became_durable()
+        log.write(commit)
 
 
 def snapshot(recorder: Recorder, events: list[Event]) -> Any:
@@ -74,10 +86,9 @@ def written(records: list[Recorded], projector: Breaking, log: InMemoryLog, comm
             projector.left = -1
         recorder.record(first.at_ms, first.cause, events)
         if number % commits == 0 or number == len(commands):
-            recorder.commit()
+            projector.write(log, recorder.take_commit())
             log.flush()
             store.became_durable(recorder.state)
-            projector.became_durable()
     return log
 
 
@@ -96,13 +107,19 @@ def test_a_step_that_fails_leaves_no_trace(name: str, commits: int) -> None:
     assert all_of(with_failures)[0] == records
 
 
-@pytest.mark.parametrize("commits", [1, 5, 1000])
+@pytest.mark.parametrize(("commits", "most"), [(1, 1000), (5, 1000), (5, 3), (1000, 1000), (1000, 1), (1000, 3)])
 @pytest.mark.parametrize("records", [real_history(), access_history()], ids=["real", "access"])
-def test_nor_in_the_log_that_real_brokers_follow(records: list[Recorded], commits: int) -> None:
+def test_nor_in_the_log_that_real_brokers_follow(
+    records: list[Recorded], commits: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where the commit is parted into batches of so many records."""
+    monkeypatch.setattr(projector_module, "RECORDS_PER_BATCH", most)
     logs = []
     for fails in (True, False):
         log = InMemoryLog("cluster")
-        projector = Breaking(MetadataLog(log))
+        real = MetadataProjector(log)
+        projector = Breaking(real)
+        real.log_end = partial(getattr, projector, "end")
         projector.left = -1 if fails else None
-        logs.append(all_of(written(records, projector, log, commits)))
+        logs.append((all_of(written(records, projector, log, commits)), projector.batches))
     assert logs[0] == logs[1], "batches, epochs and ids of entries byte for byte"

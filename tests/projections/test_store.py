@@ -12,7 +12,8 @@ from events.catalog import Cause, Endpoint, Partition, Recorded, TopicCreated
 from events.codec import encode_event
 from events.logs.log import Commit, Entry, InMemoryLog
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName, shard_key
-from projections.store.store import TOPIC_ID, WAITING, Counts, TopicCache, TopicStore
+from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
+from projections.store.topic_cache import TopicCache
 
 NAMES = ("a", "b", "c.d", "c_d", "e")
 

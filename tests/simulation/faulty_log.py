@@ -46,6 +46,10 @@ class FaultyLog:
         return self._log.cluster_id
 
     @property
+    def path(self) -> None:
+        return None
+
+    @property
     def next_offset(self) -> int:
         return self._log.next_offset
 
@@ -71,6 +75,9 @@ class FaultyLog:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
 
+    def vouch(self) -> None:
+        self._log.vouch()
+
     async def flushed(self) -> int:
         """Flush as a thread does it: the loop is free meanwhile."""
         await asyncio.sleep(self._disk.rng.uniform(*self._disk.sync_s))
@@ -95,9 +102,17 @@ class FaultyLog:
         self._check_readable()
         return self._log.read_one(offset)
 
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        self._check_readable()
+        return self._log.read_many(offsets)
+
     def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
         self._check_readable()
         return self._log.shard_offsets(shard_key, start, end)
+
+    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
+        self._check_readable()
+        return self._log.shard_runs(shard_keys, start, end)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._check_readable()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support import tools
+from tests.support.network import Network
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.real_brokers import CLUSTER_ID
@@ -27,16 +28,27 @@ class Controller:
     folder: Path
     directory_id: str
     process: Process | None = None
+    reached_at: int = 0
+    """The port that it advertises, if it is another one than it listens at."""
+
+    @property
+    def own_address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.port}"
 
     @property
     def address(self) -> str:
-        """Where it listens."""
-        return f"127.0.0.1:{self.port}"
+        """Where others reach it."""
+        return f"127.0.0.1:{self.reached_at or self.port}"
 
     @property
     def metadata(self) -> Path:
         """Its copy of the metadata log."""
         return self.folder / "data" / "__cluster_metadata-0"
+
+    def pid(self) -> int | None:
+        """Its process, once it was started."""
+        return None if self.process is None else self.process.pid
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -83,7 +95,7 @@ class KafkaQuorum:
         settings = {
             "process.roles": "controller",
             "node.id": str(controller.node_id),
-            "listeners": f"CONTROLLER://{controller.address}",
+            "listeners": f"CONTROLLER://{controller.own_address}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
             "log.dirs": str(controller.folder / "data"),
@@ -113,12 +125,16 @@ def kafka_quorum(
     kraft_version: int = 1,
     others: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
+    network: Network | None = None,
 ) -> Iterator[KafkaQuorum]:
-    """So many of Kafka's controllers, started; all ended with the block."""
+    """So many of Kafka's controllers, started; all ended with the block. With a `network` they are reached over it."""
     ports = free_ports(count)
     controllers = tuple(
         Controller(FIRST_ID + n, port, folder / f"controller{n}", _uuid()) for n, port in enumerate(ports)
     )
+    if network is not None:
+        for each in controllers:
+            each.reached_at = network.way_to(each.node_id, each.port, each.pid)
     quorum = KafkaQuorum(folder, version, kraft_version, controllers, others, settings or {})
     try:
         for each in controllers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.describe_cluster import (
@@ -18,21 +19,22 @@ from controller.machine.errors import ErrorCode
 class DescribeControllersHandler:
     """Answers DescribeCluster of clients with `bootstrap.controllers`."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, quorum: Quorum) -> None:
         self._front = front
+        self._quorum = quorum
 
     def __call__(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """This controller, as the only one."""
-        front = self._front
+        """Who votes, and where, and who leads."""
+        front, quorum = self._front, self._quorum
         if request.endpoint_type != CONTROLLERS:
             return wrong_endpoint(request.endpoint_type)
-        here = front.advertised
+        places = ((each.id, *quorum.place_of(each)) for each in quorum.voters)
         wants_operations = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             endpoint_type=CONTROLLERS,
             cluster_id=front.cluster_id,
-            controller_id=front.node_id,
-            brokers=(DescribeClusterBroker(broker_id=front.node_id, host=here.host, port=here.port),),
+            controller_id=quorum.leader_id,
+            brokers=tuple(DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
             cluster_authorized_operations=front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
         )
 

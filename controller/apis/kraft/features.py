@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from controller.apis.kraft.epochs import as_brokers_take_it
-from controller.brokers.kraft.epoch import QuorumEpoch
 from controller.brokers.kraft.features import KRAFT_VERSION, SUPPORTED
 from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
 from controller.brokers.port import stamp
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
@@ -36,22 +38,21 @@ def supported_features() -> tuple[SupportedFeatureKey, ...]:
 def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
     """The features in force, and the offset of the metadata log as of which they are."""
     levels = dict(fleet.membership.cluster.features)
-    quorum = fleet.epoch.quorum
-    if quorum is not None and quorum.kraft_version:
-        levels[KRAFT_VERSION] = quorum.kraft_version
+    if fleet.node.quorum.kraft_version:
+        levels[KRAFT_VERSION] = fleet.node.quorum.kraft_version
     features = tuple(
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
         for name, level in sorted(levels.items())
     )
-    return fleet.metadata.mark.end - 1, features
+    return fleet.replication.applied - 1, features
 
 
 class UpdateFeaturesHandler:
     """Answers UpdateFeatures: all of the changes, or none."""
 
-    def __init__(self, front: Front, epoch: QuorumEpoch) -> None:
+    def __init__(self, front: Front, node: QuorumNode) -> None:
         self._front = front
-        self._epoch = epoch
+        self._node = node
 
     async def __call__(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """The outcome of each, with what is wrong in words."""
@@ -68,6 +69,10 @@ class UpdateFeaturesHandler:
         if failed is not None:
             return _failure(context.api_version, failed, results)
         if not request.validate_only:
+            if any(each.feature == KRAFT_VERSION for each in request.feature_updates):
+                refused = await self._raise_kraft_version()
+                if refused is not None:
+                    return refused
             features = tuple(sorted((name, level) for name, level in levels.items() if level and name != KRAFT_VERSION))
             stamped, reason = stamp(self._front.controller, "features"), f"asked by {context.principal}"
             (answer,) = await self._front.submit([ChangeFeatures(**stamped, features=features, reason=reason)])
@@ -101,14 +106,24 @@ class UpdateFeaturesHandler:
         return self._unsupported(name, level)
 
     def _kraft_refusal(self, level: int) -> str | None:
-        quorum = self._epoch.quorum
-        current = quorum.kraft_version if quorum is not None else 0
-        if level == current:
+        current = self._node.quorum.kraft_version
+        if current <= level <= KRAFT_VERSION_MAX:
             return None
-        return (
-            f"Invalid update version {level} for feature {KRAFT_VERSION}: it is {current}, and is changed by a start "
-            f"with the setting kraft.version={level}; only an upgrade is possible."
-        )
+        return f"Invalid update version {level} for feature {KRAFT_VERSION}: it is {current}, and only rises, to 1."
+
+    async def _raise_kraft_version(self) -> UpdateFeaturesResponse | None:
+        """From 0 to 1, if it is not yet (KIP-853); what is answered where that cannot be."""
+        node = self._node
+        if node.quorum.kraft_version:
+            return None
+        try:
+            node.raise_kraft_version()
+            await node.committed(node.quorum.log.end - 1)
+        except NotLeader:
+            return UpdateFeaturesResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        except Refused as why:
+            return UpdateFeaturesResponse(error_code=int(ErrorCode.INVALID_UPDATE_VERSION), error_message=str(why))
+        return None
 
     def _unsupported(self, name: str, level: int) -> str | None:
         for broker_id, broker in sorted(self._front.cluster.brokers.items()):

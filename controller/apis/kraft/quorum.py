@@ -1,30 +1,27 @@
-"""The listener of a voter that only follows: the quorum's own APIs, and who leads."""
+"""The quorum's own APIs: who votes and leads, the metadata log, who is to vote (KIP-595, KIP-630, KIP-836, KIP-853)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from controller.access.authorizer import Authorizer, Operation
-from controller.apis.api_versions import with_api_versions
-from controller.apis.for_each import SENT_AWAY
-from controller.apis.kraft.describe_cluster import wrong_endpoint
-from controller.apis.kraft.features import supported_features
-from controller.apis.sasl import not_expected
-from controller.apis.tables import HandlerTable, rows
-from controller.brokers.kraft.features import KRAFT_VERSION
+import structlog
+
+from controller.access.authorizer import Operation
+from controller.apis.kraft.permissions import needing
+from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.front.front import Front
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.api_versions import FinalizedFeatureKey
-from controller.kafka.messages.describe_cluster import (
-    CONTROLLERS,
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
-from controller.machine.access.permissions import CLUSTER_NAME
+from controller.kafka.messages.fetch import FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
+
+LOGGED_EVERY_S: Final = 30.0
+"""How often the same refusal is logged: who is refused tries again every few milliseconds."""
+_DIVERGES: Final = 0
+_LOGGED_MAX: Final = 1000
+"""How many refusals are remembered; then all are forgotten."""
 
 _NEEDS: Final[Mapping[ApiKey, Operation]] = {
     ApiKey.VOTE: "ClusterAction",
@@ -39,41 +36,54 @@ _NEEDS: Final[Mapping[ApiKey, Operation]] = {
 }
 """What whoever sends these must hold on the cluster, as in Kafka (ControllerApis)."""
 
+logger = structlog.get_logger("topicwright.kraft")
 
-def voter_listener(
-    node: QuorumNode, cluster_id: str, authorizer: Authorizer, versions_max: Mapping[str, int]
-) -> HandlerTable:
-    """The table of a voter's listener. What only the leader decides is refused with NOT_CONTROLLER, so that whoever
-    sent it looks for the leader."""
 
-    def of_quorum(key: ApiKey) -> Handler:
-        async def answer(context: RequestContext, request: Any) -> Message:
-            if not authorizer.allows(context, _NEEDS[key], "Cluster", CLUSTER_NAME):
-                return APIS[key].response(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-            return await node.request(request)
+def quorum_handlers(front: Front, node: QuorumNode, clock: Callable[[], float]) -> dict[int, Handler]:
+    """The handlers of one voter. `clock` gives seconds and only goes forward."""
+    refused = RefusedFetches(front.cluster_id, clock)
 
-        return answer
+    async def answer(context: RequestContext, request: Any) -> Message:
+        response = await node.request(request)
+        if isinstance(response, FetchResponse):
+            refused.note(context, request, response)
+        return response
 
-    def describe_cluster(_: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        if request.endpoint_type != CONTROLLERS:
-            return wrong_endpoint(request.endpoint_type)
-        places = [(each.id, *node.quorum.place_of(each)) for each in node.quorum.voters]
-        return DescribeClusterResponse(
-            endpoint_type=CONTROLLERS,
-            cluster_id=cluster_id,
-            controller_id=node.quorum.leader_id,
-            brokers=tuple(DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
-        )
+    return {key: needing(front, operation, answer, APIS[key].response) for key, operation in _NEEDS.items()}
 
-    def finalized() -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
-        level = node.quorum.kraft_version
-        shown = FinalizedFeatureKey(name=KRAFT_VERSION, min_version_level=level, max_version_level=level)
-        return max(0, node.quorum.high_watermark - 1), (shown,) if level else ()
 
-    handlers: dict[int, Handler] = {
-        **{key: of_quorum(key) for key in _NEEDS},
-        ApiKey.DESCRIBE_CLUSTER: describe_cluster,
-        **SENT_AWAY,
-        **not_expected,
-    }
-    return with_api_versions(rows(handlers, versions_max), supported_features=supported_features(), finalized=finalized)
+class RefusedFetches:
+    """Log lines about fetches that are refused, each once in a while."""
+
+    def __init__(self, cluster_id: str, clock: Callable[[], float]) -> None:
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._logged: dict[tuple[str, int, int], float] = {}
+        """When a refusal was logged last, by the peer's host, the broker and the error code."""
+
+    def note(self, context: RequestContext, request: FetchRequest, response: FetchResponse) -> None:
+        """A fetch was answered."""
+        if response.error_code:
+            self._log("fetch refused", context, request, response.error_code, self._why(request, response.error_code))
+        elif response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
+            why = "it is cut where both are alike"
+            self._log("metadata log of a node diverges", context, request, _DIVERGES, why)
+
+    def _why(self, request: FetchRequest, code: int) -> str:
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            return (
+                f"the node is of cluster {request.cluster_id}, and this is {self._cluster_id}: "
+                "its log directories were formatted for the other one"
+            )
+        return f"only partition 0 of {METADATA_TOPIC} is followed here"
+
+    def _log(self, event: str, context: RequestContext, request: FetchRequest, code: int, why: str) -> None:
+        replica_id = request.replica_state.replica_id if context.api_version >= 15 else request.replica_id
+        key = (context.peer.rpartition(":")[0], replica_id, code)
+        now = self._clock()
+        if now - self._logged.get(key, float("-inf")) < LOGGED_EVERY_S:
+            return
+        if len(self._logged) >= _LOGGED_MAX:
+            self._logged.clear()
+        self._logged[key] = now
+        logger.warning(event, node=replica_id, peer=context.peer, code=code, why=why)

@@ -1,21 +1,20 @@
-"""What is looked at again and again: sessions that end, features that all brokers share, a log that has grown."""
+"""What is looked at again and again by who leads: sessions that end, features that all brokers share."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.features import Features, features_at, shared_metadata_version
-from controller.brokers.kraft.log.metadata_log import MetadataLog
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
-from controller.brokers.kraft.log.snapshots import make_snapshot
 from controller.brokers.kraft.membership import Membership
+from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import ChangeFeatures, FenceBroker
-from events.logs.log import LogClosed
 
 CHECK_S: Final = 0.25
 """How often sessions are looked at: a small part of the shortest session timeout that is of use."""
@@ -29,38 +28,31 @@ class Checks:
     """The checks of one fleet."""
 
     def __init__(
-        self, controller: CommandSink, metadata: MetadataLog, membership: Membership, options: KraftOptions
+        self,
+        controller: CommandSink,
+        replication: QuorumReplication,
+        membership: Membership,
+        options: KraftOptions,
+        is_adopted: Callable[[], bool],
     ) -> None:
         self._controller = controller
-        self._metadata = metadata
+        self._replication = replication
         self._membership = membership
         self._options = options
+        self._is_adopted = is_adopted
 
     async def run(self) -> None:
         """Check until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
+            if not self._replication.leads:
+                continue
             for broker_id in self._membership.expired():
                 logger.warning("broker session expired", broker=broker_id)
                 stamped = stamp(self._controller, "kraft")
                 self._controller.observe(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
             if self._membership.unchanged_for_s() > SETTLED_S:
                 self._raise_features()
-            if self._metadata.mark.bytes_since_snapshot > self._options.snapshot_every_bytes:
-                await self._snapshot()
-
-    async def _snapshot(self) -> None:
-        """Have a snapshot of all that is durable, with the next commit."""
-        metadata, mark = self._metadata, self._metadata.mark
-        if metadata.has_snapshot_pending():
-            return
-        try:
-            snapshot = await asyncio.to_thread(make_snapshot, metadata, mark.end, mark.epoch)
-        except LogClosed:
-            return  # the log is being recovered: at the next check
-        if metadata.mark.end >= mark.end:
-            metadata.offer_snapshot(snapshot)
-            logger.info("metadata snapshot", end=snapshot.end_offset, bytes=len(snapshot.data))
 
     def _raise_features(self) -> None:
         """Take the metadata.version that the options have, or the highest that all brokers share, with the features
@@ -71,7 +63,7 @@ class Checks:
         if shared is None or not brokers or any(broker.fenced for broker in brokers):
             return
         wanted = self._options.metadata_version
-        if wanted is None and self._metadata.mark.adopted:
+        if wanted is None and self._is_adopted():
             return  # the cluster's own controller left it at its level, and may come back
         level = shared if wanted is None else min(wanted, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):

@@ -1,25 +1,19 @@
-"""The epoch of the quorum that this process leads brokers in (KIP-595): a quorum with one voter, which is itself."""
+"""The epochs in which this process leads brokers, as events say them (KIP-595)."""
 
 from __future__ import annotations
 
 import msgspec
 
 from controller.brokers.kraft.features import METADATA_VERSION_SHARED, features_at
-from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import BeginQuorumEpoch
-from controller.machine.state import Quorum
-from events.catalog import Endpoint
 
 
 class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller is to real brokers; see `QuorumEpochBegun` for most of it."""
+    """What the controller is to real brokers."""
 
-    node_id: int
-    kraft_version: int
-    directory_id: bytes
     session_timeout_ms: int
-    snapshot_every_bytes: int = 20 << 20
     metadata_version: int | None = None
     """None: the highest that all brokers share."""
     leaders_balanced_every_s: float | None = None
@@ -27,34 +21,28 @@ class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuorumEpoch:
-    """The epoch of one process: it leads in none of those before. `endpoint` is where brokers reach it."""
+    """What is recorded of the epochs that this process leads in."""
 
-    def __init__(
-        self, controller: CommandSink, metadata: MetadataLog, options: KraftOptions, endpoint: Endpoint
-    ) -> None:
+    def __init__(self, controller: CommandSink, replication: QuorumReplication, options: KraftOptions) -> None:
         self._controller = controller
-        self._metadata = metadata
+        self._replication = replication
         self._options = options
-        self._endpoint = endpoint
-        self._first = metadata.mark.epoch + 1
-
-    @property
-    def quorum(self) -> Quorum | None:
-        """The epoch that brokers are led in, None before it is durable."""
-        return self._controller.store.durable_cluster.quorum if self._metadata.mark.epoch >= self._first else None
 
     def begin(self) -> None:
-        """Have an epoch begun, above all those of the metadata log."""
-        options = self._options
+        """Record the epoch that the quorum is in, which this process leads."""
+        quorum = self._replication.quorum
+        me = quorum.me
+        host, port = quorum.place_of(me)
         self._controller.observe(
             BeginQuorumEpoch(
                 **stamp(self._controller, "kraft"),
-                node_id=options.node_id,
-                kraft_version=options.kraft_version,
-                host=self._endpoint.host,
-                port=self._endpoint.port,
-                directory_id=options.directory_id,
-                features=features_at(options.metadata_version or METADATA_VERSION_SHARED),
-                epoch_min=self._metadata.mark.epoch + 1,
+                node_id=me.id,
+                kraft_version=quorum.kraft_version,
+                host=host,
+                port=port,
+                directory_id=me.directory,
+                features=features_at(self._options.metadata_version or METADATA_VERSION_SHARED),
+                epoch_min=quorum.epoch,
+                priority=quorum.options.priority,
             )
         )

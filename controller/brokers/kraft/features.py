@@ -41,6 +41,22 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
 }
 
 
+def unsupported(features: Features) -> str | None:
+    """The first feature with a level that this controller does not work with, and what it works with; None if it works
+    with all of them."""
+    if (level := dict(features).get(METADATA_VERSION_FEATURE, 0)) < METADATA_VERSION_MIN:
+        return (
+            f"metadata.version is {level}, and has to be {METADATA_VERSION_MIN} (3.7) or higher: "
+            "raise it with kafka-features.sh first"
+        )
+    for name, level in features:
+        known = SUPPORTED.get(name)
+        if known is None or not known.lowest <= level <= known.highest:
+            allowed = "is not known" if known is None else f"is supported from {known.lowest} to {known.highest}"
+            return f"feature {name} has level {level}, and {allowed}"
+    return None
+
+
 def features_at(metadata_version: int, brokers: Iterable[Broker] = ()) -> Features:
     """The features of a cluster at this level, as far as all these brokers support them; sorted by name."""
     known = tuple(brokers)

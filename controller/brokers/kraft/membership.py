@@ -17,8 +17,9 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.registration import RESERVED_DIRECTORIES
+from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.kraft.sessions import Sessions
 from controller.brokers.port import CommandSink
 from controller.machine.state import Broker, Cluster
@@ -57,10 +58,16 @@ class Membership:
     """The registered brokers as of the last durable commit. `clock` gives seconds and only goes forward."""
 
     def __init__(
-        self, controller: CommandSink, metadata: MetadataLog, session_timeout_s: float, clock: Callable[[], float]
+        self,
+        controller: CommandSink,
+        projector: MetadataProjector,
+        replication: QuorumReplication,
+        session_timeout_s: float,
+        clock: Callable[[], float],
     ) -> None:
         self._controller = controller
-        self._metadata = metadata
+        self._projector = projector
+        self._replication = replication
         self._clock = clock
         self._sessions = Sessions(session_timeout_s, clock())
         self._directories = Directories()
@@ -80,7 +87,7 @@ class Membership:
     def broker(self, broker_id: int, epoch: int) -> Broker | None:
         """The registered broker of this id if `epoch`, as on the wire, is its own; else None."""
         broker = self.cluster.brokers.get(BrokerId(broker_id))
-        return broker if broker is not None and self._metadata.broker_epoch(broker_id) == epoch else None
+        return broker if broker is not None and self._projector.broker_epoch(broker_id) == epoch else None
 
     def machine_epoch(self, broker_id: int, epoch: int) -> int:
         """The machine's epoch of the registration that `epoch` on the wire stands for; NO_EPOCH if it is an old one."""
@@ -94,17 +101,25 @@ class Membership:
         broker = self.cluster.brokers.get(broker_id)
         if broker is None or broker.broker_epoch != machine_epoch:
             return None
-        return self._metadata.broker_epoch(broker_id)
+        return self._projector.broker_epoch(broker_id)
 
     def is_newest_epoch(self, broker_id: int, epoch: int) -> bool:
         """Whether `epoch`, as on the wire, is that of the newest registration of a broker, or it has none."""
-        return BrokerId(broker_id) not in self.cluster.brokers or self._metadata.broker_epoch(broker_id) == epoch
+        return BrokerId(broker_id) not in self.cluster.brokers or self._projector.broker_epoch(broker_id) == epoch
 
     # --- sessions
 
     def has_session(self, broker_id: BrokerId) -> bool:
         """Whether the broker was heard of within the timeout."""
         return self._sessions.is_valid(broker_id, self._clock())
+
+    def resume(self) -> None:
+        """This process leads from now on: each broker has a whole session from now, and what it has applied is to be
+        heard anew."""
+        self._sessions = Sessions(self._sessions.timeout_s, self._clock())
+        self._applied_ends.clear()
+        self._leaving.clear()
+        self.restart_unchanged()
 
     def touch(self, broker_id: BrokerId) -> None:
         """A broker was heard of."""
@@ -134,7 +149,7 @@ class Membership:
         """Whether a broker that leaves leads nothing any more, and every live broker has applied that."""
         if not self._controller.is_settled() or self.leads(broker_id):
             return False
-        end = self._metadata.mark.end
+        end = self._replication.applied
         applied = min((self._applied_ends.get(each, 0) for each in self.cluster.live), default=end)
         return self._leaving.setdefault(broker_id, end) <= applied
 

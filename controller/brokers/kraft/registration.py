@@ -1,4 +1,7 @@
-"""A broker reports in: the checks of `ClusterControlManager.registerBroker`, and the command that follows (KIP-631)."""
+"""A broker reports in: the checks of `ClusterControlManager.registerBroker`, and the command that follows (KIP-631).
+
+Controllers report in as well (KIP-919); what they report is in the metadata log alone, where Kafka's leader looks for
+it before it raises a feature."""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from controller.brokers.kraft.features import SUPPORTED
+from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.brokers.kraft.quorum.raft.voters import Voter
+from controller.kafka.messages import controller_registration as controllers
 from controller.kafka.messages.broker_registration import BrokerRegistrationRequest
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
@@ -98,3 +105,44 @@ def details_of(request: BrokerRegistrationRequest, *, clean: bool) -> BrokerDeta
 def endpoints_of(request: BrokerRegistrationRequest) -> tuple[Endpoint, ...]:
     """Where a broker listens."""
     return tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
+
+
+def controller_registration(
+    me: Voter, incarnation: bytes, security_protocol: int
+) -> controllers.ControllerRegistrationRequest:
+    """What a controller reports: where it listens, and which features it works with."""
+    return controllers.ControllerRegistrationRequest(
+        controller_id=me.id,
+        incarnation_id=incarnation,
+        listeners=tuple(
+            controllers.Listener(name=each.name, host=each.host, port=each.port, security_protocol=security_protocol)
+            for each in me.listeners
+        ),
+        features=tuple(
+            controllers.Feature(name=name, min_supported_version=each.lowest, max_supported_version=each.highest)
+            for name, each in sorted(SUPPORTED.items())
+        ),
+    )
+
+
+def controller_record(request: controllers.ControllerRegistrationRequest) -> kinds.RegisterControllerRecord:
+    """The record of the metadata log that says so."""
+    return kinds.RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=request.zk_migration_ready,
+        end_points=tuple(
+            kinds.BrokerEndpoint(
+                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
+            for each in request.listeners
+        ),
+        features=tuple(
+            kinds.BrokerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ),
+    )

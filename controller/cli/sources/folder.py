@@ -12,7 +12,7 @@ import msgspec
 
 from controller.cli.sources.http import DryRun, Refusal, SourceError, Which
 from controller.http.errors import query_error, status_of
-from controller.http.writes import CreateBody, create_command
+from controller.http.paths.writes import CreateBody, create_command
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer

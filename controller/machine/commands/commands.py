@@ -153,6 +153,7 @@ class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
     features: tuple[tuple[str, int], ...]
     epoch_min: int = 0
     """The epoch is this or a higher one."""
+    priority: int = 0
 
 
 class ChangeFeatures(MembershipCommand, frozen=True, kw_only=True, gc=False):

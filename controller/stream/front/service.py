@@ -166,7 +166,7 @@ class FrontService:
             return controller_listener
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = FrontCluster(lambda: front.cluster, self.options.cluster_security, every_s)
-        front.fleet_trouble = lambda: cluster.trouble
+        front.fleet_trouble = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
         reached = await cluster.reached()
         return partial(cluster_listener, brokers=reached.spoken, pass_on=reached.link.pass_on)
 

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from events.followed import FOLLOW
 from projections.replay.checks.arrays import NONE, Bools, Ints, coded, hashes, numbers, with_lists_coded
 from projections.replay.checks.check import Violation, found
 from projections.replay.checks.offsets import Run, runs
@@ -121,7 +122,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 _STRETCHES = pa.schema([("stretch", pa.binary())])
 REVIEW = "ReviewTopics"
-CAUSES_KEPT = (ADOPTED, REVIEW)
+CAUSES_KEPT = (ADOPTED, FOLLOW, REVIEW)
 """The causes that checks look for; packs have the place in this."""
 
 

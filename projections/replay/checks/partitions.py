@@ -96,9 +96,9 @@ class Steps(Chosen):
         return self.new & ~self.of("TopicDiscovered")
 
     @property
-    def adopted(self) -> Bools:
-        """Whether a row stands for what was there when a cluster was taken over."""
-        return self.share.adopted[self.event]
+    def foreign(self) -> Bools:
+        """Whether another controller decided what a row says."""
+        return self.share.foreign[self.event]
 
     @property
     def changed(self) -> Bools:
@@ -165,7 +165,7 @@ def _out_of_order(steps: Steps) -> Bools:
     def is_unsound(leader: int, isr: int, stood: int) -> bool:
         return not (steps.lists.ids(isr) and _is_sound(leader, steps.lists.ids(isr), steps.lists.ids(stood)))
 
-    rows = (steps.new & ~steps.adopted) | (steps.of(*_LEADING) & steps.changed)
+    rows = (steps.new & ~steps.foreign) | (steps.of(*_LEADING) & steps.changed)
     return judged(rows, is_unsound, steps.leader, steps.isr, steps.stood)
 
 
@@ -192,13 +192,13 @@ def _expected_epochs(steps: Steps, row: int) -> str:
 
 
 def _begins_late(steps: Steps) -> Bools:
-    return steps.decided & ~steps.adopted & ~((steps.leader_epoch == 0) & (steps.partition_epoch == 0))
+    return steps.decided & ~steps.foreign & ~((steps.leader_epoch == 0) & (steps.partition_epoch == 0))
 
 
 def _led_by_others(steps: Steps) -> Bools:
     elected = steps.of(*_LEADING) & ~((steps.leader == _NO_LEADER) & ~steps.decided)
-    rows = (steps.decided & ~steps.adopted) | elected
-    return steps.not_live(rows | (steps.of(_STEP) & (steps.leader >= 0)), steps.leader)
+    rows = (steps.decided & ~steps.foreign) | elected
+    return steps.not_live(rows | (steps.of(_STEP) & (steps.leader >= 0) & ~steps.foreign), steps.leader)
 
 
 def _wrongly_filled(steps: Steps) -> Bools:

@@ -80,7 +80,7 @@ class Requests(Chosen):
     @property
     def placed(self) -> Bools:
         """Whether an event places partitions that were decided on here."""
-        return self.of("TopicCreated", "PartitionsAdded")
+        return self.of("TopicCreated") | (self.of("PartitionsAdded") & ~self.share.foreign[self.event])
 
     @property
     def by_hand(self) -> Bools:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from events.followed import FOLLOW
 from events.names import shard_key
 from projections.replay.checks.arrays import NONE, NOWHERE, Bools, Groups, Ints, Lists, coded, combined, numbers
 from projections.replay.checks.check import Place
@@ -58,9 +59,10 @@ class Share:
         return is_one_of(self["type"], TYPES, types)
 
     @property
-    def adopted(self) -> Bools:
-        """Whether an event stands for what was there when a cluster was taken over."""
-        return is_one_of(self["cause"], CAUSES_KEPT, (ADOPTED,))
+    def foreign(self) -> Bools:
+        """Whether another controller decided what an event says: before its cluster was taken over, or while it was
+        followed."""
+        return is_one_of(self["cause"], CAUSES_KEPT, (ADOPTED, FOLLOW))
 
     @property
     def reviewed(self) -> Bools:

@@ -16,7 +16,7 @@ from projections.replay.checks.arrays import NOWHERE, Bools, Ints, Lists
 
 CLUSTER_TYPES = (
     "BrokerRegistered", "BrokerFenced", "BrokerLeaving", "BrokerUnfenced", "BrokerUnregistered", "SettingsChanged",
-    "QuorumEpochBegun",
+    "QuorumEpochBegun", "FeaturesChanged",
 )  # fmt: skip
 """The events that make the timeline."""
 
@@ -114,7 +114,7 @@ class Brokers:
         self.since = event.offset
         if event.type == "SettingsChanged":
             self.settings = dict(event.settings or ())
-        elif event.type == "QuorumEpochBegun":
+        elif event.type in ("QuorumEpochBegun", "FeaturesChanged"):
             self.are_real = True
         elif event.broker_id is not None:
             self._see_broker(event, event.broker_id)

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakSet
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
@@ -30,7 +31,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
 from events.logs.rocksdb_database import VIEWS, Database
 from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_log import SHARD, RocksDbLog, run_prefix
 from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY
 from projections.replay.log.frozen import frozen
 
@@ -70,6 +71,13 @@ class Look(RocksDbLog):
         for _ in self._each_view(b"", b"\xff"):
             pass
 
+    def newest_before(self, shard_key: str, end: int) -> int:
+        """The offset of the newest event of a shard before `end`; -1 if there is none."""
+        run = run_prefix(SHARD, shard_key)
+        key = self._read(Database.last_view_key, run, run + (end - 1).to_bytes(8, "big"))
+        last = None if key is None else self._read(lambda database: database.get_view(key))
+        return -1 if last is None else min(end - 1, int.from_bytes(last, "big"))
+
     def close(self) -> None:
         self._closed = True
         self._close_database()
@@ -103,6 +111,7 @@ class _Secondary(Database):
         self._events = Rdict(str(place), _options(), column_families={VIEWS: _options()}, access_type=access)
         self.path = path
         self._reading = threading.Lock()
+        self._frozen = WeakSet()
         self._views = self._events.get_column_family(VIEWS)
         self.get_event = self._events.get
         self.get_view = self._views.get

@@ -6,7 +6,8 @@ a topic changed without an event, an event came without its change, or a byte on
 Method. One look at the folder fixes both sides at the same offset, however busy the service is. Spark rebuilds every
 topic from the events alone; the live side is hashed as it is stored. Topics that differ are then shown one by one, with
 both sides and the first event after which they part (see `parting`). Brokers and settings are compared too, under the
-empty shard key.
+empty shard key. Topics begin at the newest snapshot, if there is one: then what is proved is what came after it, and
+`from_scratch` proves all.
 
 A log in Kafka has no state beside it; the live side is then that of a front or worker (see `compare_kafka`).
 
@@ -22,6 +23,7 @@ from events.names import CLUSTER_SHARD
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import KafkaRef, Ref, looked_at
 from projections.replay.outcome import Options, Outcome
+from projections.replay.rebuild.beginning import beginning, said
 from projections.replay.rebuild.differences import cluster_difference, difference, different, live_hashes, outcome
 from projections.replay.rebuild.parting import History
 from projections.replay.rebuild.rebuild import rebuilt_topics
@@ -57,13 +59,14 @@ def run_compare(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         return compare_kafka(session, ref, options)
     with looked_at(ref) as log:
         end, live = log.next_offset, live_hashes(log, ref.partition)
-        rows = different(session, rebuilt_topics(session, ref, end), live).collect()
+        begin = beginning(ref, end, options)
+        rows = different(session, rebuilt_topics(session, ref, end, begin), live).collect()
         differences = [
             difference(History(log, row["shard"]), stored_values(log, row["shard"]), row.asDict()) for row in rows
         ]
         cluster = (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD))
         differences += cluster_difference(cluster, TopicStore(log).durable_cluster, ref.partition)
-    return outcome(differences, len(live), {ref.partition: end}, options)
+    return said(outcome(differences, len(live), {ref.partition: end}, options), begin, end)
 
 
 # --- telling

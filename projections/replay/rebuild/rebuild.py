@@ -29,17 +29,20 @@ from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
 from events import catalog
 from events.codec import decode_event
+from events.followed import FOLLOW
 from events.names import TopicName
 from projections.queries.moments import iso
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
+from projections.replay.rebuild.beginning import AT_FIRST, Beginning, beginning, said
 from projections.replay.spark.columns import PARTITION, TEXTS
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.spark.packed import Pack, fold_packs, packs_frame
+from projections.replay.spark.snapshot_packs import begun
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.rows.requests import RequestTopicRow, fold_request_topic
-from projections.store.stored_topics import encode_topic
+from projections.store.stored_topics import decode_topic, encode_topic
 from projections.words.names import error_word, topic_id_text
 from projections.words.wording import many
 
@@ -111,10 +114,10 @@ def state_hash(stored: bytes) -> str:
     return sha256(stored).hexdigest()
 
 
-def rebuilt_topics(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
+def rebuilt_topics(spark: SparkSession, ref: Ref, end: End, begin: Beginning = AT_FIRST) -> DataFrame:
     """The topics there were before offset `end`, one row each (TOPICS)."""
-    shares = shares_for(end)
-    return topics_in(packs_frame(spark, ref, end, shares), shares)
+    shares = begin.shares(end)
+    return topics_in(packs_frame(spark, ref, end, shares, begin.offset), shares)
 
 
 def topics_in(packs: DataFrame, shares: int) -> DataFrame:
@@ -151,11 +154,11 @@ def _cluster_of(stored: Sequence[Stored]) -> ClusterRow:
     return cluster
 
 
-def rebuilt(spark: SparkSession, ref: Ref, view: str, end: End) -> DataFrame:
-    """The frame of one of VIEWS. Raises ReplayError for another name."""
+def rebuilt(spark: SparkSession, ref: Ref, view: str, end: End, begin: Beginning = AT_FIRST) -> DataFrame:
+    """The frame of one of VIEWS, of which topics may begin at a snapshot. Raises ReplayError for another name."""
     match view:
         case "topics":
-            return rebuilt_topics(spark, ref, end)
+            return rebuilt_topics(spark, ref, end, begin)
         case "requests":
             return rebuilt_requests(spark, ref, end)
         case "brokers":
@@ -178,14 +181,15 @@ def _check_is_new(folder: str) -> None:
 def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: a view as of a moment, shown, or written to a folder. Finds nothing by itself."""
     ends = ends_of(ref, options.at)
-    frame = rebuilt(session, ref, options.view, ends)
+    begin = beginning(ref, ends, options) if options.view == "topics" else AT_FIRST
+    frame = rebuilt(session, ref, options.view, ends, begin)
     if options.output is not None:
-        return _written(frame, options, ends)
+        return said(_written(frame, options, ends), begin, ends)
     ordered = frame.orderBy(*_ORDER[options.view])
     if options.view == "topics" and not options.all_rows:
         ordered = ordered.drop("partitions")
     rows = [row.asDict(recursive=True) for row in ordered.collect()]
-    return Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends))
+    return said(Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends)), begin, ends)
 
 
 _ORDER = {
@@ -201,8 +205,8 @@ def _written(frame: DataFrame, options: Options, ends: Ends) -> Outcome:
     assert options.output is not None, "only what has a place is written"
     _check_is_new(options.output)
     frame.write.mode("errorifexists").format(options.format).save(options.output)
-    said = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
-    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [said])
+    words = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
+    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [words])
 
 
 def _lines(rows: Sequence[Mapping[str, Any]], options: Options, ends: Ends) -> Iterator[str]:
@@ -244,6 +248,9 @@ def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
         newest: dict[str, int] = {}
         for _, pack in of_partition:
             for shard, offset, value in pack:
+                if offset < 0:
+                    topics[shard], newest[shard] = decode_topic([value]), begun(offset)
+                    continue
                 topics[shard] = apply_topic(topics.get(shard), decode_event(offset, value))
                 newest[shard] = offset
         for shard, topic in topics.items():
@@ -290,6 +297,8 @@ def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
         record = decode_event(offset, value)
         event: Any = record.event
         request_id: str | None = getattr(event, "request_id", None)
+        if record.cause.command == FOLLOW and not isinstance(event, catalog.CreateAnswered):
+            continue  # decided by another controller, so requested there
         carried_out = carried_out or isinstance(event, catalog.TopicDiscovered)
         if request_id is None:
             continue

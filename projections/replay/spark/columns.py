@@ -227,6 +227,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
     catalog.HeadSigned: {},
+    catalog.HistorySkipped: _same("leader_epoch", "reason"),
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     catalog.ResourceConfigsChanged: {**_same("request_id", "principal", "client_id"), "configs": shown_configs},
     catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
@@ -258,6 +259,7 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.MetadataAdopted: ("source", "end_offset", "kept"),
     catalog.MetadataHandedBack: ("folder", "end_offset"),
     catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
+    catalog.HistorySkipped: ("start_offset", "end_offset"),
     catalog.ResourceConfigsChanged: ("kind", "name"),
     catalog.ProducerIdsAllocated: ("first", "next_producer_id"),
 }

@@ -31,6 +31,7 @@ from projections.replay.log.ranges import Range, kafka_ranges, planned, planned_
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.folding import Row, as_batches, map_in_arrow
 from projections.replay.spark.options import collector_off, number_option
+from projections.replay.spark.snapshot_packs import SnapshotRange, snapshot_topics
 from projections.replay.spark.source import kafka_options, log_of_options
 
 FORMAT = "topicwright-packs"
@@ -56,13 +57,14 @@ _ARRAY = struct.Struct(">BI")
 _decode = msgspec.msgpack.Decoder(list[Packed]).decode
 
 
-def packs_frame(spark: SparkSession, ref: Ref, end: End, shares: int) -> DataFrame:
-    """The events of topics before offset `end`, in packs."""
+def packs_frame(spark: SparkSession, ref: Ref, end: End, shares: int, begin: int = 0) -> DataFrame:
+    """The events of topics before offset `end`, in packs; of a data directory from the snapshot at `begin` on, whose
+    topics come first."""
     reader, ends = spark.read.format(FORMAT).option("shares", shares), in_partitions(ref, end)
     if isinstance(ref, KafkaRef):
         plan = kafka_ranges(ref.scan, 0, ends, RANGE_EVENTS)
         return reader.options(**kafka_options(ref)).option("plan", planned_text(plan)).load(ref.location)
-    reader = reader.option("endoffset", ends[ref.partition])
+    reader = reader.option("endoffset", ends[ref.partition]).option("begin", begin)
     return reader.option("logpartition", ref.partition).load(ref.location)
 
 
@@ -99,34 +101,46 @@ class PackReader(DataSourceReader):
         self._log = log
         self._shares = number_option(options, "shares", 1)
         if isinstance(log, KafkaTopic):
-            self._plan = planned(options["plan"])
+            self._plan: list[Range | SnapshotRange] = [*planned(options["plan"])]
         else:
-            self._plan = ranges(0, number_option(options, "endoffset", 0), RANGE_EVENTS, log.partition)
+            begin, end = number_option(options, "begin", 0), number_option(options, "endoffset", 0)
+            self._plan = [SnapshotRange(begin, log.partition)] if begin else []
+            self._plan += ranges(begin, end, RANGE_EVENTS, log.partition)
 
     def partitions(self) -> Sequence[InputPartition]:
         return self._plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The packs of a range, one row each, as they become full. Raises LogError, EventDecodeError."""
-        assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
+        """The packs of a range, or of a snapshot, one row each, as they become full. Raises LogError,
+        EventDecodeError, ReplayError."""
+        assert isinstance(partition, Range | SnapshotRange), "Spark hands back the partitions that it was given"
         with collector_off():
             yield from self._packed(partition)
 
-    def _packed(self, partition: Range) -> Iterator[pa.RecordBatch]:
+    def _packed(self, partition: Range | SnapshotRange) -> Iterator[pa.RecordBatch]:
         places = _Places(self._shares)
         packing = [_Packing() for _ in range(self._shares)]
-        for offset, value in stored_events(self._log, partition):
-            topic = topic_of(offset, value)
-            if topic is not None:
-                shard, share = places[topic]
-                pack = packing[share]
-                pack.add((shard, offset, value))
-                if pack.count == PACK_EVENTS:
-                    yield _batch(partition.partition, share, pack)
-                    packing[share] = _Packing()
+        for topic, offset, value in self._topics(partition):
+            shard, share = places[topic]
+            pack = packing[share]
+            pack.add((shard, offset, value))
+            if pack.count == PACK_EVENTS:
+                yield _batch(partition.partition, share, pack)
+                packing[share] = _Packing()
         for share, pack in enumerate(packing):
             if pack.count:
                 yield _batch(partition.partition, share, pack)
+
+    def _topics(self, partition: Range | SnapshotRange) -> Iterator[tuple[TopicName, int, bytes]]:
+        """What there is of topics, each with its name, or its shard key, which is that of itself."""
+        if isinstance(partition, SnapshotRange):
+            assert isinstance(self._log, LogRef), "a log in Kafka has no snapshots"
+            yield from snapshot_topics(self._log, partition)
+            return
+        for offset, value in stored_events(self._log, partition):
+            topic = topic_of(offset, value)
+            if topic is not None:
+                yield topic, offset, value
 
 
 class _Packing:

@@ -15,21 +15,15 @@ from controller.apis.kraft.envelope import FORWARDABLE
 from controller.kafka.codec import codec
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest
 from controller.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
 from controller.kafka.messages.envelope import EnvelopeRequest
 from controller.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
 from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
 from tests.support.tools import KAFKA_SERVER, server_classpath
 
-OF_SEVERAL_CONTROLLERS = {52: "Vote", 53: "BeginQuorumEpoch", 54: "EndQuorumEpoch", 82: "UpdateRaftVoter"}
-"""Between voters; there is one."""
 NOT_OFFERED = {
-    **OF_SEVERAL_CONTROLLERS,
-    70: "ControllerRegistration",  # of a controller with itself
     41: "DescribeDelegationToken",  # answered by brokers; Kafka's controller says UNKNOWN_SERVER_ERROR
 }
 ADDED = {ApiKey.DESCRIBE_CLIENT_QUOTAS}
@@ -45,6 +39,7 @@ class Granting:
     """A front that grants everything."""
 
     advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
+    cluster_id = "cluster"
 
     def grants(self, _: RequestContext, __: str) -> bool:
         return True
@@ -52,7 +47,7 @@ class Granting:
 
 def listener() -> Any:
     front: Any = Granting()
-    return real_broker_listener(front, Mock(), {})
+    return real_broker_listener(Mock(), "CONTROLLER", front, {})
 
 
 def apis_of_kafkas_controller() -> dict[int, tuple[str, int]]:
@@ -97,10 +92,8 @@ def test_what_brokers_forward_is_taken_from_them() -> None:
         ),
         (ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(hmac=b"x"), (61,)),
         (ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest(hmac=b"x"), (61,)),
-        (ApiKey.ADD_RAFT_VOTER, AddRaftVoterRequest(voter_id=4), (35, "is the only voter")),
-        (ApiKey.REMOVE_RAFT_VOTER, RemoveRaftVoterRequest(voter_id=3000), (35, "is the only voter")),
     ],
-    ids=["token", "token-for-another", "renewal", "expiry", "voter", "voter-gone"],
+    ids=["token", "token-for-another", "renewal", "expiry"],
 )
 def test_what_is_refused_is_answered(
     key: ApiKey, request_: Message, expected: tuple[Any, ...], forwarded: bool
@@ -120,5 +113,3 @@ def test_what_is_refused_is_answered(
     assert answer.error_code == code
     if key is ApiKey.CREATE_DELEGATION_TOKEN and (forwarded or more[1] == "bob"):
         assert [answer.principal_type, answer.principal_name] == more
-    if code == 35:
-        assert more[0] in answer.error_message

@@ -26,6 +26,7 @@ class Front:
     """A front that raises what is submitted to it."""
 
     advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
+    cluster_id = "cluster"
     controller = SimpleNamespace(new_request_id=lambda: "q", now_ms=lambda: 0)
 
     def denial_of_create(self, context: RequestContext, topic: str) -> int:
@@ -38,7 +39,7 @@ class Front:
 @pytest.mark.parametrize(("wanted", "waited"), [(-1, -1), (20_000, 20_000), (60_000, 25_000), (2**31 - 1, 25_000)])
 def test_no_create_is_held_longer_than_25_s(wanted: int, waited: int) -> None:
     front: Any = Front()
-    handler = real_broker_listener(front, Mock(), {})[ApiKey.CREATE_TOPICS]
+    handler = real_broker_listener(Mock(), "CONTROLLER", front, {})[ApiKey.CREATE_TOPICS]
     request = CreateTopicsRequest(topics=(CreatableTopic(name="t"), CreatableTopic(name="u")), timeout_ms=wanted)
     with pytest.raises(Submitted) as submitted:
         asyncio.run(_answer(handler.handle(RequestContext(ApiKey.CREATE_TOPICS, 7), request)))

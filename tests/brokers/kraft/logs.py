@@ -7,11 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_log import MetadataLog
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -22,12 +22,13 @@ from controller.brokers.kraft.log.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.moving.adopting import COMMAND, adopted
 from controller.brokers.kraft.moving.handing_back import HAND_BACK
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.machine.partitions.changes import upkeep_of
-from controller.machine.state import Cluster, DictTopics, State
+from controller.machine.state import Cluster, DictTopics, Quorum, State
 from events.access import (
     Acl,
     AclsCreated,
@@ -37,10 +38,19 @@ from events.access import (
     ScramCredentialRemoved,
     ScramCredentialSet,
 )
-from events.catalog import BrokerRegistered, Cause, MetadataHandedBack, Recorded, SettingsChanged, TopicDeleted
+from events.catalog import (
+    BrokerRegistered,
+    Cause,
+    MetadataHandedBack,
+    QuorumEpochBegun,
+    Recorded,
+    SettingsChanged,
+    TopicDeleted,
+)
 from events.codec import encode_event
 from events.logs.log import Commit, Entry, InMemoryLog
 from events.names import Offset, RequestId
+from tests.brokers.kraft.quorum.logs import epoch_begun
 from tests.events.golden import history
 
 
@@ -77,35 +87,82 @@ def _with_incarnation(record: Recorded) -> Recorded:
 
 
 class LogRig:
-    """A metadata log over an event log in memory, and the state that both lead to."""
+    """The metadata log of a quorum of one, in memory, over an event log; and the state that both lead to.
 
-    def __init__(self, log: InMemoryLog | None = None, state: State | None = None) -> None:
-        self.log = log or InMemoryLog("cluster")
-        self.state = state or State(DictTopics())
-        self.metadata = MetadataLog(self.log)
+    The quorum begins an epoch with control records, in a batch of their own, before its leader records that. As Kafka's
+    own controller writes it a log carries no events.
+    """
+
+    def __init__(self, before: LogRig | None = None, *, is_kafkas: bool = False) -> None:
+        """What goes on from what another has kept, or begins anew."""
+        self.log: InMemoryLog = before.log if before else InMemoryLog("cluster")
+        self.state: State = before.state if before else State(DictTopics())
+        self._is_kafkas = is_kafkas
+        self.written: list[bytes] = list(before.written) if before else []
+        """The batches, each in its bytes."""
+        self.projector = MetadataProjector(self.log)
+        self.projector.log_end = lambda: self.end - is_kafkas  # where the record is missing that carries events
+
+    @property
+    def end(self) -> int:
+        """The offset that the next record has."""
+        return self.decoded()[-1].last_offset + 1 if self.written else 0
+
+    @property
+    def epoch(self) -> int:
+        """That of the last batch."""
+        return self.decoded()[-1].leader_epoch if self.written else 1
 
     def commit(self, records: Iterable[Recorded]) -> None:
-        """One commit, durable."""
-        self.write(records)
-        self.log.flush()
-        self.metadata.became_durable()
+        """One commit: committed in the metadata log, durable in the event log."""
+        commit, made = self.take(records)
+        for pairs in made:
+            self.append(pairs[self._is_kafkas :])
+        self.log.write(commit)
+        self.log.vouch()
+        self.projector.became_durable()
 
-    def write(self, records: Iterable[Recorded]) -> None:
-        """One commit, not durable yet."""
+    def take(self, records: Iterable[Recorded], parted: bool = False) -> tuple[Commit, list[list[Pair]]]:
+        """What one commit is, in the event log and in the metadata log; nothing is written yet. Where it is `parted`,
+        each record is of a command of its own."""
+        records = list(records)
+        for record in records:
+            if isinstance(record.event, QuorumEpochBegun):
+                quorum = Quorum(*msgspec.structs.astuple(record.event))
+                self.append(epoch_begun(quorum), quorum.leader_epoch, is_control=True)
         entries = []
         for record in records:
-            self.metadata.apply(self.state, record)
+            if parted:
+                self.projector.savepoint()
+            self.projector.apply(self.state, record)
             entries.append(Entry(encode_event(record.at_ms, record.cause, record.event)))
-        self.log.write(Commit(entries, self.metadata.changes()))
+        commit = Commit(entries, self.projector.changes())
+        return commit, self.projector.batches(self.log.next_offset, [entry.value for entry in entries])
+
+    def append(self, pairs: Sequence[Pair], epoch: int | None = None, *, is_control: bool = False) -> None:
+        """One more batch, in the epoch of those before unless another one is given."""
+        at_ms = 1_700_000_000_000 + self.end
+        chosen = self.epoch if epoch is None else epoch
+        self.written.append(encode_batch(self.end, chosen, at_ms, pairs, is_control=is_control))
 
     def data(self) -> bytes:
         """All batches."""
-        return b"".join(self.metadata.batches(0))
+        return b"".join(self.written)
+
+    def decoded(self) -> list[RecordBatch]:
+        """All batches, decoded."""
+        return list(decode_batches(self.data()))
+
+    def image(self) -> MetadataImage:
+        """What the batches say altogether."""
+        image = MetadataImage()
+        image.fold(self.decoded())
+        return image
 
 
-def log_of(records: Sequence[Recorded], commits: int = 1 << 30) -> LogRig:
+def log_of(records: Sequence[Recorded], commits: int = 1 << 30, *, is_kafkas: bool = False) -> LogRig:
     """A log that these records were written to, `commits` of them at a time."""
-    log = LogRig()
+    log = LogRig(is_kafkas=is_kafkas)
     for at in range(0, len(records), commits):
         log.commit(records[at : at + commits])
     return log
@@ -210,17 +267,22 @@ def _producer_ids(image: MetadataImage) -> int:
 
 def folder_of(log: LogRig, path: Path = Path("kafka-metadata")) -> KafkaFolder:
     """A metadata folder as the controller of this log would have left it."""
-    batches = tuple(decode_batches(log.data()))
-    return KafkaFolder(path, "cluster", 3000, bytes(range(16)), QuorumState(1, 3000), None, batches, 0)
+    return KafkaFolder(path, "cluster", 3000, bytes(range(16)), QuorumState(1, 3000), None, tuple(log.decoded()), 0)
+
+
+def kafkas_log() -> LogRig:
+    """The log of the cluster of the real history before its topic is deleted, as Kafka's own controller, node 3000,
+    would have written it."""
+    return log_of([record for record in real_history() if not isinstance(record.event, TopicDeleted)], is_kafkas=True)
 
 
 def adopted_records() -> list[Recorded]:
     """What is recorded when the cluster of the real history is taken over before its topic is deleted, and when it is
     handed back."""
-    log = log_of([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
+    log = kafkas_log()
     events = adopted(folder_of(log), RequestId("adopt-1")).events
     settings = SettingsChanged((("num.partitions", "1"),), "0.1.0")
     cause = Cause(COMMAND, RequestId("adopt-1"))
     records = [Recorded(Offset(n), 1000, cause, event) for n, event in enumerate((settings, *events))]
-    back = MetadataHandedBack("/var/kafka/controller", 1, log.metadata.mark.end)
+    back = MetadataHandedBack("/var/kafka/controller", 1, log.end)
     return [*records, Recorded(Offset(len(records)), 2000, Cause(HAND_BACK, RequestId("handback-1")), back)]

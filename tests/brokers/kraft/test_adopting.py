@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import struct
@@ -17,10 +18,9 @@ import msgspec
 import pytest
 
 from controller.brokers.kraft.log.acl_ids import AclIds
-from controller.brokers.kraft.log.batches import decode_batches, encode_batch, leader_change
+from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_log import MetadataLog
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -29,23 +29,26 @@ from controller.brokers.kraft.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.snapshots import image_of, snapshot_bytes
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from controller.brokers.kraft.moving.adopting import adopted
 from controller.brokers.kraft.moving.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State
+from controller.serving.quorum_member import Member
 from controller.serving.real_brokers import kraft_fleet
 from controller.settings.load import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
-from events.catalog import EVENT_VERSION, MetadataAdopted, TopicDeleted
+from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
 from events.codec import decode_event
 from events.logs.log import Commit, Entry, InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.store import TopicStore
-from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, log_of, real_history
+from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log
+from tests.brokers.kraft.quorum.logs import epoch_begun
 
 ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3
@@ -53,14 +56,9 @@ ACL = AccessControlEntryRecord(
 UNKNOWN = bytes((1, 120, 0, 9))
 
 
-def history() -> LogRig:
-    """The log of a cluster with a topic, under leadership of node 3000."""
-    return log_of([record for record in real_history() if not isinstance(record.event, TopicDeleted)])
-
-
 def batch_after(log: LogRig, *values: bytes) -> bytes:
     """One more batch, which Kafka's controller wrote."""
-    return encode_batch(log.metadata.mark.end, log.metadata.mark.epoch, 5, [(None, value) for value in values])
+    return encode_batch(log.end, log.epoch, 5, [(None, value) for value in values])
 
 
 def write(folder: Path, data: bytes, *, start: int = 0, node_id: int = 3000, epoch: int = 1) -> Path:
@@ -74,7 +72,7 @@ def write(folder: Path, data: bytes, *, start: int = 0, node_id: int = 3000, epo
 
 
 def test_the_events_say_what_the_log_says() -> None:
-    log = history()
+    log = kafkas_log()
     state = State(DictTopics())
     for record in adopted_records():
         apply(state, record)
@@ -86,7 +84,7 @@ def test_the_events_say_what_the_log_says() -> None:
 
 
 def test_what_no_event_says_is_kept_as_it_is() -> None:
-    log = history()
+    log = kafkas_log()
     more = batch_after(log, encode_record(ACL), UNKNOWN)
     known = folder_of(log)
     folder = msgspec.structs.replace(known, batches=(*known.batches, *decode_batches(more)))
@@ -95,15 +93,15 @@ def test_what_no_event_says_is_kept_as_it_is() -> None:
     assert whole.kept == (UNKNOWN,)
     store = InMemoryLog("cluster")
     store.write(Commit([Entry(b"event")], dict(taken.state)))
-    metadata = MetadataLog(store)
-    assert b"".join(metadata.batches(0)) == log.data() + more
-    assert metadata.mark.adopted
-    assert [encode_record(one) for one in image_of(metadata).unknown] == [UNKNOWN]
+    mark = MetadataProjector(store).mark
+    assert (mark.applied, mark.adopted) == (log.end + 2, True)
+    assert mark.broker_epochs == log.projector.mark.broker_epochs
+    assert [encode_record(one) for one in taken.image.unknown] == [UNKNOWN]
 
 
 def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
     """An entry that Kafka's controller made is removed under the id that brokers know it by."""
-    log = history()
+    log = kafkas_log()
     login = UserScramCredentialRecord(
         name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
     )
@@ -136,11 +134,11 @@ def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
 
 def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
     """A log that does not begin at 0 is given back with the checkpoint of what is before it."""
-    log = history()
-    end, epoch = log.metadata.mark.end, log.metadata.mark.epoch
+    log = kafkas_log()
+    end, epoch = log.end, log.epoch
     more = batch_after(log, encode_record(ACL))
     source = write(tmp_path / "kafka", more, start=end, epoch=9)
-    checkpoint = snapshot_bytes(image_of(log.metadata), epoch)
+    checkpoint = snapshot_bytes(log.image(), epoch)
     name = f"{end:020d}-{epoch:010d}.checkpoint"
     (source / PARTITION / name).write_bytes(checkpoint)
     data = str(tmp_path / "data")
@@ -194,21 +192,21 @@ def _without_its_beginning(folder: Path) -> None:
 def _with(*values: bytes) -> Callable[[Path], None]:
     def plant(folder: Path) -> None:
         with (folder / PARTITION / f"{0:020d}.log").open("ab") as file:
-            file.write(batch_after(history(), *values))
+            file.write(batch_after(kafkas_log(), *values))
 
     return plant
 
 
 def _several_voters(folder: Path) -> None:
-    (_, value) = leader_change(Quorum(1, 3000, 0, "", 0, bytes(16)))[0]
+    (_, value) = epoch_begun(Quorum(1, 3000, 0, "", 0, bytes(16)))[0]
     key = struct.pack(">hh", 0, 2)
     voter = value[6:]  # what follows the version and the leader's id: the voters, twice, and the tags
     half = (len(voter) - 1) // 2
     one = voter[1:half]
     both = bytes((3,)) + one + one
-    log = history()
+    log = kafkas_log()
     with (folder / PARTITION / f"{0:020d}.log").open("ab") as file:
-        file.write(encode_batch(log.metadata.mark.end, 1, 5, [(key, value[:6] + both + both + b"\0")], is_control=True))
+        file.write(encode_batch(log.end, 1, 5, [(key, value[:6] + both + both + b"\0")], is_control=True))
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -240,7 +238,7 @@ def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plant, error = REFUSED[name]
-    source = write(tmp_path / "kafka", history().data())
+    source = write(tmp_path / "kafka", kafkas_log().data())
     plant(source)
     assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 2
     assert error in capsys.readouterr().err
@@ -248,7 +246,7 @@ def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
 
 
 def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, data = write(tmp_path / "kafka", history().data()), str(tmp_path / "data")
+    source, data = write(tmp_path / "kafka", kafkas_log().data()), str(tmp_path / "data")
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     capsys.readouterr()
     assert main(["events", "--data", data]) == 0
@@ -269,7 +267,7 @@ def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, caps
 
 
 def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = history()
+    log = kafkas_log()
     source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))
     _cut(source)
     arguments = ["adopt", "--from", str(source), "--data", str(tmp_path / "data")]
@@ -280,7 +278,7 @@ def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: py
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Locks are of processes: the holder has to be another one."""
-    source = write(tmp_path / "kafka", history().data())
+    source = write(tmp_path / "kafka", kafkas_log().data())
     code = (
         "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()"
     )
@@ -296,7 +294,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = write(tmp_path / "kafka", history().data())
+    source = write(tmp_path / "kafka", kafkas_log().data())
     data, back = str(tmp_path / "data"), tmp_path / "back"
     assert main(["adopt", "--from", str(source), "--cluster-id", "other", "--data", data]) == 2
     assert "is of cluster cluster, not of other" in capsys.readouterr().err
@@ -305,7 +303,7 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     assert main(["adopt", "--from", str(source), "--data", data]) == 2
     assert "name an empty folder" in capsys.readouterr().err
-    other = write(tmp_path / "other", history().data())
+    other = write(tmp_path / "other", kafkas_log().data())
     (other / "meta.properties").write_text("version=1\ncluster.id=elsewhere\nnode.id=3000\n")
     assert main(["adopt", "--from", str(other), "--data", data]) == 2
     assert "holds the log of cluster cluster, not of elsewhere" in capsys.readouterr().err
@@ -321,7 +319,7 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
 def test_a_folder_that_was_handed_back_is_not_served_but_may_be_handed_back_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = write(tmp_path / "kafka", history().data())
+    source = write(tmp_path / "kafka", kafkas_log().data())
     data, back = str(tmp_path / "data"), tmp_path / "back"
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     (tmp_path / "full").write_text("a file")
@@ -337,7 +335,7 @@ def test_a_folder_that_was_handed_back_is_not_served_but_may_be_handed_back_agai
 
 
 def test_a_handback_does_not_set_the_logs_time_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, data = write(tmp_path / "kafka", history().data()), tmp_path / "data"
+    source, data = write(tmp_path / "kafka", kafkas_log().data()), tmp_path / "data"
     assert main(["adopt", "--from", str(source), "--data", str(data)]) == 0
     hour_ago_ns = time.time_ns() - 3_600 * 10**9
     monkeypatch.setattr(time, "time_ns", lambda: hour_ago_ns)
@@ -346,6 +344,21 @@ def test_a_handback_does_not_set_the_logs_time_back(tmp_path: Path, monkeypatch:
     times = [decode_event(offset, value).at_ms for offset, value in log.read()]
     log.close()
     assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
+
+
+async def _fleet_of(data: Path, log: RocksDbLog) -> None:
+    """What `serve` makes of a folder before it begins."""
+    settings = load_settings(overrides=["node.id=3000"])
+    member = Member(data, settings, None, "PLAINTEXT")
+
+    async def flush() -> int:
+        return log.flush()
+
+    try:
+        member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), flush)
+        kraft_fleet(log, member, settings, None)
+    finally:
+        await member.stop()
 
 
 def _handed_back_to(data: str | Path) -> str:
@@ -358,18 +371,18 @@ def _handed_back_to(data: str | Path) -> str:
             pytest.raises(SettingsError, match="two would lead the same brokers") if quorum.handed_back_to else None
         )
         with refused or nullcontext():
-            kraft_fleet(log, load_settings(overrides=["node.id=3000"]), None)
+            asyncio.run(_fleet_of(Path(data), log))
     finally:
         log.close()
     return quorum.handed_back_to
 
 
 def test_of_several_copies_the_furthest_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = history()
+    log = kafkas_log()
     behind = write(tmp_path / "one", log.data(), node_id=1)
     ahead = write(tmp_path / "two", log.data() + batch_after(log, encode_record(ACL)), node_id=2)
     arguments = ["restore", "--from", str(behind), "--from", str(ahead), "--data", str(tmp_path / "data")]
     assert main(arguments) == 0
     out = capsys.readouterr().out
-    assert f"the metadata log ends at offset {log.metadata.mark.end + 1}, epoch 1" in out
+    assert f"the metadata log ends at offset {log.end + 1}, epoch 1" in out
     assert "--set node.id=3000" in out

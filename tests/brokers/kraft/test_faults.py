@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.kraft.log import projection
-from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_log import MetadataLog
+from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.engine.decider import Decider
 from controller.engine.faults import Faults
 from controller.engine.replies import Replies
@@ -39,9 +39,11 @@ class Deciding:
 
     def __init__(self) -> None:
         self.log, self.heard, self.put = InMemoryLog("cluster"), Heard(), list[RecordRefusals]()
-        self.metadata = MetadataLog(self.log)
+        self.projector = MetadataProjector(self.log)
+        self.projector.log_end = lambda: self.end
+        self.end, self.written = 0, list[bytes]()
         self.store = TopicStore(self.log)
-        self.recorder = Recorder(self.log, self.store, self.metadata)
+        self.recorder = Recorder(self.log, self.store, self.projector)
         refusals = RefusalRecords(Stamps("b", lambda: BORN_MS), self.put.append)
         faults = Faults(self.heard, self.heard.command_failed, refusals)
         self.decider = Decider(Replies(), MutationQuotas(), refusals, faults)
@@ -51,10 +53,14 @@ class Deciding:
         """One commit of these commands; their answers."""
         decided = self.decider.decide(self.recorder, [self._command(text) for text in texts])
         if decided.records:
-            self.recorder.commit()
+            commit = self.recorder.take_commit()
+            for pairs in self.projector.batches(self.log.next_offset, [entry.value for entry in commit.entries]):
+                self.written.append(encode_batch(self.end, 1, BORN_MS, pairs))
+                self.end += len(pairs)
+            self.log.write(commit)
             self.log.flush()
             self.store.became_durable(self.recorder.state)
-            self.metadata.became_durable()
+            self.projector.became_durable()
         return [answer.code for answer in decided.answers if answer.topic_name]
 
     def _command(self, text: str) -> AnyCommand:
@@ -69,7 +75,7 @@ class Deciding:
         """Brokers see the state that the log folds to."""
         state = fold([decode_event(offset, value) for offset, value in self.log.read()])
         image = MetadataImage()
-        image.fold(decode_batches(b"".join(self.metadata.batches(0))))
+        image.fold(decode_batches(b"".join(self.written)))
         assert differences(image, state) == []
 
 

@@ -26,8 +26,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from controller.brokers.kraft.log.batches import decode_batches
-from controller.brokers.kraft.log.metadata_log import MetadataLog
-from controller.brokers.kraft.log.snapshots import image_of
 from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.alter_partition_reassignments import (
@@ -53,11 +51,10 @@ from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
-from tests.brokers.kraft.test_raft_fetch import partition_of
-from tests.brokers.kraft.test_raft_fetch import request as fetch_of
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.support.churn import QUIET, Churn, Reading
+from tests.support.metadata_files import fetch_of, image_in, partition_of
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
 from tests.support.replayed import assert_proved
 from tests.support.wire import ConnectionClosed, Wire
@@ -93,7 +90,7 @@ def _check_history(data: Path) -> None:
         assert isinstance(state.topics, DictTopics)
         assert {key: store.durable(key) for key in state.topics.by_key} == state.topics.by_key
         assert store.durable_cluster == state.cluster
-        assert differences(image_of(MetadataLog(log)), state) == []
+        assert differences(image_in(data), state) == []
     finally:
         log.close()
 
@@ -328,7 +325,7 @@ def test_a_fetch_that_is_stale_diverges_or_cannot_be_read_costs_the_others_nothi
         with pytest.raises(ConnectionClosed):
             wire.receive_frame()
     assert cluster.controller is not None
-    for line in ('"code":104', "metadata log of a broker diverges", "Fetch v17 request: "):
+    for line in ('"code":104', "metadata log of a node diverges", "Fetch v17 request: "):
         cluster.controller.wait_for_line(line, within_s=120)
     cluster.wait_live()
     _create(cluster, "after-bad-fetches", 1)

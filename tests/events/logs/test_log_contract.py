@@ -97,6 +97,39 @@ class LogContract:
             with pytest.raises(IndexError, match=f"no event at offset {absent}"):
                 log.read_one(absent)
 
+    def test_read_many(self, log: EventLog) -> None:
+        log.write(commit(b"a", b"", b"c"))
+        assert log.read_many([2, 0, 1, 2]) == [b"c", b"a", b"", b"c"]
+        assert log.read_many([]) == []
+        with pytest.raises(IndexError, match="no event at offset 3"):
+            log.read_many([1, 3])
+
+    def test_shard_runs_are_the_same_offsets(self, log: EventLog) -> None:
+        shards = ["a", "a", "b", "", "a", "a\0", "ab", "a", "b", "b", "a\0b"]
+        for first in range(0, len(shards), 3):
+            log.write(Commit([Entry(b"e", shard) for shard in shards[first : first + 3]]))
+        keys = ["a", "a\0", "ab", "none", "b", "", "a\0b"]
+        for start in range(len(shards) + 1):
+            for end in range(start, len(shards) + 2):
+                runs = log.shard_runs(keys, start, end)
+                found = [[offset for run in of_key or () for offset in run] for of_key in runs]
+                assert found == [list(log.shard_offsets(key, start, end)) for key in keys], f"{start} to {end}"
+
+    def test_shard_runs_are_no_more_than_can_be_read_at_once(self, log: EventLog) -> None:
+        for _ in range(600):
+            log.write(Commit([Entry(b"e", shard) for shard in ("a", "b", "c", "a")]))
+        keys, places = ["a", "b", "c"], []
+        while keys:
+            runs = log.shard_runs(keys, 0, log.next_offset)
+            assert runs, "it goes on"
+            assert None not in runs[1:]
+            places += [
+                list(log.shard_offsets(key)) if one is None else [n for run in one for n in run]
+                for key, one in zip(keys, runs, strict=False)
+            ]
+            keys = keys[len(runs) :]
+        assert places == [list(log.shard_offsets(key)) for key in ("a", "b", "c")]
+
     def test_many_large_events_are_read_in_order(self, log: EventLog) -> None:
         values = [b"%d " % n * 5_000 for n in range(150)]
         log.write(commit(*values))

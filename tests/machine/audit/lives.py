@@ -18,6 +18,7 @@ from events.catalog import (
     CreateRequested,
     CreationRefused,
     FeaturesChanged,
+    HistorySkipped,
     IsrChanged,
     LeaderElected,
     LogDirsChanged,
@@ -45,6 +46,7 @@ NO_LIFE = (
     | ChangeRejected
     | ChangeCarriedOut
     | FeaturesChanged
+    | HistorySkipped
     | ProducerIdsAllocated
     | QuorumEpochBegun
     | ResourceConfigsChanged

@@ -6,20 +6,24 @@ steps, nobody leads or is eligible who is not a replica, and a directory is know
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from events.catalog import (
     BrokerLeaving,
     FeaturesChanged,
+    HistorySkipped,
     LogDirsChanged,
     MetadataAdopted,
     MetadataHandedBack,
     PartitionChanged,
+    PartitionsAdded,
     ProducerIdsAllocated,
     QuorumEpochBegun,
     ResourceConfigsChanged,
     TopicCreated,
 )
+from events.followed import FOLLOW
 from tests.machine.audit.auditor import Auditor
 from tests.machine.audit.auditor_cluster import Life, own
 from tests.machine.audit.rules import COMMANDS
@@ -27,7 +31,7 @@ from tests.machine.audit.rules import COMMANDS
 COMMANDS |= {
     "BeginQuorumEpoch", "ChangeFeatures", "BeginShutdown", "ChangeLogDirs", "AssignDirectories",
     "AllocateProducerIds", "ElectLeaders", "BalanceLeaders", "ReassignPartitions", "AlterResourceConfigs",
-    "AdoptMetadata", "HandMetadataBack",
+    "AdoptMetadata", "HandMetadataBack", FOLLOW,
 }  # fmt: skip
 
 
@@ -39,6 +43,32 @@ class RealAuditor(Auditor):
         self.leader_epoch = 0
         self.next_producer_id = 0
         self.elr = False
+
+    @property
+    def _is_followed(self) -> bool:
+        """Whether another controller decided, by rules that are not judged here."""
+        return self.record.cause.command == FOLLOW
+
+    def _check_behind(self) -> None:
+        if not self._is_followed:
+            super()._check_behind()
+
+    def _check_new(
+        self,
+        event: TopicCreated | PartitionsAdded,
+        first: int,
+        by_hand: Mapping[int, tuple[int, ...]],
+        minisr: str | None,
+    ) -> None:
+        if not self._is_followed:
+            super()._check_new(event, first, by_hand, minisr)
+            return
+        for index, partition in enumerate(event.partitions, first):
+            self._check_partition(index, own(partition))
+
+    def _on_history_skipped(self, event: HistorySkipped) -> None:
+        self._expect("cause-exists", self._is_followed, self.record.cause.command)
+        self._expect("offsets-contiguous", event.start_offset < event.end_offset, f"up to {event.end_offset}")
 
     def _on_topic_created(self, event: TopicCreated) -> None:
         """A topic that was there when a cluster was taken over has no deadline; nobody placed it here."""
@@ -96,7 +126,8 @@ class RealAuditor(Auditor):
         self._expect("replicas-distinct", moving <= set(replicas), f"partition {index}: {moving} of {replicas}")
 
     def _on_broker_leaving(self, event: BrokerLeaving) -> None:
-        self._expect("broker-life", self.live.get(event.broker_id, False), f"{event.broker_id} leaves, but is not live")
+        may = self.live.get(event.broker_id, False)
+        self._expect("broker-life", may or self._is_followed, f"{event.broker_id} leaves, but is not live")
 
     def _on_log_dirs_changed(self, event: LogDirsChanged) -> None:
         self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
-from controller.http.simulated import SimulatedBrokers
+from controller.http.paths.simulated import SimulatedBrokers
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
 from controller.stream.front.brokers import FrontBrokers

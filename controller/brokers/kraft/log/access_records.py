@@ -17,7 +17,7 @@ from controller.machine.acls import Acls
 from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
 
-_NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
+NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 """Kafka's numbers of SCRAM mechanisms (ScramMechanism.type)."""
 Quotas = Mapping[QuotaEntity, tuple[tuple[str, float], ...]]
 Credentials = Mapping[tuple[str, str], ScramCredential]
@@ -37,11 +37,11 @@ def _credential_records(before: Credentials, after: Credentials) -> Iterator[Met
     for user, mechanism in sorted(differing(before, after)):
         old, new = before.get((user, mechanism)), after.get((user, mechanism))
         if new is None:
-            yield kinds.RemoveUserScramCredentialRecord(name=user, mechanism=_NUMBERS[mechanism])
+            yield kinds.RemoveUserScramCredentialRecord(name=user, mechanism=NUMBERS[mechanism])
         elif old != new:
             yield kinds.UserScramCredentialRecord(
                 name=user,
-                mechanism=_NUMBERS[mechanism],
+                mechanism=NUMBERS[mechanism],
                 salt=new.salt,
                 stored_key=new.stored_key,
                 server_key=new.server_key,

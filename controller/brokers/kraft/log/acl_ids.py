@@ -38,10 +38,6 @@ class AclIds:
         self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
         self._steps = []
 
-    def __contains__(self, acl: Acl) -> bool:
-        """Whether the metadata log has an entry."""
-        return acl in self._ids
-
     def give(self, acl: Acl, offset: int) -> bytes:
         """The id of a new entry whose record is at this offset of the metadata log."""
         acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
@@ -54,6 +50,21 @@ class AclIds:
         acl_id = self._ids.pop(acl)
         self._steps.append((acl, acl_id, False))
         return acl_id
+
+    @property
+    def entries(self) -> Mapping[bytes, Acl]:
+        """The entries by their ids."""
+        return {acl_id: acl for acl, acl_id in self._ids.items()}
+
+    def put(self, acl_id: bytes, acl: Acl | None) -> None:
+        """Another controller gave an entry this id, or has removed the one that had it."""
+        if acl is not None:
+            self._ids[acl] = acl_id
+            self._steps.append((acl, acl_id, True))
+            return
+        gone = next((each for each, known in self._ids.items() if known == acl_id), None)
+        if gone is not None:
+            self.take(gone)
 
     def savepoint(self) -> Callable[[], None]:
         """What undoes what is given and taken from now on; to be called before the next `changes`, if at all."""
@@ -72,4 +83,9 @@ class AclIds:
     def changes(self) -> Mapping[bytes, bytes | None]:
         """The state keys that the next commit has to write; they are given once."""
         steps, self._steps = self._steps, []
-        return {ENTRY + acl_id: msgspec.msgpack.encode(acl) if is_given else None for acl, acl_id, is_given in steps}
+        return acl_keys({acl_id: acl if is_given else None for acl, acl_id, is_given in steps})
+
+
+def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
+    """The state keys of some entries by their ids; None for one that is gone."""
+    return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}

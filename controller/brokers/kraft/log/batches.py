@@ -16,11 +16,12 @@ import msgspec
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_control
 from controller.kafka.codec.primitives import encode_uvarint
-from controller.machine.state import Quorum
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
 """Types of control records."""
 CONTROLLER_LISTENER: Final = "CONTROLLER"
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 KRAFT_VERSION_MAX: Final = 1
 
 _CONTROL: Final = 0x20
@@ -111,6 +112,17 @@ def whole_batches(data: bytes) -> bytes:
     return data[:at]
 
 
+def below(data: bytes, offset: int) -> bytes:
+    """The batches in `data` before the one that reaches beyond `offset`."""
+    at = 0
+    while len(data) - at >= LENGTH_END:
+        base, length = _FRONT_LENGTH.unpack_from(data, at)
+        if base >= offset:
+            break
+        at += LENGTH_END + length
+    return data[:at]
+
+
 def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[BatchHead]:
     """The heads of the batches in `data` from byte `at` on; checksums are checked, records are not looked at.
 
@@ -157,27 +169,6 @@ def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]
         at = end
     if at != batch_end:
         raise IndexError
-
-
-def leader_change(quorum: Quorum) -> list[Pair]:
-    """The control records with which a leader of a single voter begins its epoch."""
-    voter = (kinds.GrantingVoter(voter_id=quorum.node_id),)
-    message = kinds.LeaderChangeMessage(leader_id=quorum.node_id, voters=voter, granting_voters=voter)
-    return [control_record(LEADER_CHANGE, message)]
-
-
-def voters(quorum: Quorum) -> list[Pair]:
-    """The control records that say who votes, and where; with kraft.version 1 only (KIP-853)."""
-    if quorum.kraft_version == 0:
-        return []
-    voter = kinds.Voter(
-        voter_id=quorum.node_id,
-        voter_directory_id=quorum.directory_id,
-        endpoints=(kinds.VoterEndpoint(name=CONTROLLER_LISTENER, host=quorum.host, port=quorum.port),),
-        k_raft_version_feature=kinds.VersionRange(max_supported_version=KRAFT_VERSION_MAX),
-    )
-    version = kinds.KRaftVersion(k_raft_version=quorum.kraft_version)
-    return [control_record(KRAFT_VERSION, version), control_record(KRAFT_VOTERS, kinds.Voters(voters=(voter,)))]
 
 
 def snapshot_header(timestamp_ms: int) -> Pair:

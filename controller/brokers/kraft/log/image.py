@@ -52,6 +52,8 @@ class MetadataImage:
     def __init__(self) -> None:
         self._kept: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
         self.partitions: dict[bytes, dict[int, PartitionRecord]] = {}
+        self._configs: dict[tuple[int, str], dict[str, kinds.ConfigRecord]] = {}
+        """By what has them, and by their names."""
         self.unknown: list[kinds.UnknownRecord] = []
         self.quorum: dict[int, Pair] = {}
         """The newest control records about the voters, by type."""
@@ -60,7 +62,22 @@ class MetadataImage:
 
     def all(self, kind: type[R]) -> Collection[R]:
         """The records of a kind that count."""
+        if issubclass(kind, kinds.ConfigRecord):
+            return cast("Collection[R]", [each for configs in self._configs.values() for each in configs.values()])
         return cast("Collection[R]", self._kept[kind].values())
+
+    def configs_of(self, kind: int, name: str) -> tuple[tuple[str, str], ...]:
+        """The configs of a topic, a broker or something else, by Kafka's number of its kind; sorted."""
+        configs = self._configs.get((kind, name), {})
+        return tuple(sorted((each.name, each.value) for each in configs.values() if each.value is not None))
+
+    def configured(self) -> Iterator[tuple[int, str]]:
+        """Kind and name of all that has configs."""
+        return iter(self._configs)
+
+    def find(self, record: R) -> R | None:
+        """The record that counts where this one would, which has its key fields at least; None if there is none."""
+        return cast("R | None", self._kept[type(record)].get(_key(type(record), record)))
 
     def fold(self, batches: Iterable[RecordBatch]) -> None:
         """Take batches, in order. Raises CannotFold and MalformedRecord."""
@@ -103,6 +120,11 @@ class MetadataImage:
         levels = (each.feature_level for each in self.all(kinds.FeatureLevelRecord) if _is_metadata_version(each))
         return next(levels, 0)
 
+    @property
+    def features(self) -> tuple[tuple[str, int], ...]:
+        """The features with their levels, by name."""
+        return tuple(sorted((each.name, each.feature_level) for each in self.all(kinds.FeatureLevelRecord)))
+
     def records(self) -> Iterator[MetadataRecord]:
         """The whole as records, metadata.version first."""
         level = self.level
@@ -110,7 +132,7 @@ class MetadataImage:
             self.all(kinds.FeatureLevelRecord), key=lambda each: (not _is_metadata_version(each), each.name)
         )
         for kind in list(_KEYS)[1:]:
-            for record in self._kept[kind].values():
+            for record in self.all(kind):
                 if isinstance(record, RegisterBrokerRecord):
                     yield replace(record, version=projection.broker_record_version(level))
                     continue
@@ -146,6 +168,8 @@ class MetadataImage:
             case kinds.UnregisterBrokerRecord():
                 self._broker(record, record.broker_id, record.broker_epoch)
                 del self._kept[RegisterBrokerRecord][record.broker_id,]
+            case kinds.ConfigRecord():
+                self._configure(record)
             case kinds.ClearElrRecord():
                 self._clear_elr(record)
             case _:
@@ -168,9 +192,16 @@ class MetadataImage:
         if not isinstance(topic, kinds.TopicRecord):
             raise CannotFold(f"{record} is of no topic")
         del self.partitions[record.topic_id]
-        configs = self._kept[kinds.ConfigRecord]
-        for key in [key for key in configs if key[:2] == (projection.TOPICS, topic.name)]:
-            del configs[key]
+        self._configs.pop((projection.TOPICS, topic.name), None)
+
+    def _configure(self, record: kinds.ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        configs = self._configs.setdefault(resource, {})
+        configs.pop(record.name, None)
+        if record.value is not None:
+            configs[record.name] = record
+        if not configs:
+            del self._configs[resource]
 
     def _change_partition(self, record: kinds.PartitionChangeRecord) -> None:
         partitions = self._of_topic(record)
@@ -213,6 +244,9 @@ class MetadataImage:
 
 
 def _key(kind: type[MetadataRecord], record: MetadataRecord) -> tuple[Any, ...]:
+    if isinstance(record, kinds.ClientQuotaRecord):  # an entity is the same in whatever order its parts are named
+        parts = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=repr))
+        return parts, record.key
     return tuple(getattr(record, name) for name in _KEYS[kind])
 
 
@@ -222,8 +256,6 @@ def _is_metadata_version(record: kinds.FeatureLevelRecord) -> bool:
 
 def _removes(record: MetadataRecord) -> bool:
     match record:
-        case kinds.ConfigRecord():
-            return record.value is None
         case kinds.FeatureLevelRecord():
             return record.feature_level == 0
         case kinds.ClientQuotaRecord():

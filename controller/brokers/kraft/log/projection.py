@@ -55,7 +55,7 @@ def topic_records(
     changes = differing(known, after.partitions) if index is None else ((index, after.partitions[index]),)
     for number, partition in changes:
         if number >= len(known):
-            records.append(_partition_record(after.topic_id, number, partition, level))
+            records.append(partition_record(after.topic_id, number, partition, level))
         elif known[number] != partition:
             records.append(_change_record(after.topic_id, number, known[number], partition, level))
     return records
@@ -81,7 +81,8 @@ def broker_record_version(level: int) -> int:
     return 2 + (level >= DIRECTORIES_SINCE) + (level >= CORDONED_SINCE)
 
 
-def _partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> MetadataRecord:
+def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
+    """A partition as it stands, at a level of metadata.version."""
     upkeep = upkeep_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
@@ -173,12 +174,13 @@ def _broker_records(
     if after is None or not real:
         return
     if before is None or not was or before.broker_epoch != after.broker_epoch:
-        yield _registration(after, next_offset, level)
+        yield registration_record(after, next_offset, level)
         return
     yield from _registration_change(before, after, epoch, level)
 
 
-def _registration(broker: Broker, epoch: int, level: int) -> MetadataRecord:
+def registration_record(broker: Broker, epoch: int, level: int) -> kinds.RegisterBrokerRecord:
+    """A broker as it stands, with its epoch on the wire, at a level of metadata.version."""
     endpoints = zip(broker.endpoints, broker.security_protocols, strict=True)
     return kinds.RegisterBrokerRecord(
         version=broker_record_version(level),

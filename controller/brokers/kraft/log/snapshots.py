@@ -12,28 +12,8 @@ from itertools import islice
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_log import MetadataLog, NewSnapshot
 
 RECORDS_PER_BATCH = 500  # brokers take a batch whole: a few hundred kilobytes
-
-
-def image_of(log: MetadataLog, end: int | None = None) -> MetadataImage:
-    """What the durable log says up to `end` (None: all of it). Raises BrokenBatch and CannotFold."""
-    image = MetadataImage()
-    start = 0
-    snapshots = [each for each in log.mark.snapshots if end is None or each.end_offset <= end]
-    if snapshots:
-        newest = snapshots[-1]
-        image.fold(batches.decode_batches(log.snapshot_bytes(newest), "snapshot of the metadata log"))
-        start = newest.end_offset
-    for data in log.batches(start, end):
-        image.fold(batches.decode_batches(data))
-    return image
-
-
-def make_snapshot(log: MetadataLog, end: int, epoch: int) -> NewSnapshot:
-    """The snapshot of all below `end`, the newest record of which has `epoch`. May run in a thread of its own."""
-    return NewSnapshot(end, epoch, snapshot_bytes(image_of(log, end), epoch))
 
 
 def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:

@@ -1,7 +1,7 @@
-"""A metadata log of Kafka's own controller, or of a lost one as a broker has it, as events and as the log of this one.
+"""A metadata log of Kafka's own controller, or of a lost one as a broker has it, as events.
 
-The batches are kept byte for byte, at their offsets, since brokers have them too; this controller goes on behind them
-in a higher epoch. Beside them stand events that say all that the machine knows of: brokers, features, configs, topics
+The log itself is copied byte for byte, since brokers have it too; this controller goes on behind it in a higher epoch.
+Beside it stand events that say all that the machine knows of: brokers, features, configs, topics
 with their partitions, epochs and eligible leaders, access control entries, SCRAM credentials, quotas. What it knows
 nothing of (delegation tokens, records of newer releases) is in `MetadataAdopted`, and stays in the metadata log, where
 brokers act on it.
@@ -11,30 +11,32 @@ It reads no files and writes none: it is given what was read, and gives what is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
-from controller.brokers.kraft.features import METADATA_VERSION_MIN, SUPPORTED
+from controller.brokers.kraft.discovering.reading import Discovered, Reading, together
+from controller.brokers.kraft.discovering.snapshot import difference
+from controller.brokers.kraft.discovering.source import Source
+from controller.brokers.kraft.discovering.wire import KnownWire
+from controller.brokers.kraft.features import unsupported
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.acl_ids import acl_keys
 from controller.brokers.kraft.log.image import CannotFold, MetadataImage
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
-from controller.brokers.kraft.log.metadata_log import EpochStart, MetadataMark, SnapshotMark, adopted_keys
-from controller.brokers.kraft.log.projection import TOPICS
-from controller.brokers.kraft.moving.adopting_access import access_events, acl_id_keys
+from controller.brokers.kraft.log.projector import MARK, MetadataMark
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.folder import FolderError
+from controller.machine.state import Cluster
 from events import catalog
-from events.names import BrokerId, RequestId, TopicId, TopicName
+from events.names import BrokerId, RequestId
 
 C = TypeVar("C", bound=kinds.ControlMessage)
 
 COMMAND = "AdoptMetadata"
 """The command that is the cause of all these events."""
-_BY = "AdoptMetadata"
-_PRODUCER_IDS_PER_BLOCK = 1000
 _KEPT: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
 """Kinds of records that the machine knows nothing of."""
 
@@ -46,8 +48,8 @@ class Adopted(msgspec.Struct, frozen=True):
     """The last epoch of the one who led before."""
     image: MetadataImage
     events: tuple[catalog.Event, ...]
-    state: Mapping[bytes, bytes]
-    """The keys of the metadata log."""
+    state: Mapping[bytes, bytes | None]
+    """The keys of what brokers have of it."""
     request_id: RequestId
     """Of the command that takes it over."""
 
@@ -57,9 +59,15 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     image = image_in(folder)
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
-    events = (_whole(folder, image, quorum), *_cluster(image, quorum, request_id), *_topics(image, request_id))
-    keys = adopted_keys(_mark(folder, image), folder.batches, _snapshot(folder))
-    return Adopted(quorum, image, events, {**keys, **acl_id_keys(image)}, request_id)
+    reading = Reading(Source(request_id, COMMAND, "as it was"), image)
+    found = together(difference(Cluster(), (), KnownWire(), reading, 0))
+    events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
+    mark = MetadataMark(folder.end_offset, tuple(sorted(_epochs(found).items())), adopted=True)
+    return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.wire.acls)}, request_id)
+
+
+def _epochs(found: Discovered) -> dict[BrokerId, int]:
+    return {broker_id: epoch for broker_id, epoch in found.wire.broker_epochs.items() if epoch is not None}
 
 
 def image_in(folder: KafkaFolder) -> MetadataImage:
@@ -137,53 +145,12 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
         raise FolderError(
             f"{folder.path}: the log ends within a transaction of Kafka's controller: start that once, to have it ended"
         )
-    if image.level < METADATA_VERSION_MIN:
-        raise FolderError(
-            f"{folder.path}: metadata.version is {image.level}, and has to be {METADATA_VERSION_MIN} (3.7) or higher: "
-            "raise it with kafka-features.sh first"
-        )
-    for name, level in _features(image):
-        known = SUPPORTED.get(name)
-        if known is None or not known.lowest <= level <= known.highest:
-            allowed = "is not known" if known is None else f"is supported from {known.lowest} to {known.highest}"
-            raise FolderError(f"{folder.path}: feature {name} has level {level}, and {allowed}")
+    if (why := unsupported(image.features)) is not None:
+        raise FolderError(f"{folder.path}: {why}")
     if any(each.broker_id == quorum.node_id for each in image.all(kinds.RegisterBrokerRecord)):
         raise FolderError(
             f"{folder.path}: node {quorum.node_id} is controller and broker; it has to be a controller alone"
         )
-
-
-# --- the metadata log
-
-
-def _mark(folder: KafkaFolder, image: MetadataImage) -> MetadataMark:
-    snapshot = _snapshot(folder)
-    since = snapshot[0].end_offset if snapshot is not None else 0
-    return MetadataMark(
-        start=folder.batches[0].base_offset if folder.batches else folder.end_offset,
-        end=folder.end_offset,
-        epochs=_epochs(folder),
-        snapshots=() if snapshot is None else (snapshot[0],),
-        broker_epochs=tuple(sorted((BrokerId(each.broker_id), each.broker_epoch) for each in _brokers(image))),
-        bytes_since_snapshot=sum(len(each.data) for each in folder.batches if each.base_offset >= since),
-        adopted=True,
-    )
-
-
-def _epochs(folder: KafkaFolder) -> tuple[EpochStart, ...]:
-    starts: list[EpochStart] = []
-    for batch in folder.batches:
-        if not starts or batch.leader_epoch != starts[-1].epoch:
-            starts.append(EpochStart(batch.leader_epoch, batch.base_offset))
-    return tuple(starts) or (EpochStart(folder.epoch, folder.end_offset),)
-
-
-def _snapshot(folder: KafkaFolder) -> tuple[SnapshotMark, bytes] | None:
-    """The checkpoint; that of offset 0 only says who votes, which every epoch says anew."""
-    checkpoint = folder.checkpoint
-    if checkpoint is None or checkpoint.end_offset == 0:
-        return None
-    return SnapshotMark(checkpoint.end_offset, checkpoint.epoch, len(checkpoint.data)), checkpoint.data
 
 
 # --- events
@@ -195,102 +162,29 @@ def _whole(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
     return catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(kept))
 
 
-def _cluster(image: MetadataImage, quorum: catalog.QuorumEpochBegun, request_id: RequestId) -> Iterator[catalog.Event]:
-    yield quorum
-    yield catalog.FeaturesChanged(_features(image), "as they were")
-    numbered = {each.broker_id: number for number, each in enumerate(_brokers(image), 1)}
-    for record in _brokers(image):
-        yield from _broker(record, numbered[record.broker_id])
-    for (kind, name), configs in sorted(_configs(image).items()):
-        if kind != TOPICS:
-            yield catalog.ResourceConfigsChanged(request_id, kind, name, configs, _BY, None)
-    for block in image.all(kinds.ProducerIdsRecord):
-        end = block.next_producer_id
-        number = numbered.get(block.broker_id, 0)
-        first = max(0, end - _PRODUCER_IDS_PER_BLOCK)
-        yield catalog.ProducerIdsAllocated(BrokerId(block.broker_id), number, first, end)
-    yield from access_events(image, request_id, _BY)
-
-
-def _features(image: MetadataImage) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((each.name, each.feature_level) for each in image.all(kinds.FeatureLevelRecord)))
-
-
-def _brokers(image: MetadataImage) -> list[kinds.RegisterBrokerRecord]:
-    """The registered brokers, in the order in which they came."""
-    return sorted(image.all(kinds.RegisterBrokerRecord), key=lambda each: each.broker_epoch)
-
-
-def _broker(record: kinds.RegisterBrokerRecord, epoch: int) -> Iterator[catalog.Event]:
-    broker_id = BrokerId(record.broker_id)
-    yield catalog.BrokerRegistered(
-        broker_id,
-        epoch,
-        record.incarnation_id.hex(),
-        record.rack,
-        tuple(catalog.Endpoint(each.name, each.host, each.port) for each in record.end_points),
-        catalog.BrokerDetails(
-            tuple(each.security_protocol for each in record.end_points),
-            tuple(
-                catalog.SupportedFeature(each.name, each.min_supported_version, each.max_supported_version)
-                for each in record.features
-            ),
-            record.log_dirs,
-        ),
-    )
-    if not record.fenced:
-        yield catalog.BrokerUnfenced(broker_id, epoch, "it was")
-        if record.in_controlled_shutdown:
-            yield catalog.BrokerLeaving(broker_id, epoch)
-
-
-def _configs(image: MetadataImage) -> dict[tuple[int, str], catalog.Configs]:
-    found: dict[tuple[int, str], dict[str, str]] = {}
-    for each in image.all(kinds.ConfigRecord):
-        assert each.value is not None, "a record without a value removes one"
-        found.setdefault((each.resource_type, each.resource_name), {})[each.name] = each.value
-    return {key: tuple(sorted(pairs.items())) for key, pairs in found.items()}
-
-
-def _topics(image: MetadataImage, request_id: RequestId) -> Iterator[catalog.Event]:
-    configs = _configs(image)
+def _events(image: MetadataImage, found: Discovered, request_id: RequestId) -> Iterator[catalog.Event]:
+    """What is in the log, said of a cluster that is taken over: its topics were there."""
     live = tuple(
         sorted(
             BrokerId(each.broker_id) for each in _brokers(image) if not each.fenced and not each.in_controlled_shutdown
         )
     )
-    for topic in image.all(kinds.TopicRecord):
-        partitions = [_partition(one) for _, one in sorted(image.partitions[topic.topic_id].items())]
+    for event in found.events:
+        if not isinstance(event, catalog.TopicDiscovered):
+            yield event
+            continue
         yield catalog.TopicCreated(
             request_id,
-            TopicName(topic.name),
-            TopicId(topic.topic_id),
-            tuple(partitions),
-            len(partitions[0].replicas) if partitions else 0,
-            configs.get((TOPICS, topic.name), ()),
+            event.topic,
+            event.topic_id,
+            event.partitions,
+            len(event.partitions[0].replicas),
+            event.configs,
             None,
             live,
             catalog.ADOPTED_DEADLINE_MS,
         )
 
 
-def _partition(record: kinds.PartitionRecord) -> catalog.Partition:
-    return catalog.Partition(
-        _ids(record.replicas),
-        _ids(record.isr),
-        BrokerId(record.leader),
-        record.leader_epoch,
-        record.partition_epoch,
-        catalog.Upkeep(
-            record.directories,
-            _ids(record.adding_replicas),
-            _ids(record.removing_replicas),
-            _ids(record.eligible_leader_replicas),
-            _ids(record.last_known_elr),
-            bool(record.leader_recovery_state),
-        ),
-    )
-
-
-def _ids(ids: tuple[int, ...] | None) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, ids or ()))
+def _brokers(image: MetadataImage) -> Collection[kinds.RegisterBrokerRecord]:
+    return image.all(kinds.RegisterBrokerRecord)

@@ -1,30 +1,35 @@
-"""The metadata log as a folder that Kafka's own controller leads on from: the way back.
+"""The metadata log as a folder that another controller leads on from: the way to Kafka's own, and the way from it.
 
-Kafka needs the batches from where the log begins, the checkpoint of all before, and `meta.properties` with the
-directory id that votes (with kraft.version 1 a controller under another id waits for ever and says nothing). It builds
-indexes itself, and begins the epoch after the last one in the log.
+Both keep it in the same files. What a controller needs are the batches from where the log begins, the checkpoints of
+all before, and `meta.properties` with the directory id that votes (with kraft.version 1 a controller under another id
+waits for ever and says nothing). Indexes are built anew, and the epoch after the last one in the log begins.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
-from controller.brokers.kraft.log.metadata_log import MetadataLog
 from controller.brokers.kraft.moving.kafka_folder import read_folder, refuse_if_in_use
+from controller.brokers.kraft.quorum.files import SEGMENT, QuorumFiles
 from controller.brokers.kraft.quorum.folder import (
     META_PROPERTIES,
     PARTITION,
+    QUORUM_STATE,
     FolderError,
+    NodeFolder,
     properties_text,
     replace_file,
     sync_folder,
+    write_quorum_state,
 )
+from controller.brokers.kraft.quorum.raft.log import QuorumState
+from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from controller.machine.state import Quorum
 
-SEGMENT_BYTES: Final = 256 << 20  # a file of the log, well below Kafka's 1 GiB
 HAND_BACK: Final = "HandMetadataBack"
 """The command that is the cause of MetadataHandedBack."""
 REPLACED: Final = ".before-handback"
@@ -33,7 +38,8 @@ REPLACED: Final = ".before-handback"
 
 def write_folder(
     folder: Path,
-    log: MetadataLog,
+    node: NodeFolder,
+    files: QuorumFiles,
     cluster_id: str,
     quorum: Quorum,
     *,
@@ -50,16 +56,12 @@ def write_folder(
     aside = folder.with_name(folder.name + REPLACED)
     is_there = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if is_there:
-        _check_replaced(folder, aside, log, cluster_id, replace)
+        _check_replaced(folder, aside, files, cluster_id, replace)
     made = folder.with_name(folder.name + ".handback-unfinished")
     _clear(made)
-    partition = made / PARTITION
     made.mkdir(0o700, parents=True)  # it holds SCRAM credentials
-    partition.mkdir()
-    _write_checkpoints(partition, log)
-    _write_segments(partition, log)
-    replace_file(made / META_PROPERTIES, properties_text(cluster_id, quorum.node_id, quorum.directory_id))
-    sync_folder(partition)
+    copy_partition(node.partition, made / PARTITION)
+    replace_file(made / META_PROPERTIES, properties_text(cluster_id, quorum.node_id, node.directory_id))
     before()
     if is_there:
         folder.rename(aside)
@@ -67,7 +69,28 @@ def write_folder(
     sync_folder(folder.parent)
 
 
-def _check_replaced(folder: Path, aside: Path, log: MetadataLog, cluster_id: str, replace: bool) -> None:
+def take_partition(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:
+    """Copy a node's metadata folder into a data folder, for the node that leads on from it, under the directory id that
+    votes, in a later epoch than any that is known. What is torn at the end is cut off. Raises FolderError, OSError."""
+    partition = data / PARTITION
+    copy_partition(source / PARTITION, partition)
+    write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=epoch))
+    replace_file(data / META_PROPERTIES, properties_text(cluster_id, node_id, directory_id))
+    QuorumFiles(partition).close()
+
+
+def copy_partition(source: Path, target: Path) -> None:
+    """Copy the files of a metadata log, durably. Raises OSError."""
+    target.mkdir(0o700, parents=True, exist_ok=True)
+    for path in sorted(source.iterdir()):
+        if SEGMENT.fullmatch(path.name) or CHECKPOINT.fullmatch(path.name):
+            shutil.copyfile(path, target / path.name)
+            with (target / path.name).open("rb+") as file:
+                os.fsync(file.fileno())
+    sync_folder(target)
+
+
+def _check_replaced(folder: Path, aside: Path, files: QuorumFiles, cluster_id: str, replace: bool) -> None:
     if not replace:
         raise FolderError(f"{folder} is not empty: name another folder, or say --replace to have it renamed first")
     if aside.exists():
@@ -76,54 +99,14 @@ def _check_replaced(folder: Path, aside: Path, log: MetadataLog, cluster_id: str
     if known.cluster_id != cluster_id:
         raise FolderError(f"{folder} is of cluster {known.cluster_id}, not of {cluster_id}")
     refuse_if_in_use(folder)
-    if (known.epoch, known.end_offset) > (log.mark.epoch, log.mark.end):
+    if (known.epoch, known.end_offset) > (files.last_epoch, files.end):
         raise FolderError(
             f"{folder} is ahead, with epoch {known.epoch} and offset {known.end_offset}; the data folder has epoch "
-            f"{log.mark.epoch} and offset {log.mark.end}: another controller has led since"
+            f"{files.last_epoch} and offset {files.end}: another controller has led since"
         )
 
 
 def _clear(made: Path) -> None:
     """Take away what an interrupted handback left."""
     if made.exists():
-        for path in sorted(made.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        made.rmdir()
-
-
-def _write_checkpoints(partition: Path, log: MetadataLog) -> None:
-    for mark in log.mark.snapshots:
-        name = f"{mark.end_offset:020d}-{mark.epoch:010d}.checkpoint"
-        with (partition / name).open("wb") as file:
-            file.write(log.snapshot_bytes(mark))
-            _sync_file(file)
-
-
-def _write_segments(partition: Path, log: MetadataLog) -> None:
-    for first, batches in _segments(log):
-        with (partition / f"{first:020d}.log").open("wb") as file:
-            file.writelines(batches)
-            _sync_file(file)
-
-
-def _segments(log: MetadataLog) -> Iterator[tuple[int, list[bytes]]]:
-    """Batches in portions, each with the offset of its first record."""
-    portion: list[bytes] = []
-    size = 0
-    for batch in log.batches(log.mark.start):
-        if portion and size + len(batch) > SEGMENT_BYTES:
-            yield _base_offset(portion[0]), portion
-            portion, size = [], 0
-        portion.append(batch)
-        size += len(batch)
-    if portion:
-        yield _base_offset(portion[0]), portion
-
-
-def _base_offset(batch: bytes) -> int:
-    return int.from_bytes(batch[:8], "big")
-
-
-def _sync_file(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+        shutil.rmtree(made)

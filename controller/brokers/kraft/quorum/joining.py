@@ -13,15 +13,18 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.features import KRAFT_VERSION, SUPPORTED
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC
+from controller.brokers.kraft.features import KRAFT_VERSION
+from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
 from controller.kafka.messages import Message
 from controller.kafka.messages import add_raft_voter as add
-from controller.kafka.messages import controller_registration as registration
 from controller.kafka.messages import describe_quorum as dq
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from controller.kafka.messages.describe_cluster import CONTROLLERS, DescribeClusterRequest, DescribeClusterResponse
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode
@@ -144,24 +147,10 @@ class QuorumClient:
         )
         await self._at_leader(request, RemoveRaftVoterResponse, lambda each: (each.error_code, each.error_message))
 
-    async def register(self, leader: Place, voter: Voter, incarnation: bytes, security_protocol: int) -> str | None:
-        """Have the leader write down where this controller listens and which features it works with, without which it
+    async def register(self, leader: Place, request: ControllerRegistrationRequest) -> str | None:
+        """Have the leader write down where a controller listens and which features it works with, without which it
         raises no feature (KIP-919); what is wrong, None if it is done."""
-        request = registration.ControllerRegistrationRequest(
-            controller_id=voter.id,
-            incarnation_id=incarnation,
-            listeners=tuple(
-                registration.Listener(
-                    name=each.name, host=each.host, port=each.port, security_protocol=security_protocol
-                )
-                for each in voter.listeners
-            ),
-            features=tuple(
-                registration.Feature(name=name, min_supported_version=each.lowest, max_supported_version=each.highest)
-                for name, each in sorted(SUPPORTED.items())
-            ),
-        )
-        response = await self._send(leader, request, registration.ControllerRegistrationResponse)
+        response = await self._send(leader, request, ControllerRegistrationResponse)
         if response is None:
             return self._why_not(leader)
         return None if not response.error_code else _words(response.error_code, response.error_message)

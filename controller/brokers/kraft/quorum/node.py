@@ -38,9 +38,9 @@ VERSIONS_S: Final = 1.0
 class QuorumNode:
     """A voter, or an observer. `ended` is done when it cannot go on: OSError of its disk, CommittedLost, or a bug.
 
-    `on_watermark`, `on_role` and `on_log` are called on the loop, in order: what is committed, who leads, and that the
-    log was cut off or begun anew, so that what was read of it beyond the watermark is void. Where it cannot lead, it
-    follows and votes.
+    `on_role`, `on_log` and `on_fetched` are called on the loop, in order: who leads, that the log was cut off or begun
+    anew, so that what was read of it beyond the high watermark is void, and, of who leads, that a replica fetches.
+    Where it cannot lead, it follows and votes.
     """
 
     def __init__(
@@ -50,12 +50,9 @@ class QuorumNode:
         chance: Callable[[], float],
         now_ms: Callable[[], int],
         security: Security,
-        *,
-        can_lead: bool = True,
     ) -> None:
         self.quorum = Quorum(log, options, chance)
-        self.quorum.can_lead = can_lead
-        self.on_watermark: Callable[[int], None] = lambda offset: None
+        self.on_fetched: Callable[[int], None] = lambda replica: None
         self.on_role: Callable[[out.RoleChanged], None] = lambda role: None
         self.on_log: Callable[[out.Truncated | out.SnapshotInstalled], None] = lambda change: None
         self._log, self._now_ms = log, now_ms
@@ -120,6 +117,14 @@ class QuorumNode:
         self._waiting.append((offset, future))
         await future
 
+    def wish(self, wanted: bool) -> None:
+        """Whether to claim the lead from a leader that lives."""
+        self.quorum.wish(self._loop.time(), wanted)
+
+    def veto(self, can_lead: bool) -> None:
+        """Whether this node understands all that it would have to decide on."""
+        self._does(lambda now: self.quorum.veto(now, can_lead))
+
     def raise_kraft_version(self) -> None:
         """From kraft.version 0 to 1, as the leader. Raises NotLeader, Refused."""
         self._does(self.quorum.raise_kraft_version)
@@ -178,8 +183,9 @@ class QuorumNode:
                 self._begin(self._flush())
             case out.HighWatermark(offset):
                 self._committed_below(offset)
-                self.on_watermark(offset)
                 self._stir()
+            case out.Fetched(replica):
+                self.on_fetched(replica)
             case out.RoleChanged():
                 self._lost_the_lead()
                 self.on_role(effect)

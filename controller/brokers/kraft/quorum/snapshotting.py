@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -35,10 +35,15 @@ class Unfinished(Exception):
 
 
 class Snapshotting:
-    """Takes the snapshots of one voter; `every_bytes` of the log, about, lie between two."""
+    """Takes the snapshots of one voter; `every_bytes` of the log, about, lie between two.
 
-    def __init__(self, quorum: Quorum, files: QuorumFiles, every_bytes: int) -> None:
-        self._quorum, self._files, self._every_bytes = quorum, files, every_bytes
+    `applied` gives the offset below which the log is not needed any more, since all of that is durable elsewhere.
+    """
+
+    def __init__(
+        self, quorum: Quorum, files: QuorumFiles, every_bytes: int, applied: Callable[[], Awaitable[int]]
+    ) -> None:
+        self._quorum, self._files, self._every_bytes, self._applied = quorum, files, every_bytes, applied
         self._ends = threading.Event()
         self._again_s = AGAIN_S
         self._why: str | None = None
@@ -65,7 +70,7 @@ class Snapshotting:
 
     async def take(self) -> bool:
         """Take one of all that is committed. False where it could not be; a warning says once why."""
-        files, end = self._files, self._quorum.high_watermark
+        files, end = self._files, min(self._quorum.high_watermark, await self._applied())
         before = files.snapshot
         try:
             made = await self._beside((*files.newest_snapshot(), *files.since_snapshot(end)), end)

@@ -6,21 +6,38 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from controller.brokers.kraft.log.batches import (
+    CONTROLLER_LISTENER,
     Pair,
     RecordBatch,
     decode_batches,
     encode_batch,
-    leader_change,
     snapshot_footer,
     snapshot_header,
-    voters,
 )
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
+from controller.brokers.kraft.quorum.raft.voters import (
+    Listener,
+    Voter,
+    VoterSet,
+    kraft_version_record,
+    leader_change_record,
+    voters_record,
+)
 from controller.machine.state import Quorum
 
 QUORUM = Quorum(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
+
+
+def epoch_begun(quorum: Quorum) -> list[Pair]:
+    """The control records with which a leader that is the only voter begins its epoch."""
+    place = Listener(CONTROLLER_LISTENER, quorum.host, quorum.port)
+    voters = VoterSet.of([Voter(quorum.node_id, quorum.directory_id, (place,))])
+    pairs = [leader_change_record(quorum.node_id, voters, [quorum.node_id])]
+    if quorum.kraft_version:
+        pairs += [kraft_version_record(quorum.kraft_version), voters_record(voters)]
+    return pairs
 
 
 def opened(folder: Path, segment_bytes: int = 1 << 20) -> QuorumFiles:
@@ -36,12 +53,12 @@ def some(base: int, count: int = 1, epoch: int = 1, size: int = 20) -> bytes:
 
 def led(base: int, epoch: int) -> bytes:
     """The control batch that an epoch begins with."""
-    return encode_batch(base, epoch, 1000 + base, leader_change(QUORUM), is_control=True)
+    return encode_batch(base, epoch, 1000 + base, epoch_begun(QUORUM)[:1], is_control=True)
 
 
 def snapshot(epoch: int, records: Sequence[Pair] = ((None, b"r" * 20),)) -> bytes:
     """The bytes of a snapshot: who votes, and some records."""
-    head = [snapshot_header(5), *voters(QUORUM)]
+    head = [snapshot_header(5), *epoch_begun(QUORUM)[1:]]
     parts = [encode_batch(0, epoch, 5, head, is_control=True), encode_batch(len(head), epoch, 5, records)]
     foot = encode_batch(len(head) + len(records), epoch, 5, [snapshot_footer()], is_control=True)
     return b"".join((*parts, foot))

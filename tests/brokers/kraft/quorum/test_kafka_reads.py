@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.brokers.kraft.log.batches import encode_batch, leader_change, voters
+from controller.brokers.kraft.log.batches import encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import FeatureLevelRecord, TopicRecord
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION, NodeFolder, uuid_text
 from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.machine.state import Quorum
+from tests.brokers.kraft.quorum.logs import epoch_begun
 from tests.support import tools
 from tests.support.kafka_controller import KafkaController
 from tests.support.ports import free_ports
@@ -24,8 +25,7 @@ def _written(folder: Path, quorum: Quorum) -> None:
     """An epoch led by the node itself, with records in several segments."""
     node = NodeFolder.open(folder, CLUSTER_ID, CONTROLLER, lambda: DIRECTORY)
     log = QuorumFiles(node.partition, segment_bytes=300)
-    control = [*leader_change(quorum), *voters(quorum)]
-    log.append(encode_batch(0, 1, 1_700_000_000_000, control, is_control=True))
+    log.append(encode_batch(0, 1, 1_700_000_000_000, epoch_begun(quorum), is_control=True))
     level = FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION_3_9)
     log.append(encode_batch(3, 1, 1_700_000_000_000, [(None, encode_record(level))]))
     for number in range(5):

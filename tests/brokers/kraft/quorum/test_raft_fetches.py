@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batches
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost
 from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
+from controller.brokers.kraft.quorum.raft.progress import REPLICAS_MAX, Progress
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import fetch_snapshot as fs
 from controller.machine.errors import ErrorCode
@@ -26,7 +28,7 @@ def fetched(world: World, **changes: Any) -> f.PartitionData:
     """The leader's answer to a fetch that does not wait, by nobody."""
     leader = leader_of(world)
     fields = {"current_leader_epoch": quorum_of(leader).epoch, "fetch_offset": 0, "last_fetched_epoch": 0, **changes}
-    topic = f.FetchTopic(partitions=(f.FetchPartition(**fields),))
+    topic = f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(f.FetchPartition(**fields),))
     part: f.PartitionData = (
         answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,))).responses[0].partitions[0]
     )
@@ -39,6 +41,53 @@ def test_a_fetch_shows_records_watermark_and_leader() -> None:
     assert part.records == leader_of(world).disk.read(0, 1 << 20)
     assert part.high_watermark == leader_of(world).watermark
     assert part.current_leader.leader_id == leader_of(world).id
+
+
+def test_an_observer_has_what_is_committed_and_a_voter_all() -> None:
+    world = settled()
+    leader, voter = leader_of(world), others(world)[0]
+    committed = leader.watermark
+    leader.does(lambda quorum: quorum.append(leader.now(), 0, [(None, b"in flight")]))
+    end = leader.disk.end
+    assert committed < end, "nobody has fetched since"
+    last_epoch = leader.disk.last_epoch
+
+    def ends(replica_id: int, directory: bytes, offset: int = 0) -> tuple[int, int]:
+        part = f.FetchPartition(
+            current_leader_epoch=quorum_of(leader).epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch if offset else 0,
+            replica_directory_id=directory,
+        )
+        topic = f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
+        state = f.ReplicaState(replica_id=replica_id)
+        response = answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state))
+        shown = response.responses[0].partitions[0]
+        *_, last = [None, *decode_batches(shown.records or b"")]
+        return (offset if last is None else last.last_offset + 1), shown.high_watermark
+
+    for stranger in ((99, b"x" * 16), (-1, b"x" * 16), (voter.id, b"x" * 16)):
+        assert ends(*stranger) == (committed, committed), stranger
+        assert ends(*stranger, committed) == (committed, committed), stranger
+    assert ends(voter.id, voter.disk.directory) == (end, committed)
+
+
+def test_made_up_replicas_are_not_remembered_without_bound() -> None:
+    progress = Progress()
+    for number in range(3 * REPLICAS_MAX):
+        progress.fetched(float(number) / 1000, number, b"d" * 16, 5, 5)
+        progress.fetched(float(number) / 1000, -7, b"e" * 16, 3, 5)
+    assert len(progress._seen) == REPLICAS_MAX
+    assert progress.end_of(-7) == 3, "who goes on fetching is kept"
+    assert progress.end_of(0) == 0, "and is forgotten who was silent the longest"
+
+
+@pytest.mark.parametrize(("topic_id", "index"), [(b"x" * 16, 0), (bytes(16), 0), (METADATA_TOPIC_ID, 1)])
+def test_a_fetch_of_another_partition_is_refused(topic_id: bytes, index: int) -> None:
+    leader = leader_of(settled())
+    part = f.FetchPartition(partition=index, current_leader_epoch=quorum_of(leader).epoch, fetch_offset=0)
+    request = f.FetchRequest(cluster_id=CLUSTER, topics=(f.FetchTopic(topic_id=topic_id, partitions=(part,)),))
+    assert answer(leader, request).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_fetch_in_another_epoch_is_refused() -> None:

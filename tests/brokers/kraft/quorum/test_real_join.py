@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,44 +11,11 @@ import pytest
 from tests.support import tools
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
 from tests.support.ports import free_ports
-from tests.support.processes import Process
 from tests.support.real_brokers import until
 from tests.support.topicwright import COMMAND
+from tests.support.voter import VOTER, voter
 
-VOTER = 3009
 LOG = "00000000000000000000.log"
-
-
-class Voter:
-    """`topicwright join` on a port and a folder that stay."""
-
-    def __init__(self, quorum: KafkaQuorum, folder: Path, port: int, *settings: str) -> None:
-        self.quorum, self.folder, self.port, self.settings = quorum, folder, port, settings
-        self.process: Process | None = None
-
-    def start(self, node_id: int = VOTER) -> Process:
-        if self.process is not None:
-            self.process.stop()
-        argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", self.quorum.bootstrap]
-        argv += ["--data", self.folder, "--listen", f"127.0.0.1:{self.port}", "--http", "127.0.0.1:0"]
-        for each in (f"node.id={node_id}", *self.settings):
-            argv += ["--set", each]
-        self.process = Process(argv, cwd=self.folder.parent)
-        return self.process
-
-    def votes(self) -> None:
-        assert self.process is not None
-        self.process.wait_for_line(rf"^ready voter={VOTER} ", within_s=120)
-
-
-@contextmanager
-def voter(quorum: KafkaQuorum, folder: Path, *settings: str, port: int = 0) -> Iterator[Voter]:
-    one = Voter(quorum, folder, port or free_ports(1)[0], *settings)
-    try:
-        yield one
-    finally:
-        if one.process is not None:
-            one.process.stop(within_s=60)
 
 
 def topicwright(*words: str | Path) -> subprocess.CompletedProcess[str]:

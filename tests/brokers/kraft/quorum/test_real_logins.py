@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller.access import users_file
-from tests.brokers.kraft.quorum.test_real_join import VOTER, topicwright
+from tests.brokers.kraft.quorum.test_real_join import topicwright
 from tests.security.certificates import Authority
 from tests.support.kafka_quorum import kafka_quorum
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.real_brokers import until
 from tests.support.topicwright import COMMAND
+from tests.support.voter import VOTER
 
 PASSWORD = "controller-PLANTED"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

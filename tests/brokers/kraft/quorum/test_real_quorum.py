@@ -23,7 +23,7 @@ from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import APIS, Message
 from controller.kafka.messages.api_versions import SupportedFeatureKey
 from controller.kafka.server.server import KafkaServer
-from tests.brokers.kraft.quorum.test_node import SERVED
+from tests.brokers.kraft.quorum.seats import SERVED
 from tests.kafka.server.listener import until
 from tests.support import tools
 from tests.support.kafka_controller import KafkaController

@@ -10,21 +10,20 @@ import time
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord, RegisterControllerRecord
-from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder
+from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord
+from controller.brokers.kraft.moving.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft import following
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
-from tests.brokers.kraft.quorum.test_real_join import VOTER, alike, leader_of, topicwright, voter
+from tests.brokers.kraft.quorum.test_real_join import alike, leader_of, topicwright
 from tests.brokers.kraft.quorum.test_real_quorum import Ours
 from tests.support import tools
 from tests.support.kafka_quorum import KafkaQuorum, kafka_quorum
+from tests.support.quorum_logs import image_at, said
 from tests.support.real_brokers import until
+from tests.support.voter import VOTER, voter
 from tests.support.wire import Wire
 
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
@@ -54,25 +53,6 @@ def set_quota(quorum: KafkaQuorum, user: str, rate: float) -> None:
     until(done, 120, "a quota is set")
 
 
-def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
-    image = MetadataImage()
-    if folder.checkpoint is not None:
-        image.fold(folder.checkpoint.batches)
-    image.fold(each for each in folder.batches if each.last_offset < end)
-    return image
-
-
-def said(image: MetadataImage) -> tuple[list[bytes], object]:
-    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables."""
-    records = [
-        replace(each, features=tuple(sorted(each.features, key=lambda feature: feature.name)))
-        if isinstance(each, RegisterControllerRecord)
-        else each
-        for each in image.records()
-    ]
-    return sorted(map(encode_record, records)), image.quorum
-
-
 def test_snapshots_of_ours_and_of_kafka_say_the_same_and_an_empty_voter_begins_with_one(tmp_path: Path) -> None:
     few = {**FEW_BYTES, "metadata.max.retention.bytes": "3000"}
     with kafka_quorum(tmp_path, settings=few) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
@@ -81,7 +61,7 @@ def test_snapshots_of_ours_and_of_kafka_say_the_same_and_an_empty_voter_begins_w
         partitions = [each.metadata for each in quorum.controllers]
         mine = ours.folder / PARTITION
         users = 0
-        while len(snapshots(mine)) < 2 or min(len(snapshots(each)) for each in partitions) < 3:
+        while users < 12 or len(snapshots(mine)) < 2 or min(len(snapshots(each)) for each in partitions) < 3:
             assert users < 1000, "snapshots are made"
             users += 1
             set_quota(quorum, f"user-{users}", 1000.0 + users)

@@ -28,7 +28,7 @@ from tests.brokers.kraft.logs import access_history, log_of
 from tests.brokers.kraft.quorum.logs import opened, snapshot
 from tests.kafka.server.listener import until
 
-BATCHES = list(log_of(access_history(), 1).metadata.batches(0))
+BATCHES = log_of(access_history(), 1).written
 NEWER = (None, b"\x01\xff\x01\x00")
 """A record of a kind that no release has."""
 NO_OP = (None, encode_record(kinds.NoOpRecord()))
@@ -42,7 +42,11 @@ class Rig:
         self.log = opened(folder)
         me = Voter(3009, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
         self.quorum = Quorum(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
-        self.snapshots = Snapshotting(self.quorum, self.log, every_bytes)
+        self.applied: int | None = None
+        self.snapshots = Snapshotting(self.quorum, self.log, every_bytes, self._applied)
+
+    async def _applied(self) -> int:
+        return self.log.end if self.applied is None else self.applied
 
     def commit(self, *batches: bytes) -> int:
         for data in batches:
@@ -87,6 +91,22 @@ async def test_a_snapshot_says_what_the_log_says_and_who_votes(tmp_path: Path) -
     assert list(shown.items()) == control
     assert rig.quorum.voters_at(end) == (1, VoterSet.of([rig.quorum.me]))
     assert rig.quorum.history.kraft_version == Rig(tmp_path).quorum.history.kraft_version == 1
+    rig.log.close()
+
+
+async def test_what_is_not_applied_yet_is_not_in_a_snapshot(tmp_path: Path) -> None:
+    """Events that are not durable elsewhere are only in the log, and a snapshot has none."""
+    rig = Rig(tmp_path)
+    middle = rig.commit(*BATCHES[:10])
+    rig.commit(*BATCHES[10:])
+    rig.applied = middle
+    assert await rig.snapshots.take()
+    assert rig.log.snapshot == SnapshotId(middle, 1)
+    assert rig.newest() == snapshot_bytes(folded(b"".join(BATCHES[:10])), 1)
+    rig.applied = None
+    assert await rig.snapshots.take()
+    assert rig.log.snapshot is not None
+    assert rig.log.snapshot.end_offset == rig.log.end
     rig.log.close()
 
 

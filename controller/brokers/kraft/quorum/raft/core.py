@@ -253,8 +253,8 @@ class Quorum:
         """Respond to a request."""
         self._effects.append(out.Reply(token, response))
 
-    def note(self, effect: out.Truncated | out.SnapshotInstalled | out.Warned) -> None:
-        """The log became another, or could not."""
+    def note(self, effect: out.Truncated | out.SnapshotInstalled | out.Warned | out.Fetched) -> None:
+        """The log became another, or could not; or somebody has more of it."""
         self._effects.append(effect)
 
     def flush_soon(self) -> None:

@@ -74,6 +74,13 @@ class HighWatermark(msgspec.Struct, frozen=True):
     offset: int
 
 
+class Fetched(msgspec.Struct, frozen=True):
+    """A replica has all of the leader's log below the offset, durably."""
+
+    replica: int
+    offset: int
+
+
 class RoleChanged(msgspec.Struct, frozen=True):
     """Role, epoch or leader changed; -1 and None where no leader is known."""
 
@@ -102,7 +109,7 @@ class Warned(msgspec.Struct, frozen=True):
     what: str
 
 
-Effect = Send | Reply | StartFlush | HighWatermark | RoleChanged | Truncated | SnapshotInstalled | Warned
+Effect = Send | Reply | StartFlush | HighWatermark | Fetched | RoleChanged | Truncated | SnapshotInstalled | Warned
 
 
 class NotLeader(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC
+from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.quorum.raft.effects import VOTE, Role
 from controller.brokers.kraft.quorum.raft.responses import learn_from
 from controller.brokers.kraft.quorum.raft.voters import Voter

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.brokers.kraft.log.batches import BrokenBatch, whole_batches
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID
+from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID, BrokenBatch, whole_batches
 from controller.brokers.kraft.quorum.raft.effects import (
     FETCH,
     UPDATE,
@@ -33,6 +32,8 @@ AGAIN_S: Final = 0.05
 """Until the next try, after one that failed."""
 LATE_TIMEOUTS: Final = 2
 """Election timeouts that a voter of priority 0 leaves to the others."""
+TOGETHER: Final = 0.25
+"""Of the election timeout: voters that miss their leader at the same moment would split the vote."""
 FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). What does not come within the fetch timeout begins anew: on a slow line larger pieces of
 a snapshot would never come."""
@@ -52,7 +53,9 @@ class Follower:
         self._core = core
         self.has_fetched = False
         self._since = now
-        self._deadline = now + core.options.fetch_timeout_s
+        options = core.options
+        self._timeout_s = options.fetch_timeout_s + TOGETHER * core.chance() * options.election_timeout_s
+        self._deadline = now + self._timeout_s
         self._next_at: float | None = None
         self._sent_at = now
         self._in_flight = False
@@ -157,7 +160,7 @@ class Follower:
         if part is None or not self._take(now, part):
             self._next_at = now + AGAIN_S
             return
-        self._deadline, self._is_late = now + core.options.fetch_timeout_s, False
+        self._deadline, self._is_late = now + self._timeout_s, False
         self.has_fetched = True
         self._update(now)
         self._go_on(now)
@@ -182,14 +185,14 @@ class Follower:
                 return False
             self._leader_watermark = part.high_watermark
             self._core.commit(part.high_watermark)
-            self._claims = self._may_claim(now, bool(records))
+            self._claims = self._may_claim(now)
         return True
 
-    def _may_claim(self, now: float, has_news: bool) -> bool:
-        at_end = self._leader_watermark == self._core.log.end
-        was_quiet = at_end and not has_news and now - self._sent_at >= QUIET_S
-        never_quiet = 0 <= self._leader_watermark <= self._core.log.end and now - self._since >= CLAIM_ANYWAY_S
-        return (was_quiet or never_quiet) and self._core.may_claim(now)
+    def _may_claim(self, now: float) -> bool:
+        """After a fetch that was parked, with or without news: Kafka's leaders write a NoOpRecord twice a second."""
+        was_quiet = now - self._sent_at >= QUIET_S
+        never_quiet = now - self._since >= CLAIM_ANYWAY_S
+        return self._leader_watermark >= 0 and (was_quiet or never_quiet) and self._core.may_claim(now)
 
     def _truncate(self, leader: f.EpochEndOffset) -> None:
         """To where both logs may be alike: the end of the newest epoch that both have (`truncateToEndOffset`)."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from controller.brokers.kraft.log.batches import Pair
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, SNAPSHOT_BYTES_MAX
-from controller.brokers.kraft.quorum.raft.effects import BEGIN, Role
+from controller.brokers.kraft.log.batches import METADATA_TOPIC, Pair, below
+from controller.brokers.kraft.quorum.raft.effects import BEGIN, Fetched, Role
 from controller.brokers.kraft.quorum.raft.following import FETCH_BYTES_MAX
 from controller.brokers.kraft.quorum.raft.log import Diverging, NeedsSnapshot, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
@@ -33,12 +32,15 @@ if TYPE_CHECKING:
 
 CHECK_QUORUM: Final = 1.5
 """Fetch timeouts without a majority's fetches after which a leader resigns (KIP-595)."""
+SNAPSHOT_BYTES_MAX: Final = 1 << 20
+"""Of a snapshot in a response, whatever is requested."""
 
 
 class ParkedFetch(msgspec.Struct, frozen=True):
     """A fetch that waits for something new, at most until then."""
 
     token: Hashable
+    replica: int
     part: f.FetchPartition
     max_bytes: int
     until: float
@@ -183,22 +185,30 @@ class Leader:
         replica = max(request.replica_state.replica_id, request.replica_id)
         # A follower's fetch timeout runs while its fetch is parked, and Kafka's followers wait 500 ms whatever that is.
         wait_s = min(request.max_wait_ms / 1000, core.options.fetch_timeout_s / 4)
-        parked = ParkedFetch(token, part, min(request.max_bytes, FETCH_BYTES_MAX), now + wait_s)
+        parked = ParkedFetch(token, replica, part, min(request.max_bytes, FETCH_BYTES_MAX), now + wait_s)
         if self._answer(part) is not None:
             self._complete(parked)
             return
         self._parked[token] = parked
         if replica >= 0:
             self.progress.fetched(now, replica, part.replica_directory_id, part.fetch_offset, core.log.end)
+            core.note(Fetched(replica, part.fetch_offset))
             self._count(now)  # which may answer it, or end the leader's time
-        if token in self._parked and (wait_s <= 0 or self._has_news(part)):
+        if token in self._parked and (wait_s <= 0 or self._has_news(parked)):
             self._complete(parked)
 
-    def _has_news(self, part: f.FetchPartition) -> bool:
-        return self._core.log.end > part.fetch_offset or self.watermark > part.high_watermark
+    def _has_news(self, parked: ParkedFetch) -> bool:
+        return self._end_for(parked) > parked.part.fetch_offset or self.watermark > parked.part.high_watermark
+
+    def _end_for(self, parked: ParkedFetch) -> int:
+        """Voters get all of the log, others what is committed, with the high watermark that says so: before Fetch 18 a
+        broker learns of that with the next records only, and would apply a topic half a second late."""
+        core = self._core
+        is_voter = core.voters.has(parked.replica, parked.part.replica_directory_id)
+        return core.log.end if is_voter else self.watermark
 
     def _wake_parked(self) -> None:
-        for each in [each for each in self._parked.values() if self._has_news(each.part)]:
+        for each in [each for each in self._parked.values() if self._has_news(each)]:
             self._complete(each)
 
     def _answer(self, part: f.FetchPartition) -> f.PartitionData | None:
@@ -217,7 +227,8 @@ class Leader:
         self._parked.pop(parked.token, None)
         answer = self._answer(parked.part)
         if answer is None:
-            answer = f.PartitionData(records=core.log.read(parked.part.fetch_offset, parked.max_bytes))
+            records = core.log.read(parked.part.fetch_offset, parked.max_bytes)
+            answer = f.PartitionData(records=below(records, self._end_for(parked)))
         answer = msgspec.structs.replace(answer, high_watermark=self.watermark, log_start_offset=core.log.start)
         core.respond(parked.token, fetch_response(core.said, answer))
 

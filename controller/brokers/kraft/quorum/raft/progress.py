@@ -14,6 +14,9 @@ from controller.kafka.messages import ZERO_UUID
 FORGOTTEN_S: Final = 300.0
 """Who has not fetched for so long is no observer any more (`LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
 
+REPLICAS_MAX: Final = 1000
+"""Who may fetch can give any id: beyond so many the one that was silent the longest goes."""
+
 
 class Replica(msgspec.Struct):
     """One replica with one disk: the offset it fetched from last, when that was, and when it had all; in seconds."""
@@ -47,6 +50,8 @@ class Progress:
         replica = self._seen.get((node_id, directory))
         if replica is None:
             self._seen = {key: each for key, each in self._seen.items() if now - each.fetched_at <= FORGOTTEN_S}
+            if len(self._seen) >= REPLICAS_MAX:
+                del self._seen[min(self._seen, key=lambda key: self._seen[key].fetched_at)]
             replica = self._seen[node_id, directory] = Replica()
         return replica
 
@@ -56,6 +61,10 @@ class Progress:
             return self._seen.get((voter.id, voter.directory)) or Replica()
         mine = [each for (node_id, _), each in self._seen.items() if node_id == voter.id]
         return max(mine, key=lambda replica: replica.fetched_at, default=Replica())
+
+    def end_of(self, node_id: int) -> int:
+        """Up to where a node has fetched, with whichever disk; 0 where it has not."""
+        return max((each.end for (known, _), each in self._seen.items() if known == node_id), default=0)
 
     def observers(self, now: float, voters: VoterSet) -> Iterator[tuple[int, bytes, Replica]]:
         """Those that do not vote and have fetched of late."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
+from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import NOBODY
 from controller.brokers.kraft.quorum.raft.responses import (
@@ -140,7 +141,7 @@ def _fetch(core: Quorum, now: float, token: Hashable, request: f.FetchRequest) -
     part = the_partition(request.topics)
     if _is_foreign(core, request.cluster_id):
         core.respond(token, f.FetchResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID)))
-    elif part is None or part.fetch_offset < 0 or part.last_fetched_epoch < 0:
+    elif part is None or _is_another(request) or part.fetch_offset < 0 or part.last_fetched_epoch < 0:
         core.respond(token, f.FetchResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
     elif core.leading is None or part.current_leader_epoch != core.epoch:
         code = _wrong_epoch(core, part.current_leader_epoch)
@@ -167,7 +168,7 @@ def _describe(core: Quorum, now: float) -> DescribeQuorumResponse:
         return core.leading.describe(now)
     code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     part = ResponsePartitionData(error_code=code, leader_id=core.leader_id, leader_epoch=core.epoch)
-    topic = ResponseTopicData(topic_name="__cluster_metadata", partitions=(part,))
+    topic = ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,))
     return DescribeQuorumResponse(topics=(topic,))
 
 
@@ -199,6 +200,13 @@ def change_response(core: Quorum, request: Message, code: int, message: str | No
     host, port = core.leader_place or ("", 0)
     leader = CurrentLeader(leader_id=core.leader_id, leader_epoch=core.epoch, host=host, port=port)
     return UpdateRaftVoterResponse(error_code=code, current_leader=leader)
+
+
+def _is_another(request: f.FetchRequest) -> bool:
+    """Whether a fetch is of another partition than the metadata log's; from version 13 on it names its id."""
+    topic = request.topics[0]
+    is_named = topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID
+    return not is_named or topic.partitions[0].partition != 0
 
 
 def _wrong_epoch(core: Quorum, epoch: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC, METADATA_TOPIC_ID
+from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
 from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.kafka.messages import begin_quorum_epoch as begin
 from controller.kafka.messages import end_quorum_epoch as end

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.brokers.kraft.log.raft_fetch import METADATA_TOPIC
+from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.quorum.raft.effects import BEGIN, FETCH, Role
 from controller.brokers.kraft.quorum.raft.following import LATE_TIMEOUTS, fetch_request
 from controller.brokers.kraft.quorum.raft.responses import learn_from

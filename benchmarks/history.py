@@ -1,0 +1,224 @@
+"""Questions about the past of a long log: pages and whole lists of topics at any moment, snapshots, memory and disk.
+
+    python -m benchmarks.history [DIR] [--events 1000000 10000000] [--topics 100000]
+
+A log is generated up to as many topics as are wanted (`benchmarks.generate`), and grown as one with real brokers grows:
+nearly all that happens are changes of in-sync sets; now and then topics go, come again, and change. A DIR that has a
+log is grown further. Snapshots are taken as `serve` takes them.
+
+Two times are shown of each work: by the clock, and, where others use the machine too, what it takes of a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+from msgspec.structs import replace
+
+from benchmarks.figures import Figure, percentile, show
+from benchmarks.generate import Generator
+from benchmarks.usage import MIB
+from controller.machine.state import Topic
+from controller.settings.load import load_settings
+from events.catalog import EVENT_VERSION, Cause, IsrChanged, Recorded
+from events.codec import encode_event
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import FOLDER, snapshot_offsets
+from events.names import Offset, RequestId
+from projections.queries.query import Query, Questions
+from projections.shown import from_log
+from projections.store.snapshotting import Snapshotting
+from projections.store.store import TopicStore
+
+SIZES = (1_000_000, 10_000_000)
+TOPICS = 100_000
+MOMENTS = 20
+PAGE, PAGE_MAX = 100, 1000
+OTHER_THAN_ISR = 0.02
+"""The share of happenings that are not changes of in-sync sets."""
+_CAUSE = "AlterPartition"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Timing:
+    """How long each piece of work took, by the clock and of a core."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.core: list[float] = []
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Do it once more."""
+        started, used = time.perf_counter(), time.process_time()
+        work()
+        self.wall.append(time.perf_counter() - started)
+        self.core.append(time.process_time() - used)
+
+    def figures(self, work: str, unit: str = "ms", reach: str = "") -> Iterator[Figure]:
+        """The longest by the clock, with the rest in the note."""
+        times = 1000 if unit == "ms" else 1
+        note = (
+            f"half within {percentile(self.wall, 0.5) * times:.3g}; of a core at most {max(self.core) * times:.3g}, "
+            f"half within {percentile(self.core, 0.5) * times:.3g}"
+        )
+        yield Figure(f"{work}, longest of {len(self.wall)}", unit, max(self.wall) * times, None, reach, note)
+
+
+class Growing(Generator):
+    """A generated log that goes on, with snapshots."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed, skewed=False, partitions_cached=1_000_000)
+        self.taking = Timing()
+        self.sizes: list[int] = []
+        self.query = Query(self.log, lambda: self._store)
+        interval = load_settings().log_snapshot_interval_events
+        self.snapshots = Snapshotting(self.log, interval, self.taking.run, self.query.snapshot_pairs, self)
+        self._names = [topic.name for topic in self._store.durable_from(None)]
+        self._known = set(self._names)
+
+    def snapshot_taken(self, offset: int, size: int) -> None:
+        self.sizes.append(size)
+
+    def snapshot_failed(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def grow(self, events: int, topics: int) -> None:
+        """Go on to so many events, of so many topics."""
+        if not self._offset:
+            self._begin()
+            for number in range(topics):
+                self._create_some(number)
+        while self._offset < events:
+            name = self._rng.choice(self._names)
+            topic = self._topic(name)
+            if topic is None or self._rng.random() < OTHER_THAN_ISR:
+                self._something()
+            else:
+                self._shrink_or_grow(topic)
+        self._commit()
+        self.log.flush()
+
+    def _shrink_or_grow(self, topic: Topic) -> None:
+        index = self._rng.randrange(len(topic.partitions))
+        one = topic.partitions[index]
+        whole = len(one.isr) == len(one.replicas)
+        isr = tuple(each for each in one.replicas if each == one.leader) if whole else one.replicas
+        after = replace(one, isr=isr, partition_epoch=one.partition_epoch + 1)
+        self._requests += 1
+        self._now_ms += self._rng.randrange(1, 20)
+        event = IsrChanged(
+            topic.name, index, after.leader, isr, after.leader_epoch, after.partition_epoch, "reported by its leader"
+        )
+        cause = Cause(_CAUSE, RequestId(f"broker-{self._requests}"))
+        value = encode_event(self._now_ms, cause, event)
+        self._recorder.take(Recorded(Offset(self._offset), self._now_ms, cause, event), value)
+        self._recorded(1)
+
+    def _commit(self) -> None:
+        super()._commit()
+        if self.log.next_offset >= self.snapshots.next_at:
+            self.log.flush()
+            self.snapshots.reached(self._store.durable_counts.topics)
+
+
+def past_of(folder: Path, seed: int) -> Iterator[Figure]:
+    """What questions about a log's past take."""
+    log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    store = TopicStore(log)
+    query, end, chance = Questions([Query(log, lambda: store)]), log.durable_offset, random.Random(seed)
+    names = sorted(topic.name for topic in store.durable_from(None))
+    page, place, brokers, whole = Timing(), Timing(), Timing(), Timing()
+    for _ in range(MOMENTS):
+        at, after = str(chance.randrange(end // 20, end)), chance.choice(names)
+        page.run(lambda: _encode(from_log.topics_at(query, at, None, PAGE)))  # noqa: B023
+        place.run(lambda: _encode(from_log.topics_at(query, at, after, PAGE)))  # noqa: B023
+        brokers.run(lambda: _encode(from_log.brokers(query, at)))  # noqa: B023
+    offsets = snapshot_offsets(log)
+    furthest = max(zip([0, *offsets], [*offsets, end], strict=True), key=lambda gap: gap[1] - gap[0])
+    topics = 0
+    for at in (str(furthest[1] - 1), str(chance.randrange(end // 2, end)), str(chance.randrange(end // 2, end))):
+        topics = _whole(whole, query, at)
+    log.close()
+    yield from page.figures(f"the first {PAGE} topics of any moment", reach="300")
+    yield from place.figures(f"{PAGE} topics of any moment, from anywhere", reach="300")
+    yield from brokers.figures("the brokers of any moment", reach="300")
+    yield from whole.figures(f"all {topics:,} topics of a moment, in pages of {PAGE_MAX}", "s", reach="3")
+
+
+def _whole(timing: Timing, query: Questions, at: str) -> int:
+    found = 0
+
+    def listed() -> None:
+        nonlocal found
+        after: str | None = None
+        while True:
+            page = from_log.topics_at(query, at, after, PAGE_MAX)
+            _encode(page)
+            found += len(page.topics)
+            after = page.next_after
+            if after is None:
+                return
+
+    timing.run(listed)
+    return found
+
+
+def measured(folder: Path, events: int, topics: int) -> list[Figure]:
+    """Grow the log in a folder to so many events, and measure."""
+    one = Growing(folder, events)
+    one.snapshots.begin()
+    one.grow(events, topics)
+    one.log.close()
+    log_bytes, snapshot_bytes = _size(folder.glob("*")), _size((folder / FOLDER).glob("*"))
+    count = len(list((folder / FOLDER).iterdir()))
+    resident = partial(_resident_mib)
+    before = resident()
+    figures = list(past_of(folder, events))
+    of_size = f"at {events:,} events: "
+    figures += [
+        *(one.taking.figures("taking a snapshot", "s") if one.taking.wall else ()),
+        Figure("the log on disk", "MiB", log_bytes / MIB),
+        Figure(f"its {count} snapshots", "MiB", snapshot_bytes / MIB),
+        Figure("memory that the questions took", "MiB", resident() - before),
+    ]
+    return [replace(figure, work=of_size + figure.work) for figure in figures]
+
+
+def _size(files: Iterator[Path]) -> int:
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _resident_mib() -> float:
+    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024 / MIB
+
+
+def run(folder: Path, sizes: tuple[int, ...] = SIZES, topics: int = TOPICS) -> list[Figure]:
+    """Measure at each size."""
+    return [figure for events in sorted(sizes) for figure in measured(folder, events, topics)]
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", metavar="DIR")
+    parser.add_argument("--events", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--topics", type=int, default=TOPICS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    with TemporaryDirectory(prefix="topicwright-bench-") as temporary:
+        folder = options.folder or Path(temporary) / "log"
+        show(run(folder, tuple(options.events), options.topics), options.json)
+
+
+if __name__ == "__main__":
+    main()

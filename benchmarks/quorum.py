@@ -1,0 +1,207 @@
+"""Three voters of which one is Topicwright and leads, beside three of Kafka's own, on three real brokers each: what
+creates take, and what happens when something happens to the leader.
+
+Both clusters run at the same time and are measured in turn. First, undisturbed: creates through the brokers, as
+`benchmarks.real_brokers` makes them, and quotas set at the leader, which responds when the record is committed. Then
+rounds of faults of the leader (tests/support/quorum_faults.py), under creates, a producer with acks=all and a group,
+over a network that can be cut. After each round all that was acknowledged has to be there; at the end the logs of all
+voters have to be alike, and every snapshot has to say what the log says: whatever does not hold ends the benchmark.
+
+`python -m benchmarks.quorum [--rounds N] [--faults NAME,…] [--creates N] [--release VERSION] [--json FILE]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from benchmarks.client import BenchClient
+from benchmarks.figures import Figure, percentile, show
+from benchmarks.real_brokers import FACTOR, HEAP, PARTITIONS, creates
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages import alter_client_quotas as quotas
+from tests.support import tools
+from tests.support.network import Network
+from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
+from tests.support.quorum_faults import FAULTS, Round, check_logs, load_on, one_round
+
+OURS, KAFKAS = "Topicwright", "Kafka"
+PARTS: Final = 5
+"""Undisturbed creates and quotas are measured in so many parts, in turn."""
+ALTER_QUOTAS: Final = 1
+SNAPSHOTS: Final = {"metadata.log.max.record.bytes.between.snapshots": "100000"}
+"""So that there are some."""
+
+
+class Measured(msgspec.Struct):
+    """Of one cluster, in all runs that were kept."""
+
+    create_ms: list[float] = []
+    unknown: int = 0
+    """Brokers that did not know a topic when its create was answered."""
+    silent: int = 0
+    """Leaders that did not serve then."""
+    commit_ms: list[float] = []
+    rounds: list[Round] = []
+    acknowledged: int = 0
+    made: int = 0
+    unanswered: int = 0
+    log_bytes: int = 0
+    snapshots: int = 0
+
+    def seconds(self, fault: str, what: str) -> list[float]:
+        """What the rounds of a fault took, by the name of the field."""
+        return [getattr(each, what) for each in self.rounds if each.fault == fault]
+
+
+def undisturbed(clusters: Mapping[str, QuorumCluster], found: Mapping[str, Measured], count: int) -> None:
+    """Creates through the brokers and quotas at the leader, of each cluster in turn."""
+    for part in range(PARTS):
+        for name, cluster in clusters.items():
+            some, ports = found[name], [each.port for each in cluster.brokers.values()]
+            took, unknown, silent = creates(ports, count // PARTS)
+            some.create_ms += took
+            some.unknown += unknown
+            some.silent += silent
+            leader = cluster.members[cluster.wait_ready().leader_id]
+            some.commit_ms += commits(leader.own_address, count // PARTS, part)
+
+
+def commits(leader: str, count: int, part: int) -> list[float]:
+    """How many ms the leader takes to have a single record committed."""
+    client = BenchClient(leader)
+    took = []
+    for number in range(count):
+        entity = quotas.EntityData(entity_type="user", entity_name=f"user-{number}")
+        change = quotas.OpData(key="producer_byte_rate", value=1000.0 + part)
+        request = quotas.AlterClientQuotasRequest(entries=(quotas.EntryData(entity=(entity,), ops=(change,)),))
+        began = time.perf_counter()
+        response = client.call(ApiKey.ALTER_CLIENT_QUOTAS, ALTER_QUOTAS, request)
+        took.append((time.perf_counter() - began) * 1000)
+        assert {each.error_code for each in response.entries} == {0}, response
+    client.close()
+    return took
+
+
+def lap(name: str, cluster: QuorumCluster, some: Measured, faults: Sequence[str], number: int) -> None:
+    """One round of each fault."""
+    with load_on(cluster, f"kept-{number}") as load:
+        for fault in faults:
+            one = one_round(cluster, fault, load)
+            some.rounds.append(one)
+            print(f"{name}: {one}", flush=True)
+    some.acknowledged += load.churn.count
+    some.made += len(load.creates.made)
+    some.unanswered += load.creates.unanswered
+
+
+def measure(found: Mapping[str, Measured], options: argparse.Namespace) -> None:
+    """One run, added to what was found."""
+    with TemporaryDirectory(prefix="topicwright-bench-") as folder:
+        if options.creates:
+            with ExitStack() as ending:
+                clusters = _start(Path(folder) / "undisturbed", options.release, None, ending)
+                undisturbed(clusters, found, options.creates)
+        if options.rounds:
+            with ExitStack() as ending:
+                network = ending.enter_context(Network())
+                clusters = _start(Path(folder) / "rounds", options.release, network, ending)
+                for number in range(options.rounds):
+                    for name, cluster in clusters.items():
+                        lap(name, cluster, found[name], options.faults.split(","), number)
+                for name, cluster in clusters.items():
+                    size, snapshots = check_logs(cluster)
+                    found[name].log_bytes += size
+                    found[name].snapshots += snapshots
+
+
+def _start(folder: Path, release: str, network: Network | None, ending: ExitStack) -> dict[str, QuorumCluster]:
+    def one(name: str) -> QuorumCluster:
+        return ending.enter_context(
+            quorum_cluster(
+                folder / name,
+                ours=int(name == OURS),
+                leads=name == OURS,
+                version=release,
+                heap=HEAP,
+                settings=SNAPSHOTS,
+                our_settings=[f"{key}={value}" for key, value in SNAPSHOTS.items()],
+                network=network,
+            )
+        )
+
+    return {OURS: one(OURS), KAFKAS: one(KAFKAS)}
+
+
+BACK: Final = "the leader is back, all keep up"
+"""Kafka's controller does not take the lead again."""
+REACH: Final = {
+    "kill: a create works": "no worse; 2.5 s",
+    "term: another leads": "< 0.3 s",
+    f"kill: {BACK}": "< 2 s",
+    "create, median": "< 0.7 of Kafka's",
+    "create, 99th percentile": "< 1.2 of Kafka's",
+}
+
+
+def figures(ours: Measured, kafkas: Measured) -> list[Figure]:
+    """The table: medians beside each other and their ratio, then the worst."""
+    rows: list[Figure] = []
+
+    def row(what: str, unit: str, mine: Sequence[float], theirs: Sequence[float], part: float = 0.5) -> None:
+        if mine and theirs:
+            one, other = percentile(mine, part), percentile(theirs, part)
+            note = f"{one / max(other, 1e-9):.2f} of Kafka's; {len(mine)} and {len(theirs)}"
+            rows.append(Figure(what, unit, one, other, REACH.get(what, ""), note))
+
+    for part, name in ((0.5, "median"), (0.99, "99th percentile")):
+        row(f"create, {name}", "ms", ours.create_ms, kafkas.create_ms, part)
+        row(f"one record committed, {name}", "ms", ours.commit_ms, kafkas.commit_ms, part)
+    for fault in FAULTS:
+        for field, meaning in (("led_s", "another leads"), ("works_s", "a create works"), ("back_s", BACK)):
+            for part, name in ((0.5, ""), (1.0, ", worst")):
+                row(f"{fault}: {meaning}{name}", "s", ours.seconds(fault, field), kafkas.seconds(fault, field), part)
+    counted = (
+        ("create: did not know the topic", "brokers", "unknown", f"of {FACTOR} a create"),
+        ("create: did not serve", "leaders", "silent", f"of {PARTITIONS} a create"),
+        ("records acknowledged, 0 lost", "", "acknowledged", ""),
+        ("creates answered, 0 lost", "", "made", ""),
+        ("creates without an answer", "", "unanswered", "given up after 5 s"),
+        ("metadata logs alike", "bytes", "log_bytes", ""),
+        ("snapshots that say what the log says", "", "snapshots", ""),
+    )
+    rows += [
+        Figure(what, unit, getattr(ours, one), getattr(kafkas, one), "", note) for what, unit, one, note in counted
+    ]
+    return rows
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="of each fault; default %(default)s")
+    parser.add_argument("--faults", default=",".join(FAULTS), metavar="NAME,…", help="default %(default)s")
+    parser.add_argument("--creates", type=int, default=300, help="undisturbed; default %(default)s")
+    parser.add_argument("--release", default=tools.KAFKA_SERVER, help="of Kafka; default %(default)s")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep what is measured there, and show all of it")
+    options = parser.parse_args()
+    if unknown := set(options.faults.split(",")) - set(FAULTS):
+        parser.error(f"--faults: no {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+    found = {OURS: Measured(), KAFKAS: Measured()}
+    if options.json is not None and options.json.exists():
+        found = msgspec.json.decode(options.json.read_bytes(), type=dict[str, Measured])
+    measure(found, options)
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.encode(found))
+    show(figures(found[OURS], found[KAFKAS]), as_json=False)
+
+
+if __name__ == "__main__":
+    main()

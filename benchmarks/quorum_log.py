@@ -1,0 +1,194 @@
+"""A voter beside one Kafka controller whose metadata log is long: how long it takes to join, and to vote again after a
+kill -9.
+
+The log is one that Kafka's controller began and whose records, ten partitions a topic and changes of their replicas in
+sync, are appended as a leader would. The columns: seconds from the start of the process until its log ends where the
+leader's did, until its event log has it, until it votes; and its memory then.
+
+`python -m benchmarks.quorum_log [--records N] [--changes-per-partition N] [--set KEY=VALUE]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.batches import encode_batch
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.folder import PARTITION
+from tests.support import tools
+from tests.support.kafka_controller import KafkaController
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.quorum_cluster import describe
+from tests.support.real_brokers import until
+from tests.support.topicwright import COMMAND
+
+PARTITIONS: Final = 10
+RECORDS_PER_BATCH: Final = 1000
+HEAP: Final = "2g"
+NOW_MS: Final = 1_700_000_000_000
+PARTITION_VERSION: Final = 2
+REGISTRATION_VERSION: Final = 4
+NO_LEADER: Final = -1
+BEGUN: Final = 20
+"""Records of a cluster's begin, its features among them."""
+VOTER: Final = 3009
+
+
+def records(count: int, changes: int) -> Iterator[MetadataRecord]:
+    """So many: brokers, topics with their partitions, and so many changes of each partition."""
+    for broker_id in (1, 2, 3):
+        yield kinds.RegisterBrokerRecord(
+            version=REGISTRATION_VERSION, broker_id=broker_id, incarnation_id=_id(f"broker {broker_id}"), rack=None
+        )
+    made, directories = 3, tuple(_id(f"directory {number}") for number in range(3))
+    number = 0
+    while made < count:
+        topic_id = _id(f"topic {number}")
+        yield kinds.TopicRecord(name=f"topic-{number}", topic_id=topic_id)
+        for partition in range(PARTITIONS):
+            yield kinds.PartitionRecord(
+                version=PARTITION_VERSION,
+                partition_id=partition,
+                topic_id=topic_id,
+                replicas=(1, 2, 3),
+                isr=(1, 2, 3),
+                leader=NO_LEADER,
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=directories,
+            )
+        for change in range(changes):
+            isr = (1, 2, 3) if change % 2 else (1, 2)
+            for partition in range(PARTITIONS):
+                yield kinds.PartitionChangeRecord(
+                    version=PARTITION_VERSION, partition_id=partition, topic_id=topic_id, isr=isr
+                )
+        number += 1
+        made += 1 + PARTITIONS * (1 + changes)
+
+
+def _id(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
+def append(partition: Path, count: int, changes: int) -> tuple[int, int]:
+    """Append to a log as its leader; where it ends then, and its bytes."""
+    log = QuorumFiles(partition)
+    some: list[tuple[bytes | None, bytes]] = []
+    for record in records(count, changes):
+        some.append((None, encode_record(record)))
+        if len(some) == RECORDS_PER_BATCH:
+            log.append(encode_batch(log.end, log.last_epoch, NOW_MS, some))
+            some = []
+    if some:
+        log.append(encode_batch(log.end, log.last_epoch, NOW_MS, some))
+    log.flush()
+    end = log.end
+    log.close()
+    return end, sum(each.stat().st_size for each in partition.glob("*.log"))
+
+
+class Kafka(KafkaController):
+    """Kafka's controller with a larger heap, and silent: it logs a line for each partition."""
+
+    def start(self) -> None:
+        """Start it; it leads some time after."""
+        properties = self.folder / "controller.properties"
+        argv = tools.java_command(tools.server_classpath(self.version), "kafka.Kafka", properties, heap=HEAP)
+        self.process = Process(argv, cwd=self.folder)
+
+
+def phases(process: Process, http: str, end: int) -> tuple[float, float, float]:
+    """Seconds until the log is there, until it is in the event log, until the process votes."""
+    began, at = time.monotonic(), dict[str, float]()
+    while "votes" not in at:
+        assert process.popen.poll() is None, process.output[-4000:]
+        found = _gauges(http)
+        for name in ("log_end", "applied"):
+            if found.get(name, -1) >= end:
+                at.setdefault(name, time.monotonic() - began)
+        if f"ready voter={VOTER} " in process.output or "\nready kafka=" in f"\n{process.output}":
+            at["votes"] = time.monotonic() - began
+        time.sleep(0.02)
+    return at.get("log_end", at["votes"]), at.get("applied", at["votes"]), at["votes"]
+
+
+def _records_of(kafka: KafkaController) -> int:
+    """Where the log is committed to, if Kafka's controller leads."""
+    assert kafka.process is not None
+    assert kafka.process.popen.poll() is None, kafka.process.output[-4000:]
+    shown = describe(f"127.0.0.1:{kafka.port}")
+    return 0 if shown is None else shown.high_watermark
+
+
+def _gauges(http: str) -> dict[str, float]:
+    try:
+        with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return {}
+    return {
+        name: float(value) for name, value in re.findall(r"^\w*quorum_(log_end|applied) (\S+)$", text, re.MULTILINE)
+    }
+
+
+def _memory_mb(pid: int) -> int:
+    return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) // 1024
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum_log", description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--changes-per-partition", type=int, default=8, metavar="N", help="default %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the voter")
+    options = parser.parse_args()
+    with TemporaryDirectory(prefix="topicwright-bench-") as name:
+        folder = Path(name)
+        port, own, http = free_ports(3)
+        kafka = Kafka(folder, port, tools.KAFKA_SERVER, 1)
+        kafka.format()
+        kafka.start()
+        until(lambda: _records_of(kafka) > BEGUN, 300, "Kafka's controller has begun its log")
+        kafka.kill()
+        began = time.monotonic()
+        end, size = append(kafka.metadata / PARTITION, options.records, options.changes_per_partition)
+        print(f"{end:,} records, {size >> 20} MB, written in {time.monotonic() - began:.1f} s", flush=True)
+        argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", f"127.0.0.1:{port}"]
+        argv += ["--data", folder / "voter", "--listen", f"127.0.0.1:{own}", "--http", f"127.0.0.1:{http}"]
+        for each in (f"node.id={VOTER}", *options.set):
+            argv += ["--set", each]
+        try:
+            began = time.monotonic()
+            kafka.start()
+            until(lambda: _records_of(kafka) > end, 300, "Kafka's controller has read its log, and leads")
+            shown: list[str | Path] = [COMMAND, "quorum", "--bootstrap-controller", f"127.0.0.1:{port}"]
+            until(lambda: tools.run_quietly(shown).returncode == 0, 300, "it responds to whoever looks for it")
+            print(f"Kafka's controller leads after {time.monotonic() - began:.1f} s", flush=True)
+            for what in ("join", "restart after kill -9"):
+                process = Process(argv, cwd=folder)
+                log_s, applied_s, votes_s = phases(process, f"127.0.0.1:{http}", end)
+                memory = _memory_mb(process.pid)
+                print(
+                    f"{what}: log {log_s:.1f} s, events {applied_s:.1f} s, votes {votes_s:.1f} s, {memory} MB",
+                    flush=True,
+                )
+                process.kill()
+        finally:
+            kafka.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What somebody else decided, found in the metadata log and said as events."""

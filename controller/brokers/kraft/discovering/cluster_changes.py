@@ -1,0 +1,255 @@
+"""The records of a batch that concern the whole cluster, as events: brokers, features, configs, who may do what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from controller.brokers.kraft.discovering.access import acl_of, entity_of, login_events, quota_events
+from controller.brokers.kraft.discovering.brokers import MachineEpochs, broker_events
+from controller.brokers.kraft.discovering.reading import Reading
+from controller.brokers.kraft.discovering.wire import KnownWire
+from controller.brokers.kraft.features import unsupported
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.access_records import NUMBERS, credential_and_quota_records
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.projection import (
+    CORDONED_SINCE,
+    TOPICS,
+    config_records,
+    is_real_broker,
+    registration_record,
+)
+from controller.machine.access.credentials import MECHANISMS
+from controller.machine.state import Cluster
+from events import catalog
+from events.access import Acl, AclsCreated, AclsDeleted, QuotaEntity
+from events.names import BrokerId
+
+PRODUCER_IDS_PER_BLOCK: Final = 1000
+"""How many ids Kafka's controller gives a broker at once (KIP-730)."""
+_ACLS_PER_EVENT: Final = 1000
+
+
+class ClusterChanges:
+    """What of the cluster a batch changes. `take` is given its records, `finish` says what is left to say."""
+
+    def __init__(self, before: Cluster, wire: KnownWire, reading: Reading) -> None:
+        self._before, self._wire, self._reading = before, wire, reading
+        self._image = reading.image
+        self._epochs = MachineEpochs(before.last_broker_epoch)
+        self._brokers: set[int] = set()
+        self._features = False
+        self._resources: dict[tuple[int, str], None] = {}
+        self._entities: dict[QuotaEntity, None] = {}
+        self._logins: dict[tuple[str, int], None] = {}
+        self._entries: dict[bytes, None] = {}
+
+    def take(self, record: MetadataRecord) -> bool:
+        """One record; whether it is of the cluster. Raises CannotFold."""
+        match record:
+            case kinds.RegisterBrokerRecord() | kinds.BrokerRegistrationChangeRecord() | kinds.UnregisterBrokerRecord():
+                self._take_broker(record, record.broker_id)
+            case kinds.FenceBrokerRecord() | kinds.UnfenceBrokerRecord():
+                self._take_broker(record, record.id)
+            case kinds.FeatureLevelRecord():
+                self._load_features()
+                self._image.apply(record)
+            case kinds.ConfigRecord():
+                self._load_configs((record.resource_type, record.resource_name))
+                self._image.apply(record)
+            case kinds.ProducerIdsRecord():
+                self._take_producer_ids(record)
+            case _:
+                return self._take_access(record)
+        return True
+
+    def compare_all(self) -> Iterator[None]:
+        """Instead of `take`, where the image holds a whole cluster: say how brokers and producer ids differ from those
+        before, in steps, and have `finish` say all else."""
+        before, image = self._before, self._image
+        self._features = True
+        self._say_features()
+        registered = sorted(image.all(kinds.RegisterBrokerRecord), key=lambda each: each.broker_epoch)
+        ids = [BrokerId(each.broker_id) for each in registered]
+        for broker_id in (*(one for one in sorted(before.brokers) if one not in ids), *ids):
+            was = self._registration(broker_id)
+            self._say_broker(broker_id, was, image.find(kinds.RegisterBrokerRecord(broker_id=broker_id)))
+            yield
+        for block in image.all(kinds.ProducerIdsRecord):
+            if block.next_producer_id != before.next_producer_id:
+                self._say_producer_ids(block)
+        held = (resource for resource, _ in before.resource_configs)
+        self._resources = dict.fromkeys((*held, *(one for one in image.configured() if one[0] != TOPICS)))
+        self._entities = dict.fromkeys(before.quotas)
+        self._logins = {(user, NUMBERS[mechanism]): None for user, mechanism in before.scram}
+        for login in image.all(kinds.UserScramCredentialRecord):
+            self._touch_login(login)
+        self._entries = dict.fromkeys(
+            (*self._wire.acls, *(one.id for one in image.all(kinds.AccessControlEntryRecord)))
+        )
+
+    def finish(self) -> Iterator[None]:
+        """Say what several records say together; in steps."""
+        self._say_features()
+        for kind, name in self._resources:
+            self._say_configs(kind, name)
+            yield
+        for user, mechanism in self._logins:
+            before = self._before.scram.get((user, MECHANISMS[mechanism]))
+            after = self._image.find(kinds.UserScramCredentialRecord(name=user, mechanism=mechanism))
+            self._reading.say(*login_events(user, mechanism, before, after, self._reading.source))
+            yield
+        yield from self._say_quotas()
+        yield from self._say_entries()
+
+    # --- brokers
+
+    def _take_broker(self, record: MetadataRecord, broker_id: int) -> None:
+        self._load_broker(broker_id)
+        key = kinds.RegisterBrokerRecord(broker_id=broker_id)
+        before = self._image.find(key)
+        self._image.apply(record)
+        self._say_broker(broker_id, before, self._image.find(key))
+
+    def _say_broker(
+        self, broker_id: int, before: kinds.RegisterBrokerRecord | None, after: kinds.RegisterBrokerRecord | None
+    ) -> None:
+        self._reading.say(*broker_events(before, after, self._epochs, self._reading.source.reason))
+        epochs = self._reading.broker_epochs
+        if after is None:
+            epochs[BrokerId(broker_id)] = None
+        elif before is None or before.broker_epoch != after.broker_epoch:
+            epochs[BrokerId(broker_id)] = after.broker_epoch
+
+    def _load_broker(self, broker_id: int) -> None:
+        if broker_id not in self._brokers:
+            self._brokers.add(broker_id)
+            registration = self._registration(broker_id)
+            if registration is not None:
+                self._image.apply(registration)
+
+    def _registration(self, broker_id: int) -> kinds.RegisterBrokerRecord | None:
+        """A broker as it was before."""
+        broker = self._before.brokers.get(BrokerId(broker_id))
+        if broker is None or not is_real_broker(broker):
+            return None
+        self._epochs.know(broker.broker_id, broker.broker_epoch)
+        epoch = self._wire.broker_epochs.get(broker.broker_id, -1)
+        return registration_record(broker, epoch, CORDONED_SINCE)
+
+    def _take_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
+        self._load_broker(record.broker_id)
+        self._say_producer_ids(record)
+
+    def _say_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
+        end = record.next_producer_id
+        first, epoch = max(0, end - PRODUCER_IDS_PER_BLOCK), self._epochs.of(record.broker_id)
+        self._reading.say(catalog.ProducerIdsAllocated(BrokerId(record.broker_id), epoch, first, end))
+
+    # --- features and configs
+
+    def _load_features(self) -> None:
+        if not self._features:
+            self._features = True
+            for name, level in self._before.features:
+                self._image.apply(kinds.FeatureLevelRecord(name=name, feature_level=level))
+
+    def _say_features(self) -> None:
+        if not self._features:
+            return
+        self._features = False
+        features = self._image.features
+        if features != self._before.features:
+            self._reading.say(catalog.FeaturesChanged(features, self._reading.source.reason))
+        why = unsupported(features)
+        if why is not None:
+            self._reading.cannot(why)
+
+    def _load_configs(self, resource: tuple[int, str]) -> None:
+        if resource not in self._resources:
+            self._resources[resource] = None
+            for each in config_records(*resource, (), self._before.configs_of(*resource)):
+                self._image.apply(each)
+
+    def _say_configs(self, kind: int, name: str) -> None:
+        before = self._before.configs_of(kind, name)
+        after = self._image.configs_of(kind, name)
+        source = self._reading.source
+        if before != after:
+            changed = catalog.ResourceConfigsChanged(source.request_id, kind, name, after, source.principal, None)
+            self._reading.say(changed)
+
+    # --- access
+
+    def _take_access(self, record: MetadataRecord) -> bool:
+        match record:
+            case kinds.ClientQuotaRecord():
+                self._load_quotas(entity_of(record))
+            case kinds.UserScramCredentialRecord() | kinds.RemoveUserScramCredentialRecord():
+                if not self._touch_login(record):
+                    return True
+            case kinds.AccessControlEntryRecord():
+                self._entries[record.id] = None
+            case kinds.RemoveAccessControlEntryRecord():
+                if record.id not in self._entries and record.id not in self._wire.acls:
+                    self._reading.cannot(f"an entry {record.id.hex()} is removed that is not there")
+                    return True
+                self._entries[record.id] = None
+            case _:
+                return False
+        self._image.apply(record)
+        return True
+
+    def _touch_login(self, record: kinds.UserScramCredentialRecord | kinds.RemoveUserScramCredentialRecord) -> bool:
+        if record.mechanism not in MECHANISMS:
+            self._reading.cannot(f"a login of user {record.name!r} by SCRAM mechanism {record.mechanism}")
+            return False
+        self._logins[record.name, record.mechanism] = None
+        return True
+
+    def _load_quotas(self, entity: QuotaEntity) -> None:
+        if entity not in self._entities:
+            self._entities[entity] = None
+            held = Cluster(quotas={entity: self._before.quotas.get(entity, ())})
+            for each in credential_and_quota_records(Cluster(), held):
+                self._image.apply(each)
+
+    def _say_quotas(self) -> Iterator[None]:
+        quotas: dict[QuotaEntity, dict[str, float]] = {}
+        for record in self._image.all(kinds.ClientQuotaRecord):
+            quotas.setdefault(entity_of(record), {})[record.key] = record.value
+            yield
+        for entity in {**self._entities, **dict.fromkeys(quotas)}:
+            before, after = self._before.quotas.get(entity, ()), tuple(sorted(quotas.get(entity, {}).items()))
+            self._reading.say(*quota_events(entity, before, after, self._reading.source))
+            yield
+
+    def _say_entries(self) -> Iterator[None]:
+        gone: dict[Acl, bytes] = {}
+        new: dict[Acl, bytes] = {}
+        twice = False
+        for acl_id in self._entries:
+            before = self._wire.acls.get(acl_id)
+            record = self._image.find(kinds.AccessControlEntryRecord(id=acl_id))
+            after = None if record is None else acl_of(record)
+            if before != after:
+                self._reading.acls[acl_id] = after
+                twice = twice or after in new
+                gone |= {} if before is None else {before: acl_id}
+                new |= {} if after is None else {after: acl_id}
+            yield
+        fitting = [acl for acl in gone if acl in self._before.acls]
+        yield from self._say_acls(AclsDeleted, fitting)
+        created = [acl for acl in new if acl in gone or acl not in self._before.acls]
+        yield from self._say_acls(AclsCreated, created)
+        if twice or (len(fitting), len(created)) != (len(gone), len(new)):
+            self._reading.cannot("an access control entry that holds twice, under two ids")
+
+    def _say_acls(self, kind: type[AclsCreated | AclsDeleted], acls: list[Acl]) -> Iterator[None]:
+        source = self._reading.source
+        for at in range(0, len(acls), _ACLS_PER_EVENT):
+            some = tuple(sorted(acls[at : at + _ACLS_PER_EVENT]))
+            event = kind(source.request_id, some, source.principal, None)
+            self._reading.say(event)
+            yield

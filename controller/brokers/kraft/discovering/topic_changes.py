@@ -1,0 +1,255 @@
+"""The records of a batch that concern topics, as events.
+
+Changes of partitions and deletions are said as they come; a topic that is new, partitions that are appended and configs
+are said together at the end, or before the topic is deleted in the very same batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from controller.brokers.kraft.discovering.reading import Reading
+from controller.brokers.kraft.discovering.topics import (
+    added,
+    configured,
+    found,
+    in_a_row,
+    partition_of,
+    record_of,
+    step,
+)
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.projection import TOPICS, config_records
+from controller.machine.discovering import vanish
+from controller.machine.state import State, Topic
+from events import catalog
+from events.catalog import Configs, Partition
+from events.names import ShardKey, TopicId, TopicName, shard_key
+
+NameOf = Callable[[bytes], TopicName | None]
+"""From the id of a topic to its name."""
+
+
+class TopicChanges:
+    """What of the topics a batch changes. `take` is given its records, `finish` says what is left to say."""
+
+    def __init__(
+        self, state: State, name_of: NameOf, every_topic: Callable[[], Iterable[Topic]], reading: Reading, at_ms: int
+    ) -> None:
+        self._state, self._name_of, self._every_topic = state, name_of, every_topic
+        self._reading, self._image, self._at_ms = reading, reading.image, at_ms
+        self._standing: dict[ShardKey, bytes | None] = {}
+        """The topics that stand under keys that were looked at, as of the last record."""
+        self._known: dict[bytes, Topic | None] = {}
+        """Topics that were looked at, as they were before the batch; None for those that it creates."""
+        self._said: dict[bytes, tuple[int, Configs]] = {}
+        """So many partitions and these configs of a topic are said."""
+        self._unsaid: dict[bytes, None] = {}
+        self._configured: dict[TopicName, None] = {}
+        self._replaced: set[bytes] = set()
+        """Topics of which partitions that were there are given anew, which no step says."""
+
+    def take(self, record: MetadataRecord) -> bool:
+        """One record; whether it is of a topic. Raises CannotFold."""
+        match record:
+            case kinds.TopicRecord():
+                self._create(record)
+            case kinds.PartitionRecord():
+                self._place(record)
+            case kinds.PartitionChangeRecord():
+                self._change(record)
+            case kinds.RemoveTopicRecord():
+                self._remove(record)
+            case kinds.ConfigRecord() if record.resource_type == TOPICS:
+                self._configure(record)
+            case _:
+                return False
+        return True
+
+    def clear_eligible(self, record: kinds.ClearElrRecord) -> Iterator[None]:
+        """The eligible leaders of one topic or of all are forgotten; in steps. No epoch tells of that."""
+        for topic_id in self._named(record.topic_name):
+            yield from self._clear_eligible(topic_id)
+            yield
+
+    def finish(self) -> Iterator[None]:
+        """Say what several records say together; in steps."""
+        for name in self._configured:
+            topic_id = self._under(shard_key(name))
+            if topic_id is not None and self._name(topic_id) == name:
+                self._unsaid[topic_id] = None
+            elif self._image.configs_of(TOPICS, name):
+                self._reading.cannot(f"configs of topic {name!r}, which is not there")
+        for topic_id in list(self._unsaid):
+            yield from self._say(topic_id)
+            yield
+
+    # --- what stands
+
+    def _under(self, key: ShardKey) -> bytes | None:
+        """The id of the topic that stands under a shard key."""
+        if key not in self._standing:
+            topic = self._state.topics.get(key)
+            self._standing[key] = None if topic is None else topic.topic_id
+            if topic is not None:
+                self._known.setdefault(topic.topic_id, topic)
+                self._said.setdefault(topic.topic_id, (len(topic.partitions), topic.configs))
+        return self._standing[key]
+
+    def _name(self, topic_id: bytes) -> TopicName:
+        known = self._known[topic_id]
+        record = self._image.find(kinds.TopicRecord(topic_id=topic_id))
+        assert known is not None or record is not None, "it was looked at, or created"
+        return known.name if known is not None else TopicName(record.name if record is not None else "")
+
+    def _load(self, topic_id: bytes) -> bool:
+        """Have a topic in the image, without its partitions; whether it is there."""
+        if topic_id in self._image.partitions:
+            return True
+        name = self._name_of(topic_id)
+        if name is None or self._under(shard_key(name)) != topic_id:
+            return False
+        self._image.apply(kinds.TopicRecord(name=name, topic_id=topic_id))
+        return True
+
+    def _load_partition(self, topic_id: bytes, index: int) -> None:
+        known, loaded = self._known[topic_id], self._image.partitions[topic_id]
+        if known is not None and index not in loaded and 0 <= index < len(known.partitions):
+            loaded[index] = record_of(topic_id, index, known.partitions[index])
+
+    def _load_partitions(self, topic_id: bytes) -> Iterator[None]:
+        known = self._known[topic_id]
+        for index in range(len(known.partitions) if known is not None else 0):
+            self._load_partition(topic_id, index)
+            yield
+
+    def _named(self, name: str) -> Iterator[bytes]:
+        """The topic of a name, or all topics for an empty one."""
+        if name:
+            topic_id = self._under(shard_key(name))
+            if topic_id is not None and self._name(topic_id) == name:
+                yield topic_id
+            return
+        for topic in self._every_topic():
+            self._under(shard_key(topic.name))
+        yield from [topic_id for topic_id in self._standing.values() if topic_id is not None]
+
+    # --- records
+
+    def _create(self, record: kinds.TopicRecord) -> None:
+        key = shard_key(record.name)
+        standing = self._under(key)
+        if standing is not None:
+            self._reading.cannot(f"topic {record.name!r} is created while {self._name(standing)!r} is there")
+        elif self._load(record.topic_id):
+            self._reading.cannot(f"topic {record.name!r} has the id of {self._name(record.topic_id)!r}")
+        else:
+            self._standing[key] = record.topic_id
+            self._known[record.topic_id] = None
+            self._unsaid[record.topic_id] = None
+            self._image.apply(record)
+
+    def _place(self, record: kinds.PartitionRecord) -> None:
+        topic_id = record.topic_id
+        if self._load(topic_id):
+            self._unsaid[topic_id] = None
+            if topic_id in self._said and record.partition_id < self._said[topic_id][0]:
+                self._replaced.add(topic_id)
+        self._image.apply(record)
+
+    def _change(self, record: kinds.PartitionChangeRecord) -> None:
+        topic_id, index = record.topic_id, record.partition_id
+        before = None
+        if self._load(topic_id):
+            self._load_partition(topic_id, index)
+            before = self._image.partitions[topic_id].get(index)
+        self._image.apply(record)
+        assert before is not None, "the image holds what it changes"
+        if self._known[topic_id] is None or index >= self._said[topic_id][0]:
+            return  # said with the topic, or with the partitions that are appended
+        after = self._image.partitions[topic_id][index]
+        changed = step(self._name(topic_id), before, after, self._reading.source.reason)
+        assert changed is not None, "one record is one step"
+        self._reading.say(changed)
+
+    def _remove(self, record: kinds.RemoveTopicRecord) -> None:
+        topic_id, reason = record.topic_id, self._reading.source.reason
+        if self._load(topic_id):
+            name, known = self._name(topic_id), self._known[topic_id]
+            if topic_id in self._unsaid or name in self._configured:
+                for _ in self._say(topic_id):
+                    pass
+            if known is not None:
+                self._reading.say(*vanish(known, reason, self._at_ms).events)
+            elif topic_id in self._said:
+                self._reading.say(catalog.TopicVanished(name, TopicId(topic_id), reason))
+            self._standing[shard_key(name)] = None
+            self._configured.pop(name, None)
+        self._image.apply(record)
+
+    def _configure(self, record: kinds.ConfigRecord) -> None:
+        name = TopicName(record.resource_name)
+        if name not in self._configured:
+            self._configured[name] = None
+            topic_id = self._under(shard_key(name))
+            known = None if topic_id is None else self._known[topic_id]
+            if known is not None and known.name == name:
+                for each in config_records(TOPICS, name, (), known.configs):
+                    self._image.apply(each)
+        self._image.apply(record)
+
+    def _clear_eligible(self, topic_id: bytes) -> Iterator[None]:
+        known = self._known[topic_id]
+        loaded = self._image.partitions.get(topic_id, {})
+        clean = known is None or not any(map(_has_eligible, known.partitions))
+        if clean and not any(_has_eligible(partition_of(one)) for one in loaded.values()):
+            return
+        self._load(topic_id)
+        yield from self._load_partitions(topic_id)
+        self._image.apply(kinds.ClearElrRecord(topic_name=self._name(topic_id)))
+        if known is not None:
+            yield from self._say_whole(topic_id)
+
+    # --- events
+
+    def _configs(self, topic_id: bytes) -> Configs:
+        name, known = self._name(topic_id), self._known[topic_id]
+        if known is None or name in self._configured:
+            return self._image.configs_of(TOPICS, name)
+        return known.configs
+
+    def _say(self, topic_id: bytes) -> Iterator[None]:
+        """Say what is not said yet of a topic; in steps."""
+        self._unsaid.pop(topic_id, None)
+        known, configs = self._known[topic_id], self._configs(topic_id)
+        if known is None or topic_id in self._replaced:
+            yield from self._say_whole(topic_id)
+            return
+        count, configs_said = self._said[topic_id]
+        source = self._reading.source
+        more = yield from in_a_row(self._image.partitions.get(topic_id, {}), count)
+        if more is None:
+            self._reading.cannot(f"the partitions of topic {known.name!r} have gaps")
+        if more:
+            self._reading.say(added(known.name, count, more, source))
+        if configs != configs_said:
+            self._reading.say(configured(known.name, configs_said, configs, source))
+        self._said[topic_id] = (count + len(more or ()), configs)
+
+    def _say_whole(self, topic_id: bytes) -> Iterator[None]:
+        name, configs = self._name(topic_id), self._configs(topic_id)
+        yield from self._load_partitions(topic_id)
+        partitions = yield from in_a_row(self._image.partitions[topic_id])
+        self._unsaid.pop(topic_id, None)
+        self._replaced.discard(topic_id)
+        if not partitions:
+            self._reading.cannot(f"topic {name!r} has {'no partitions' if partitions == () else 'gaps in them'}")
+            return
+        self._reading.say(found(name, topic_id, partitions, configs, self._reading.source))
+        self._said[topic_id] = (len(partitions), configs)
+
+
+def _has_eligible(partition: Partition) -> bool:
+    upkeep = partition.upkeep
+    return upkeep is not None and bool(upkeep.elr or upkeep.last_known_elr)

@@ -1,0 +1,178 @@
+"""Commits through the quorum: its log is the write-ahead log, and the event log is what of it is committed.
+
+Who leads appends the batches of a commit (see `log.projector`) and waits for the high watermark to pass them; only then
+are its events and its state written to the event log, in one write that needs no flush of its own: after a power cut it
+is made again from the batches. Who follows writes the same events, from the batches, as they are committed
+(`following`). Both keep with them up to where the metadata log is in the event log, so each batch is taken once, over
+any crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from controller.brokers.kraft.following import Following
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.projector import MARK, MetadataProjector
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
+from controller.brokers.port import LeadLost
+from events.catalog import Recorded, SettingsChanged
+from events.logs.log import Commit, EventLog, LogError
+from projections.store.recorder import Recorder
+
+FLUSHED_EVERY_S: Final = 0.2
+
+logger = structlog.get_logger("topicwright.quorum")
+
+
+class QuorumReplication:
+    """The `Replication` of one event log. `first` is the event that an empty one begins with."""
+
+    def __init__(
+        self,
+        node: QuorumNode,
+        files: QuorumFiles,
+        log: EventLog,
+        projector: MetadataProjector,
+        first: SettingsChanged,
+    ) -> None:
+        self.on_lost = _nothing
+        self.following = Following(files, log, projector, first)
+        self._node, self._log, self._projector = node, log, projector
+        self._led_epoch: int | None = None
+        """The epoch in which this node leads, once it has all that was committed before."""
+        projector.log_end = lambda: files.end
+        node.wish(False)
+        self._veto()
+
+    @property
+    def quorum(self) -> Quorum:
+        """The consensus."""
+        return self._node.quorum
+
+    @property
+    def applied(self) -> int:
+        """All of the metadata log below this offset is in the event log."""
+        return self.following.applied
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may decide."""
+        return self._led_epoch == self.quorum.epoch and self._is_leader
+
+    @property
+    def _is_leader(self) -> bool:
+        leader = self.quorum.leading
+        return leader is not None and not leader.is_leaving
+
+    def note_role(self, role: RoleChanged) -> None:
+        """Role, epoch or leader changed."""
+        self._node.wish(False)
+        if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
+            self._led_epoch = None
+            self.on_lost()
+
+    def reload(self) -> None:
+        """Go on from where the event log is."""
+        self._led_epoch = None
+        self.following.reload()
+
+    async def keep_flushed(self, flush: Callable[[], Awaitable[object]]) -> None:
+        """Make what is written durable soon, until cancelled: who reads the folder from outside sees what is."""
+        flushed = 0
+        while True:
+            await asyncio.sleep(FLUSHED_EVERY_S)
+            if self._log.next_offset > flushed:
+                flushed = self._log.next_offset
+                with suppress(LogError):  # the next write fails, and is what is recovered from
+                    await flush()
+
+    def note_applied(self) -> int:
+        """Write down up to where the metadata log is in the event log, also where nothing was decided since the last
+        event; returns it. Raises LogError."""
+        end = self.applied
+        if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
+            self._log.note({MARK: self._projector.note_applied(end)})
+            self._projector.became_durable()
+        return end
+
+    async def commit(self, commit: Commit) -> None:
+        """Have a commit replicated, then written. Raises LeadLost, LogError."""
+        batches = self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries])
+        if not self.leads:
+            raise LeadLost
+        last = -1
+        try:
+            for records in batches:
+                last = self._node.append(records)
+            await self._node.committed(last)
+        except NotLeader:
+            self._led_epoch = None
+            raise LeadLost from None
+        self.following.write(commit)
+        self.following.applied = last + 1
+
+    async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
+        """Take the next of what is committed, as soon as there is any; None when this node `leads`, or `stopping` is
+        set. Raises LogError, BrokenBatch, CannotFold."""
+        while not stopping.is_set():
+            if self.applied < self.quorum.high_watermark:
+                records = await self.following.take(recorder, self.quorum.high_watermark)
+                self._veto()
+                await asyncio.sleep(0)
+                if records:
+                    return records
+                continue
+            self._wish(recorder)
+            if self._may_lead(self.quorum):
+                self._end_transaction()
+                self._led_epoch = self.quorum.epoch
+                return None
+            await self._something_new(stopping)
+        return None
+
+    def _veto(self) -> None:
+        if self.following.unfoldable and self.quorum.can_lead:
+            logger.error("this node follows and votes, but will not lead", why=self.following.unfoldable)
+            self._node.veto(False)
+
+    def _wish(self, recorder: Recorder) -> None:
+        """Claim the lead from whoever is known to want it less, once all of the log is applied."""
+        known, priority = recorder.state.cluster.quorum, self.quorum.options.priority
+        wants = known is not None and known.leader_epoch == self.quorum.epoch and known.priority < priority
+        self._node.wish(wants)
+
+    def _may_lead(self, quorum: Quorum) -> bool:
+        leader = quorum.leading
+        return leader is not None and self._is_leader and leader.watermark >= 0
+
+    def _end_transaction(self) -> None:
+        """One that the leader before has left open does not count (KIP-868)."""
+        if self.following.transactions.begun_at is not None:
+            reason = "another controller leads"
+            self._node.append([(None, encode_record(kinds.AbortTransactionRecord(reason=reason)))])
+            self.following.transactions.abort()
+
+    async def _something_new(self, stopping: asyncio.Event) -> None:
+        def is_there(quorum: Quorum) -> bool:
+            return self.applied < quorum.high_watermark or self._may_lead(quorum)
+
+        waiting = [asyncio.ensure_future(each) for each in (stopping.wait(), self._node.until(is_there))]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,83 @@
+"""Changes of a topic that is there: its configs, or how many partitions it has."""
+
+from __future__ import annotations
+
+from itertools import starmap
+from typing import Annotated, Any
+
+import msgspec
+from litestar import patch
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter
+
+from controller.front.front import CHANGE_TIMEOUT_MS, Front
+from controller.http.errors import HttpRequest, Refused, refused, status_of
+from controller.http.paths.writes import ConfigValues, Count, InOrder, Timeout, answer_to, config_text
+from controller.http.query_threads import Stopping
+from controller.http.requests import API, Caller, caller_of, described, read_body
+from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions
+from controller.machine.configs.changes import OpType
+from controller.machine.errors import ErrorCode
+from events.catalog import ConfigOp
+from events.names import BrokerId, TopicName
+from projections.shown import to_json
+from projections.shown.json_types import AlteredShape
+
+
+class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be different of a topic: `configs`, or `num_partitions`; each change is a request of its own."""
+
+    configs: ConfigValues = {}
+    """New values by name; null goes back to the default."""
+    num_partitions: Count = -1
+    """How many there are to be, more than there are."""
+    assignments: InOrder = ()
+    """With `num_partitions`: the replicas of each new partition; without, they are placed."""
+    timeout_ms: Timeout = CHANGE_TIMEOUT_MS
+    """How long to wait where a cluster carries the change out."""
+
+
+@patch("/topics/{name:str}", operation_class=described(AlterBody))
+async def alter_topic(
+    name: FromPath[str],
+    request: HttpRequest,
+    front: NamedDependency[Front],
+    stopping: NamedDependency[Stopping],
+    validate_only: Annotated[bool, QueryParameter(description="Check everything, change nothing")] = False,
+) -> AlteredShape:
+    """Change the configs of a topic, or add partitions to it."""
+    body = await read_body(request, AlterBody)
+    command = _command(front, caller_of(request), name, body, validate_only)
+    answer = await answer_to(stopping, command, front.submit_change([command], body.timeout_ms))
+    if answer.code:
+        raise Refused(status_of(answer.code), to_json.refusal(answer))
+    return to_json.altered(answer, front.topic(name), validate_only)
+
+
+def _command(
+    front: Front, caller: Caller, name: str, body: AlterBody, validate_only: bool
+) -> AlterTopicConfigs | CreatePartitions:
+    if bool(body.configs) == (body.num_partitions >= 0):
+        raise refused(400, ErrorCode.INVALID_REQUEST, "body: one of configs and num_partitions, and not both")
+    if body.assignments and body.configs:
+        raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: they go with num_partitions")
+    given: dict[str, Any] = {
+        "request_id": front.controller.new_request_id(),
+        "at_ms": front.controller.now_ms(),
+        "topic": TopicName(name),
+        "principal": caller.principal,
+        "client_id": caller.client_id,
+        "api": API,
+        "validate_only": validate_only,
+    }
+    if body.configs:
+        denied = front.denial(caller, "AlterConfigs", name)
+        return AlterTopicConfigs(**given, denied=denied, ops=tuple(starmap(_op, body.configs.items())))
+    assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
+    denied = front.denial(caller, "Alter", name)
+    return CreatePartitions(**given, denied=denied, count=body.num_partitions, assignments=assignments)
+
+
+def _op(name: str, value: str | float | bool | None) -> ConfigOp:
+    text = config_text(value)
+    return ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text)

@@ -1,0 +1,177 @@
+"""Paths that show many things at once: requests by time, a summary, timelines, one broker."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+import msgspec
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from controller.front.front import Front
+from controller.http.errors import HttpRequest
+from controller.http.parameters import At, Cursor, From, FromMoment, Limit, To
+from controller.http.permissions import may_show_request, need_cluster, need_topic
+from controller.http.places import Places
+from controller.http.query_threads import Reading
+from controller.http.requests import caller_of
+from controller.machine.readiness import how_far
+from projections.queries.moments import iso
+from projections.queries.query import Questions
+from projections.queries.requests import RequestFilter
+from projections.rows.requests import RequestStatus
+from projections.shown import overview_types as types
+from projections.shown import overviews
+from projections.shown.difference import difference
+from projections.shown.difference_types import DifferenceShape
+from projections.shown.overviews import Window
+
+SPANS_MAX = 500
+WAITING_SHOWN_MAX = 20
+Outcome = Literal[RequestStatus, "done"]
+
+_Front = NamedDependency[Front]
+_Queries = NamedDependency[Questions]
+_Reading = NamedDependency[Reading]
+
+
+@get("/requests")
+async def requests(
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    principal: FromQuery[str | None] = None,
+    outcome: Annotated[
+        Outcome | None, QueryParameter(description="How a topic of the request fares; `done` without a topic")
+    ] = None,
+    rule: Annotated[str | None, QueryParameter(description="The rule that refused a topic of the request")] = None,
+    api: Annotated[str | None, QueryParameter(description="Kafka's name of the request, or `HTTP`")] = None,
+    since: From = None,
+    until: To = None,
+    at: At = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[types.RequestsShape]:
+    """Clients' requests, the newest first, a page at a time.
+
+    Who may not describe the cluster is shown its own requests, and those whose topics it may describe, all of them. A
+    page looks at so many requests and no more: it may have fewer than the limit, and `next_cursor` where to go on.
+    """
+    caller = caller_of(request)
+    which = RequestFilter(principal, outcome, rule, api)
+    window = Window(since, until, at, limit, cursor)
+    return await reading.answer(overviews.requests, queries, which, window, partial(may_show_request, front, caller))
+
+
+@get("/timeline")
+async def timeline(
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    since: From = None,
+    until: To = None,
+    at: At = None,
+    spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="In how many spans of time")] = 100,
+) -> Response[types.TimelineShape]:
+    """How many events happened when: the time from the first of them to the last, in spans of the same length."""
+    need_cluster(front, request)
+    return await reading.answer(overviews.timeline, queries, Window(since, until, at, spans))
+
+
+@get("/topics/{name:str}/timeline")
+async def topic_timeline(
+    name: FromPath[str],
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    at: At = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[types.TopicTimelineShape]:
+    """A topic's history folded by what caused it, the newest first."""
+    need_topic(front, request, name)
+    return await reading.answer(overviews.topic_timeline, queries, name, Window(None, None, at, limit, cursor))
+
+
+@get("/summary")
+async def summary(
+    request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: At = None
+) -> Response[types.SummaryShape]:
+    """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
+    need_cluster(front, request)
+    return await reading.answer(overviews.summary, queries, at, counted_now(front) if at is None else None)
+
+
+@get("/brokers/{broker_id:int}")
+async def broker(
+    broker_id: FromPath[int],
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    at: At = None,
+) -> Response[types.BrokerInFullShape]:
+    """One broker, with the newest events of its own."""
+    need_cluster(front, request)
+    load = None if at is not None else front.store.durable_tallies.brokers.get(broker_id, (0, 0))
+    return await reading.answer(overviews.broker, queries, broker_id, at, load)
+
+
+@get("/diff")
+async def diff(
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    places: NamedDependency[Places],
+    since: FromMoment,
+    until: To = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[DifferenceShape]:
+    """What is different between two moments: topics in the order of their names, a page at a time, and on the first
+    page brokers, settings and permissions, for who may describe the cluster."""
+    caller = caller_of(request)
+    return await reading.answer(
+        difference,
+        queries,
+        since,
+        until,
+        places.opened(cursor),
+        limit,
+        partial(front.allows, caller, "Describe"),
+        with_cluster=front.allows(caller, "Describe"),
+        place=places.sealed,
+    )
+
+
+def counted_now(front: Front) -> types.SummaryShape:
+    """What the live store and the controller count, for the summary of now."""
+    standing, counts, cluster = front.controller.standing(), front.store.durable_counts, front.cluster
+    tallies = front.store.durable_tallies
+    waiting = tuple(
+        types.WaitingShape(
+            name=topic.name,
+            created_at=iso(topic.created_at_ms),
+            created_at_ms=topic.created_at_ms,
+            waits_for=how_far(topic, cluster),
+        )
+        for topic in front.store.durable_waiting(WAITING_SHOWN_MAX)
+    )
+    return msgspec.structs.replace(
+        overviews.NOTHING_COUNTED,
+        topics=counts.topics,
+        partitions=counts.partitions,
+        topics_pending=standing.topics_waiting,
+        requests_open=standing.requests_open,
+        waiting=waiting,
+        under_replicated_partitions=tallies.trouble.under_replicated,
+        offline_partitions=tallies.trouble.leaderless,
+        placeholders=tallies.trouble.placeholders,
+        loads=tuple(types.LoadShape(broker_id, *load) for broker_id, load in sorted(tallies.brokers.items())),
+    )

@@ -1,0 +1,295 @@
+"""This process as a node of a quorum of controllers (KIP-595, KIP-853): its folder, its vote, how it comes and goes.
+
+Alone, it is the only voter of its quorum. With some of a quorum's controllers named it joins that: it follows the
+leader until it has caught up, has itself made a voter, and votes from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
+from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
+from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
+from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from controller.brokers.kraft.registration import controller_record, controller_registration
+from controller.brokers.kraft.replication import QuorumReplication
+from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.controller_registration import ControllerRegistrationRequest
+from controller.release import RELEASE
+from controller.serving.loop_guard import LoopGuard
+from controller.settings.load import ServeSettings
+from events.catalog import Endpoint, SettingsChanged
+from events.logs.log import EventLog
+
+AGAIN_S: Final = 1.0
+"""How soon what a controller refused for now is tried again."""
+FIND_S: Final = 10.0
+"""How long controllers that start at the same time are waited for."""
+HAND_OVER_S: Final = 5.0
+"""How long another leader is waited for at the end."""
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's numbers (SecurityProtocol)."""
+
+
+class Joining(msgspec.Struct, frozen=True):
+    """The quorum to join."""
+
+    controllers: Sequence[Place]
+    """Some of its controllers."""
+    security: Security
+    """Who we are there."""
+
+
+class Member:
+    """A node of a quorum, in a data folder. `find` first, then `open`, `start` and, to vote, `become_voter`."""
+
+    def __init__(self, data: Path, settings: ServeSettings, joining: Joining | None, protocol: str) -> None:
+        """`protocol` is the security protocol of the listener where others reach this node."""
+        self._protocol = _PROTOCOLS.index(protocol)
+        self._data, self._settings, self._joining = data, settings, joining
+        self._client = None if joining is None else QuorumClient(joining.controllers, joining.security)
+        self._log: Any = structlog.get_logger("topicwright.quorum")
+        self._incarnation = os.urandom(16)
+        self._beside: list[asyncio.Task[None]] = []
+        self._guard = LoopGuard(time.monotonic, lambda: self.replication.leads and len(self.node.quorum.voters) > 1)
+        self.doing: str | None = None
+        """What this node does before it is a voter; None once it is."""
+        # Made by `open`:
+        self._folder: NodeFolder | None = None
+        self._files: QuorumFiles | None = None
+        self.node: QuorumNode
+        self.projector: MetadataProjector
+        self.replication: QuorumReplication
+        self._snapshotting: Snapshotting
+        self._keep_flushed: Callable[[], Coroutine[Any, Any, None]]
+        self._run: Callable[[Any], asyncio.Task[None]]
+
+    # --- life
+
+    async def find(self) -> str | None:
+        """The id of the cluster that the folder belongs to, else of the one that is joined; None for a quorum of its
+        own, whose cluster the event log names. A voter comes back also where no controller responds: without its vote
+        they may have no leader. Raises QuorumError."""
+        if self._client is None:
+            return None
+        self.doing = "looking for the quorum"
+        meta = self._data / META_PROPERTIES
+        known = read_properties(meta)["cluster.id"] if meta.exists() else None
+        try:
+            found = await self._client.find(0.0 if known else FIND_S)
+        except QuorumError as error:
+            if known is None:
+                raise
+            self._log.warning("the quorum is waited for", why=str(error))
+            return known
+        if known is None:
+            await self._refuse_a_double(self._client)
+        elif known != found.cluster_id:
+            raise QuorumError(f"{self._data} is of cluster {known}, and the controllers are of {found.cluster_id}")
+        self._refuse_a_stranger(found.kraft_version)
+        return found.cluster_id
+
+    def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
+        """Open the node's folder, for an event log, reached by others `at`. `flush` makes that log durable. Raises
+        FolderError, LogCorrupted, OSError."""
+        settings, joining = self._settings, self._joining
+        folder = self._folder = NodeFolder.open(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
+        files = self._files = QuorumFiles(folder.partition)
+        name = CONTROLLER_LISTENER if joining is None else at.name
+        me = Voter(settings.node_id, folder.directory_id, (Listener(name, at.host, at.port),))
+        named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
+        options = Options(
+            cluster_id=log.cluster_id,
+            me=me,
+            bootstrap=() if joining is None else tuple(joining.controllers),
+            static=tuple(Voter(each, ZERO_UUID, (Listener(name, *place),)) for each, place in named.items()),
+            fetch_timeout_s=settings.controller_quorum_fetch_timeout_ms / 1000,
+            election_timeout_s=settings.controller_quorum_election_timeout_ms / 1000,
+            priority=settings.quorum_priority,
+        )
+        security = Security({}) if joining is None else joining.security
+        self.node = QuorumNode(files, options, random.Random().random, _clock_ms, security)
+        self.projector = MetadataProjector(log)
+        if self.projector.mark.applied > files.end:
+            raise FolderError(
+                f"{folder.partition} ends at offset {files.end}, and the events beside it are of all below "
+                f"{self.projector.mark.applied}: restore the whole folder from one copy"
+            )
+        first = SettingsChanged(settings.decision_settings(), RELEASE)
+        self.replication = QuorumReplication(self.node, files, log, self.projector, first)
+        self.node.on_role = self._note_role
+
+        async def applied() -> int:
+            end = self.replication.note_applied()
+            await flush()
+            return end
+
+        every_bytes = settings.metadata_log_max_record_bytes_between_snapshots
+        self._snapshotting = Snapshotting(self.node.quorum, files, every_bytes, applied)
+        self._keep_flushed = lambda: self.replication.keep_flushed(flush)
+
+    def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
+        """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""
+        self._run = run
+        self.node.start()
+        self._guard.start()
+        self._beside += [run(each) for each in (self._snapshotting.run(), self._keep_flushed(), self._watch())]
+
+    async def lead_alone(self) -> None:
+        """Wait until a quorum of this node alone is led, in the kraft.version of the settings."""
+        node = self.node
+        await node.until(lambda quorum: quorum.leading is not None and quorum.leading.watermark >= 0)
+        if self._settings.kraft_version > node.quorum.kraft_version:
+            node.raise_kraft_version()
+            await node.committed(node.quorum.log.end - 1)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is all of its quorum."""
+        return self.node.quorum.voters.ids == (self._settings.node_id,)
+
+    async def become_voter(self) -> None:
+        """Have all that is committed, and this node made a voter, if it is none yet. Raises QuorumError."""
+        node = self.node
+        if self._client is None:
+            return
+        self.doing = "catching up with the leader"
+        await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
+        self._beside.append(self._run(self._stay_registered(self._client)))
+        if not node.quorum.is_voter:
+            self.doing = "being made a voter"
+            await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
+            await node.until(lambda quorum: quorum.is_voter)
+        self.doing = None
+
+    def register(self) -> None:
+        """Write down, as the leader, where this controller listens, and what it works with."""
+        with suppress(NotLeader):
+            self.node.append([(None, encode_record(controller_record(self._registration)))])
+
+    async def hand_over(self) -> None:
+        """Give up the lead, if this node has it and others are there to take it."""
+        if self._files is not None and self.node.quorum.others:
+            await self.node.hand_over(HAND_OVER_S)
+
+    async def stop(self) -> None:
+        """End; it is a voter still, and votes again when it is back."""
+        self._guard.stop()
+        for each in self._beside:
+            each.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
+        if self._files is not None:
+            await self.node.stop()
+            self._files.close()
+        if self._client is not None:
+            self._client.close()
+        if self._folder is not None:
+            self._folder.close()
+
+    # --- what is to be seen
+
+    def gauges(self) -> list[tuple[str, str, float]]:
+        """Figures: name, what it says, value."""
+        core = self.node.quorum
+        snapshot = core.log.snapshot
+        return [
+            ("quorum_epoch", "The newest epoch of the quorum that is known here.", core.epoch),
+            ("quorum_leader", "The node that leads the quorum; -1 while none is known.", core.leader_id),
+            ("quorum_is_leader", "1 when this node leads, and decides.", float(self.replication.leads)),
+            ("quorum_voters", "Voters of the quorum.", len(core.voters)),
+            ("quorum_is_voter", "1 when this node votes.", float(core.is_voter)),
+            ("quorum_high_watermark", "All below this offset of the metadata log is committed.", core.high_watermark),
+            ("quorum_log_end", "Where this node's metadata log ends.", core.log.end),
+            (
+                "quorum_applied",
+                "All below this offset of the metadata log is in this node's event log.",
+                self.replication.applied,
+            ),
+            (
+                "quorum_snapshot_end",
+                "The newest snapshot here stands for all below this offset; 0 where there is none.",
+                snapshot.end_offset if snapshot else 0,
+            ),
+            (
+                "quorum_vetoed",
+                "1 while the metadata log has what this release cannot say as events: this node will not lead.",
+                float(bool(self.replication.following.unfoldable)),
+            ),
+            (
+                "quorum_unfolded",
+                "1 while the metadata log has records that this release cannot fold: it is kept whole.",
+                float(self._snapshotting.unfolded),
+            ),
+        ]
+
+    # --- within
+
+    async def _watch(self) -> None:
+        """Raises what the node cannot go on for, which it has logged."""
+        await asyncio.shield(self.node.ended)
+
+    def _note_role(self, role: RoleChanged) -> None:
+        self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
+        self.replication.note_role(role)
+
+    async def _refuse_a_double(self, client: QuorumClient) -> None:
+        """Raise QuorumError where a voter of this id has a folder that is not the new one that this node would make."""
+        node_id = self._settings.node_id
+        for voter in (await client.describe()).current_voters:
+            if voter.replica_id == node_id and any(voter.replica_directory_id):
+                raise QuorumError(
+                    f"node {node_id} votes already, with another folder (directory id "
+                    f"{uuid_text(voter.replica_directory_id)}): choose another node.id; or, if that folder is lost, "
+                    f"take it out first: topicwright leave --id {node_id}"
+                )
+
+    def _refuse_a_stranger(self, kraft_version: int) -> None:
+        """Raise QuorumError where the settings of all nodes say who votes, and this one is not among them."""
+        settings = self._settings
+        if kraft_version == 0 and settings.node_id not in settings.controller_quorum_voters:
+            raise QuorumError(
+                f"node {settings.node_id} is not in controller.quorum.voters, which says who votes (kraft.version 0): "
+                "name it there, on all nodes alike, or have kraft.version raised: "
+                "kafka-features.sh upgrade --feature kraft.version=1"
+            )
+
+    async def _stay_registered(self, client: QuorumClient) -> None:
+        """Once for this process: the registration is in the metadata log then."""
+        logged, quorum = "", self.node.quorum
+        while quorum.leading is None:  # else `register` has done it
+            place = quorum.leader_place
+            why: str | None = "no leader is known"
+            if place is not None:
+                why = await client.register(place, self._registration)
+            if why is None:
+                return
+            if why != logged:
+                logged = why
+                self._log.warning("not registered as a controller yet", why=why)
+            await asyncio.sleep(AGAIN_S)
+
+    @property
+    def _registration(self) -> ControllerRegistrationRequest:
+        return controller_registration(self.node.quorum.me, self._incarnation, self._protocol)
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,206 @@
+"""One snapshot: the state keys as they were at one offset of a log, in a file that is written once and never changed.
+
+    TWSNAP01             eight bytes
+    blocks               some pairs each, in the order of their keys: MessagePack of [key, value, key, value …],
+                         compressed by zlib
+    head                 MessagePack of `Head`: what it is a snapshot of, and where each block is
+    place of the head    eight bytes, its CRC-32 four bytes, then TWSNAP01 again
+
+Method. The file is written under another name, synced, and renamed: under its own name it is whole, or it is damaged
+later. Each block has a checksum in the head, and the head one at the end, so a byte that turned is found by whoever
+reads it. Keys are found by halving in the head, so a page of some topics reads some blocks, however many there are.
+
+What it does not do: it knows nothing of what the keys say.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from events.logs.log import key_range
+
+FORMAT = 1
+_MAGIC = b"TWSNAP01"
+_END = struct.Struct(">QI8s")
+_BLOCK_BYTES = 32 << 10
+"""Of a block before it is compressed: what a page of a hundred topics reads."""
+_COMPRESSION = 1
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_block = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class SnapshotDamaged(Exception):
+    """A snapshot that cannot be used: not whole, changed since it was written, or a newer release's. The message names
+    the file and says why; whoever has the log goes on without it, and it is made anew."""
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """Where a block is, and what is in it."""
+
+    first_key: bytes
+    position: int
+    size: int
+    checksum: int
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a snapshot is of: the state after the last event before `offset`, the next of the log then."""
+
+    cluster_id: str
+    offset: int
+    event_version: int
+    last_event: int
+    """The CRC-32 of the bytes of the event at `offset` - 1: a log with another one there has another history."""
+    format: int = FORMAT
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The end of the file."""
+
+    about: About
+    blocks: tuple[Block, ...]
+
+
+_decode_head = msgspec.msgpack.Decoder(Head).decode
+
+
+def write_snapshot(path: Path, about: About, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    """Write a snapshot of pairs in the order of their keys to a file that is not there yet, and sync it; its size.
+
+    Raises OSError, and what `pairs` raises; then the file may be there in part.
+    """
+    blocks: list[Block] = []
+    with path.open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(_MAGIC)
+        for packed in _packed(pairs):
+            stored = zlib.compress(_encode(packed), _COMPRESSION)
+            blocks.append(Block(packed[0], file.tell(), len(stored), zlib.crc32(stored)))
+            file.write(stored)
+        head, place = _encode(Head(about, tuple(blocks))), file.tell()
+        file.write(head + _END.pack(place, zlib.crc32(head), _MAGIC))
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def _packed(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[bytes]]:
+    packed: list[bytes] = []
+    room = _BLOCK_BYTES
+    for pair in pairs:
+        packed += pair
+        room -= len(pair[0]) + len(pair[1])
+        if room <= 0:
+            yield packed
+            packed, room = [], _BLOCK_BYTES
+    if packed:
+        yield packed
+
+
+class Snapshot:
+    """A snapshot, open for reading: `get` and `scan` are those of `EventLog`, of the state as it was at `offset`.
+
+    Any thread may read; the file may be deleted meanwhile. Every method raises SnapshotDamaged, and OSError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDONLY)
+        try:
+            self._head = self._read_head()
+        except BaseException:
+            self.close()
+            raise
+        self._first_keys = [block.first_key for block in self._head.blocks]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def about(self) -> About:
+        """What it is a snapshot of."""
+        return self._head.about
+
+    @property
+    def offset(self) -> int:
+        """The offset of the first event that it does not count."""
+        return self._head.about.offset
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return os.fstat(self._file).st_size
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a state key, or None."""
+        number = bisect_right(self._first_keys, key) - 1
+        block = self._block(number) if number >= 0 else []
+        return next((block[at + 1] for at in range(0, len(block), 2) if block[at] == key), None)
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`."""
+        lower, upper = key_range(prefix, start_after)
+        for number in range(max(0, bisect_right(self._first_keys, lower) - 1), len(self._first_keys)):
+            if upper is not None and self._first_keys[number] >= upper:
+                return
+            block = self._block(number)
+            for at in range(0, len(block), 2):
+                key = block[at]
+                if key >= lower and (upper is None or key < upper):
+                    yield key, block[at + 1]
+
+    def check(self) -> None:
+        """Read all of it."""
+        for number in range(len(self._first_keys)):
+            self._stored(number)
+
+    def _block(self, number: int) -> list[bytes]:
+        try:
+            return _decode_block(zlib.decompress(self._stored(number)))
+        except (zlib.error, msgspec.DecodeError) as error:
+            raise self._damaged(str(error)) from None
+
+    def _stored(self, number: int) -> bytes:
+        block = self._head.blocks[number]
+        stored = os.pread(self._file, block.size, block.position)
+        if zlib.crc32(stored) != block.checksum:
+            raise self._damaged(f"{block.size} bytes at {block.position} are not as they were written")
+        return stored
+
+    def _read_head(self) -> Head:
+        size = os.fstat(self._file).st_size
+        end = os.pread(self._file, _END.size, max(0, size - _END.size))
+        if len(end) < _END.size or size < len(_MAGIC) + _END.size:
+            raise self._damaged(f"it has {size} bytes, and no end")
+        place, checksum, magic = _END.unpack(end)
+        if magic != _MAGIC:
+            raise self._damaged("it does not end as a snapshot does")
+        head = os.pread(self._file, size - _END.size - place, place) if place < size else b""
+        if zlib.crc32(head) != checksum:
+            raise self._damaged("its head is not as it was written")
+        try:
+            decoded = _decode_head(head)
+        except msgspec.DecodeError as error:
+            raise self._damaged(str(error)) from None
+        if decoded.about.format > FORMAT:
+            raise self._damaged(f"it is in format {decoded.about.format}; this release reads up to {FORMAT}")
+        return decoded
+
+    def _damaged(self, why: str) -> SnapshotDamaged:
+        return SnapshotDamaged(f"{self.path}: {why}")

@@ -1,0 +1,207 @@
+"""What was, of one log: topics, brokers and settings at any moment, from the nearest snapshot before it and the events
+between the two.
+
+Method. A snapshot (`events.logs.snapshots`) has the topics of its moment in the order of their shard keys, and so does
+a page of a list: it reads the blocks that it needs, finds the later events of those keys in the index of shards, in one
+go for some hundred of them, and folds them. So a page costs its own topics and what happened to them since the
+snapshot, however many events and topics there are. Which keys had no topic then and may have one now the index of
+births says (`projections.store.births`); where the log is older than that, all keys are looked at. Without a snapshot
+all is folded from the first event on, by the same steps.
+
+What it does not do: take snapshots, and remember anything of one page for the next: nobody waits for anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from typing import TypeVar
+
+import msgspec
+
+from events.catalog import Recorded
+from events.codec import decode_event
+from events.logs.log import EventLog
+from events.logs.snapshot_file import Snapshot, SnapshotDamaged
+from events.logs.snapshots import nearest_snapshot
+from events.names import CLUSTER_SHARD, ShardKey, shard_key
+from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
+from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.rows.topics import NO_PAST, TopicPast, TopicRow, fold_topic
+from projections.store.births import born
+
+EVENTS_PER_STRETCH = 250
+"""How many events are read between two rests."""
+KEYS_AT_ONCE = 250
+"""Of how many keys the later events are found in one go."""
+MayShow = Callable[[str], bool]
+"""Whether a topic of a name is shown."""
+_T = TypeVar("_T")
+_Candidate = tuple[ShardKey, TopicRow | None]
+"""A key, and the topic that it had in the snapshot."""
+
+
+class TopicPage(msgspec.Struct, frozen=True):
+    """Topics in the order of their shard keys; `reached` is the key to go on after, None at the end."""
+
+    rows: tuple[TopicRow, ...]
+    reached: ShardKey | None
+
+
+class Past:
+    """The past of one log. `rest` is called between stretches of work, and may raise to end it."""
+
+    def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
+        self._log = log
+        self._rest = rest
+        self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
+
+    def topic(self, name: str, end: int) -> TopicRow | None:
+        """The topic of this name as it was."""
+        return self._from_nearest(end, lambda snapshot: self._topic(snapshot, name, end))
+
+    def topics(self, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int) -> TopicPage:
+        """Up to `limit` topics as they were, in the order of their shard keys, after one of these ("": from the first).
+
+        `may_show` is given each name before it is folded. A page ends early once it has looked at `looked_at_max` names
+        and events.
+        """
+        return self._from_nearest(
+            end, lambda snapshot: self._topics(snapshot, end, after, limit, may_show, looked_at_max)
+        )
+
+    def cluster(self, end: int) -> ClusterRow:
+        """Brokers and settings as they were."""
+        return self._from_nearest(end, lambda snapshot: self._cluster_from(snapshot, end))
+
+    def decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
+        """The events at some offsets, with rests."""
+        left = iter(offsets)
+        while some := list(islice(left, EVENTS_PER_STRETCH)):
+            yield from map(decode_event, some, self._log.read_many(some))
+            if len(some) == EVENTS_PER_STRETCH:
+                self._rest()
+
+    # --- inside
+
+    def _from_nearest(self, end: int, work: Callable[[Snapshot | None], _T]) -> _T:
+        """What comes of work that begins at the nearest snapshot; at the one before where that turns out damaged."""
+        at_most = end
+        while (snapshot := nearest_snapshot(self._log, at_most)) is not None:
+            with snapshot:
+                try:
+                    return work(snapshot)
+                except (SnapshotDamaged, msgspec.DecodeError, OSError):
+                    at_most = snapshot.offset - 1
+        return work(None)
+
+    def _topic(self, snapshot: Snapshot | None, name: str, end: int) -> TopicRow | None:
+        key, past = shard_key(name), NO_PAST
+        row = None if snapshot is None else snapshot_topic(snapshot, key)
+        if row is not None and row.name == name:
+            past = TopicPast(row)
+        for record in self.decoded(self._log.shard_offsets(key, _start(snapshot), end)):
+            if _topic_of(record) == name:
+                past = fold_topic(past, record)
+        return past.row
+
+    def _topics(
+        self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int
+    ) -> TopicPage:
+        rows: list[TopicRow] = []
+        looked_at, rest_at = 0, EVENTS_PER_STRETCH
+        for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show):
+            looked_at += 1 + events
+            if row is not None and len(rows) == limit:
+                return TopicPage(tuple(rows), shard_key(rows[-1].name))
+            rows += () if row is None else (row,)
+            if looked_at >= looked_at_max:
+                return TopicPage(tuple(rows), key)
+            if looked_at >= rest_at:
+                rest_at = looked_at + EVENTS_PER_STRETCH
+                self._rest()
+        return TopicPage(tuple(rows), None)
+
+    def _each(
+        self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow
+    ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
+        """The keys that may have had a topic, each with it, if it is shown, and how many events were folded for it."""
+        start, candidates = _start(snapshot), self._candidates(snapshot, end, after)
+        while some := list(islice(candidates, at_once)):
+            while some:
+                runs = self._log.shard_runs([key for key, _ in some], start, end)
+                yield from self._each_of(some[: len(runs)], runs, (start, end), may_show)
+                some = some[len(runs) :]
+
+    def _each_of(
+        self,
+        some: Sequence[_Candidate],
+        runs: Sequence[Sequence[range] | None],
+        span: tuple[int, int],
+        may_show: MayShow,
+    ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
+        shown = ["_" in key or may_show(key) for key, _ in some]  # without "_" it is the only name with this key
+        together = chain.from_iterable(of_key or () for of_key, show in zip(runs, shown, strict=True) if show)
+        events = self.decoded(chain.from_iterable(together))
+        for (key, topic), of_key, show in zip(some, runs, shown, strict=True):
+            if not show:
+                yield key, None, 0
+            elif of_key is None:
+                yield key, *_folded(topic, self.decoded(self._log.shard_offsets(key, *span)), may_show)
+            else:
+                yield key, *_folded(topic, islice(events, sum(map(len, of_key))), may_show)
+
+    def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
+        there: Iterator[_Candidate] = iter(())
+        if snapshot is not None:
+            there = iter(snapshot_topics(snapshot, after))
+        later = ((key, None) for key in born(self._log, _start(snapshot), end, after))
+        for _, same in groupby(merge(there, later, key=itemgetter(0)), key=itemgetter(0)):
+            yield next(same)  # `merge` is stable: the snapshot's comes first
+
+    def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
+        start, row = self._cluster
+        if start > end:
+            start, row = 0, NO_CLUSTER
+        if snapshot is not None and snapshot.offset > start:
+            stored = snapshot_cluster(snapshot)
+            if stored is not None:
+                start, row = snapshot.offset, stored
+        for record in self.decoded(self._log.shard_offsets(CLUSTER_SHARD, start, end)):
+            if _topic_of(record) is None:  # requests for a topic without a name have the same key
+                row = fold_cluster(row, record)
+        if end >= self._cluster[0]:
+            self._cluster = (end, row)
+        return row
+
+
+def _start(snapshot: Snapshot | None) -> int:
+    return 0 if snapshot is None else snapshot.offset
+
+
+def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> tuple[TopicRow | None, int]:
+    """What a key's topic in the snapshot and its later events come to, if it is shown; and how many these are."""
+    pasts: dict[str, TopicPast] = {}
+    hidden: set[str] = set()
+    if topic is not None:
+        if may_show(topic.name):
+            pasts[topic.name] = TopicPast(topic)
+        else:
+            hidden.add(topic.name)
+    count = 0
+    for record in events:
+        count += 1
+        name = _topic_of(record)
+        if name is None or name in hidden:
+            continue
+        if name not in pasts and not may_show(name):
+            hidden.add(name)
+            continue
+        pasts[name] = fold_topic(pasts.get(name, NO_PAST), record)
+    return next((past.row for past in pasts.values() if past.row is not None), None), count
+
+
+def _topic_of(record: Recorded) -> str | None:
+    return getattr(record.event, "topic", None)

@@ -1,0 +1,44 @@
+"""The topics of a snapshot, in packs: what a fold begins with that does not begin at the first event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql.datasource import InputPartition
+
+from events.logs.snapshot_file import SnapshotDamaged
+from events.logs.snapshots import open_snapshot
+from events.names import TopicName
+from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.secondary import look
+from projections.store.refolding import state_keys
+from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
+
+
+class SnapshotRange(InputPartition):
+    """The snapshot at an offset, of a log partition."""
+
+    def __init__(self, offset: int, partition: int) -> None:
+        self.offset = offset
+        self.partition = partition
+
+
+def begun(last_offset: int) -> int:
+    """The place in a pack of a topic that is not an event, but what all events of its shard up to this offset came
+    to; they are below all offsets. It is its own reverse."""
+    return -1 - last_offset
+
+
+def snapshot_topics(log: LogRef, wanted: SnapshotRange) -> Iterator[tuple[TopicName, int, bytes]]:
+    """The topics, as they are packed: shard key, place, and the topic in one piece. Raises LogError, ReplayError."""
+    try:
+        with look(log.path) as opened, open_snapshot(opened, wanted.offset) as snapshot:
+            topics = ((key, value) for key, value in state_keys(snapshot) if key.startswith(TOPIC))
+            for shard, values in each_stored(topics):
+                whole = values[0] if len(values) == 1 else encode_topic(decode_topic(values))
+                yield TopicName(shard), begun(opened.newest_before(shard, wanted.offset)), whole
+    except (SnapshotDamaged, FileNotFoundError) as error:
+        raise ReplayError(
+            f"the snapshot at {wanted.offset} is gone ({error}): begin again, or --from-scratch"
+        ) from None

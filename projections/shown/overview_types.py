@@ -1,0 +1,153 @@
+"""The JSON of what shows many things at once: requests by time, a summary, timelines.
+
+`json_types` has the rest, and says what holds of all.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from projections.shown.json_types import AsOfShape, BrokerShape, EventShape
+
+
+class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in a list. `topics` are the first ten of `num_topics`; `outcomes` counts them by how they fare, `done`
+    is one that concerns no topic; `rules` are those that refused some of them.
+
+    Where `counted`, these are refusals that have no record of their own: `outcomes` has their number, there is no
+    request of this id, and the event at `asked_offset` says more.
+    """
+
+    request_id: str
+    api: str
+    principal: str
+    client_id: str | None
+    host: str
+    """The client's address; empty where it is not known."""
+    asked_at: str
+    asked_at_ms: int
+    asked_offset: int
+    topics: tuple[str, ...]
+    num_topics: int
+    outcomes: dict[str, int]
+    rules: tuple[str, ...]
+    counted: bool
+
+
+class RequestsShape(msgspec.Struct, frozen=True):
+    """A page of requests, the newest first; `next_cursor` is what to give as `cursor` for the next one, null at the
+    end."""
+
+    requests: tuple[RequestSummary, ...]
+    next_cursor: str | None
+    as_of: AsOfShape
+
+
+class FoldShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cause led to: a request, or whatever else happened, by its id and the kind of its command.
+
+    `principal` and `client_id` are of a request's sender, null where nobody sent one; `texts` says the first twenty of
+    `num_events` in words, `types` counts them.
+    """
+
+    cause: str
+    command: str
+    principal: str | None
+    client_id: str | None
+    at: str
+    at_ms: int
+    until_at: str
+    until_at_ms: int
+    first_offset: int
+    last_offset: int
+    num_events: int
+    types: dict[str, int]
+    texts: tuple[str, ...]
+
+
+class TopicTimelineShape(msgspec.Struct, frozen=True):
+    """A page of a topic's history folded by cause, the newest first; `next_cursor` as in other lists."""
+
+    folds: tuple[FoldShape, ...]
+    next_cursor: str | None
+    as_of: AsOfShape
+
+
+class SpanShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A span of time, and how many events happened in it; its end belongs to the next one."""
+
+    start_at: str
+    start_at_ms: int
+    end_at: str
+    end_at_ms: int
+    events: int
+
+
+class TimelineShape(msgspec.Struct, frozen=True):
+    """How many events happened when; no spans where there are no events."""
+
+    spans: tuple[SpanShape, ...]
+    as_of: AsOfShape
+
+
+class RefusedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How many topics a rule refused; `more` where it was not counted to the end. `latest` is the newest request."""
+
+    rule: str
+    count: int
+    more: bool
+    latest: RequestSummary
+
+
+class WaitingShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that was never complete, and what it waits for."""
+
+    name: str
+    created_at: str
+    created_at_ms: int
+    waits_for: str
+
+
+class LoadShape(msgspec.Struct, frozen=True):
+    """How many partitions a broker leads, and how many replicas it has."""
+
+    broker_id: int
+    leaders: int
+    replicas: int
+
+
+class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engineer on call looks at first.
+
+    What is counted of topics and partitions, and what waits, is of now only: null, or empty, of the past. `refused`
+    counts the day before the newest event that the answer shows.
+    """
+
+    topics: int | None
+    partitions: int | None
+    topics_pending: int | None
+    requests_open: int | None
+    under_replicated_partitions: int | None
+    offline_partitions: int | None
+    """Without a leader."""
+    placeholders: int | None
+    loads: tuple[LoadShape, ...]
+    brokers_registered: int
+    live: tuple[int, ...]
+    fenced: tuple[int, ...]
+    waiting: tuple[WaitingShape, ...]
+    """The first of those that wait."""
+    refused: tuple[RefusedShape, ...]
+    newest: tuple[RequestSummary, ...]
+    release: str
+    as_of: AsOfShape
+
+
+class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
+    """A broker with the newest events of its own, the newest first; how many partitions it leads and how many replicas
+    it has now, null of the past."""
+
+    leaders: int | None
+    replicas: int | None
+    events: tuple[EventShape, ...]
+    as_of: AsOfShape

@@ -1,0 +1,185 @@
+"""What shows many things at once, from the log alone: requests by time, a summary, timelines, one broker.
+
+They only read the log, so they may run in any thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+
+import msgspec
+
+from events.names import BrokerId
+from projections.queries.backwards import newest_of_broker
+from projections.queries.listing import Listing, cursor_of
+from projections.queries.moments import iso
+from projections.queries.query import Ends, NoTopic, NotThere, Questions
+from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
+from projections.queries.timeline import Fold, Span, folds, spans
+from projections.shown import overview_types as types
+from projections.shown import to_json
+from projections.shown.json_types import AsOfShape
+from projections.store.request_index import RULE, IndexedRequest, values_of
+from projections.words.wording import in_words
+
+DAY_MS = 86_400_000
+NEWEST_SHOWN = 10
+REFUSALS_LOOKED_AT_MAX = 2000
+RULES_SHOWN_MAX = 100
+BROKER_EVENTS_SHOWN = 20
+TEXTS_SHOWN_MAX = 20
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Which part of a list: of which time, as of when, how many, and from where the page before has ended."""
+
+    since: str | None = None
+    until: str | None = None
+    at: str | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+
+def requests(
+    query: Questions, which: RequestFilter, window: Window, may_show: MayShow = everyone
+) -> types.RequestsShape:
+    """A page of requests, the newest first. Raises BadMoment, BadPlace."""
+    end = query.end(window.at)
+    until = end if window.until is None else tuple(map(min, end, query.end(window.until)))
+    if window.cursor is not None:
+        until = tuple(map(min, until, Listing(query.parts).place(0, window.cursor)))
+    since = starts(query, window.since)
+    page = requests_page(query, which, end, until=until, since=since, limit=window.limit, may_show=may_show)
+    cursor = None if page.next_place is None else cursor_of(page.next_place)
+    shown = tuple(map(_request, page.requests))
+    return types.RequestsShape(shown, cursor, to_json.as_of(query.as_of(end)))
+
+
+def timeline(query: Questions, window: Window) -> types.TimelineShape:
+    """How many events happened when; the limit is the number of spans. Raises BadMoment."""
+    end = query.end(window.at)
+    until = end if window.until is None else tuple(map(min, end, query.end(window.until)))
+    found = spans(query, starts(query, window.since), until, window.limit)
+    return types.TimelineShape(tuple(map(_span, found)), to_json.as_of(query.as_of(end)))
+
+
+def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTimelineShape:
+    """A topic's history folded by cause, the newest first. Raises NoTopic where there never was one, BadMoment,
+    BadPlace."""
+    part = query.of_topic(name)
+    end = part.end(window.at)
+    before = end if window.cursor is None else min(end, Listing([part]).place(0, window.cursor)[0])
+    page = folds(part, name, before, window.limit)
+    if not page.folds and next(part.topic_events(name, 0, end), None) is None:
+        raise NoTopic(f"no event speaks of a topic {name!r}")
+    cursor = None if page.next_before is None else cursor_of((page.next_before,))
+    return types.TopicTimelineShape(tuple(map(_fold, page.folds)), cursor, to_json.as_of(part.as_of(end)))
+
+
+def summary(query: Questions, at: str | None, now: types.SummaryShape | None = None) -> types.SummaryShape:
+    """The summary of a moment; `now` has what the live store counts, and no more. Raises BadMoment."""
+    end = query.end(at)
+    cluster = query.cluster_at(end)
+    newest = requests_page(
+        query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, looked_at_max=NEWEST_SHOWN
+    )
+    moment = query.as_of(end)
+    day_ago = () if moment.at_ms is None else starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")
+    return msgspec.structs.replace(
+        now or NOTHING_COUNTED,
+        brokers_registered=len(cluster.brokers),
+        live=tuple(sorted(cluster.live)),
+        fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),
+        refused=tuple(_refused(query, end, day_ago)) if day_ago else (),
+        newest=tuple(map(_request, newest.requests)),
+        release=cluster.release,
+        as_of=to_json.as_of(moment),
+    )
+
+
+NOTHING_COUNTED = types.SummaryShape(
+    topics=None,
+    partitions=None,
+    topics_pending=None,
+    requests_open=None,
+    under_replicated_partitions=None,
+    offline_partitions=None,
+    placeholders=None,
+    loads=(),
+    brokers_registered=0,
+    live=(),
+    fenced=(),
+    waiting=(),
+    refused=(),
+    newest=(),
+    release="",
+    as_of=AsOfShape(-1, None, None),
+)
+
+
+def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedShape]:
+    rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
+    for rule in list(rules)[:RULES_SHOWN_MAX]:
+        page = requests_page(
+            query,
+            RequestFilter(rule=rule),
+            end,
+            until=end,
+            since=since,
+            limit=REFUSALS_LOOKED_AT_MAX,
+            looked_at_max=REFUSALS_LOOKED_AT_MAX,
+        )
+        if page.requests:
+            count = sum(dict(one.outcomes).get("rejected", 0) for one in page.requests)
+            more = page.next_place is not None
+            yield types.RefusedShape(rule=rule, count=count, more=more, latest=_request(page.requests[0]))
+
+
+def broker(
+    query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None
+) -> types.BrokerInFullShape:
+    """One broker as it was at a moment, with the newest events of its own; `load` has how many partitions it leads and
+    how many replicas it has, where that is known. Raises NotThere, BadMoment."""
+    end = query.end(at)
+    row = query.cluster_at(end).brokers.get(BrokerId(broker_id))
+    if row is None:
+        raise NotThere(f"there is no broker {broker_id}")
+    part = query.parts[0]
+    events = islice(newest_of_broker(part, broker_id, end[0]), BROKER_EVENTS_SHOWN)
+    return types.BrokerInFullShape(
+        **msgspec.structs.asdict(to_json.broker(row)),
+        leaders=None if load is None else load[0],
+        replicas=None if load is None else load[1],
+        events=tuple(to_json.event(record, part.partition) for record in events),
+        as_of=to_json.as_of(query.as_of(end)),
+    )
+
+
+def _request(one: IndexedRequest) -> types.RequestSummary:
+    return to_json.shape(types.RequestSummary, one, outcomes=dict(one.outcomes))
+
+
+def _span(one: Span) -> types.SpanShape:
+    return to_json.shape(types.SpanShape, one)
+
+
+def _fold(one: Fold) -> types.FoldShape:
+    first, last = one.records[0], one.records[-1]
+    who = next((record.event for record in one.records if hasattr(record.event, "principal")), None)
+    return types.FoldShape(
+        cause=one.cause,
+        command=first.cause.command,
+        principal=getattr(who, "principal", None),
+        client_id=getattr(who, "client_id", None),
+        at=iso(first.at_ms),
+        at_ms=first.at_ms,
+        until_at=iso(last.at_ms),
+        until_at_ms=last.at_ms,
+        first_offset=first.offset,
+        last_offset=last.offset,
+        num_events=len(one.records),
+        types=dict(Counter(type(record.event).__name__ for record in one.records)),
+        texts=tuple(in_words(record.event) for record in one.records[:TEXTS_SHOWN_MAX]),
+    )

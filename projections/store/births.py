@@ -1,0 +1,61 @@
+"""Which names began to have a topic, and when: an index in the commit's own write, so that a list of the past does not
+look at every name that there ever was.
+
+    b                        the offset from which on the index is whole (eight bytes): 0, but in older logs
+    b STRETCH SHARD_KEY      in this stretch of offsets (eight bytes, the offset divided by STRETCH) the key had a birth
+
+A birth is an event that may make a topic where there was none. Which of them did, and which topics ended, the events
+themselves say, and they are read anyhow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import groupby
+
+from events import catalog
+from events.catalog import Event
+from events.logs.log import EventLog
+from events.names import ShardKey
+from projections.store.access_state import Puts
+
+BIRTHS = b"b"
+STRETCH = 1 << 16
+"""A page of a list looks once into each stretch between the snapshot and its moment."""
+
+_KINDS = (catalog.TopicCreated, catalog.TopicDiscovered)
+
+
+def put_birth(puts: Puts, offset: int, key: ShardKey, event: Event) -> None:
+    """Add what the index has of an event; nothing, of most."""
+    if isinstance(event, _KINDS):
+        puts[_prefix(offset // STRETCH) + key.encode()] = b""
+
+
+def put_beginning(puts: Puts, log: EventLog) -> None:
+    """Note, with the first commit of a log that has no index, from where on it has one."""
+    if log.get(BIRTHS) is None:
+        puts[BIRTHS] = log.next_offset.to_bytes(8, "big")
+
+
+def born(log: EventLog, start: int, end: int, after: str = "") -> Iterator[ShardKey]:
+    """The shard keys after one of them, in order, that may have had a birth at the offsets from `start` on, below
+    `end`: all that there were, where the index is not so old."""
+    whole_from = log.get(BIRTHS)
+    if start >= end:
+        return iter(())
+    if whole_from is None or int.from_bytes(whole_from, "big") > start:
+        return map(ShardKey, log.shard_keys(after))
+    stretches = range(start // STRETCH, (end - 1) // STRETCH + 1)
+    return (key for key, _ in groupby(merge(*(_of_stretch(log, stretch, after) for stretch in stretches))))
+
+
+def _of_stretch(log: EventLog, stretch: int, after: str) -> Iterator[ShardKey]:
+    prefix = _prefix(stretch)
+    keys = log.scan(prefix, prefix + after.encode("utf-8", "surrogatepass") if after else None)
+    return (ShardKey(key[len(prefix) :].decode()) for key, _ in keys)
+
+
+def _prefix(stretch: int) -> bytes:
+    return BIRTHS + stretch.to_bytes(8, "big")

@@ -1,0 +1,297 @@
+"""Clients' requests by time, by who sent them, and by how they fared: written in the commit of their events.
+
+Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`newest_first`):
+    h INVERTED                   the request in short (MessagePack of `IndexedRequest`)
+    f KIND VALUE NUL INVERTED    the same request under a value that it has: its principal, its API, an outcome of one
+                                 of its topics, a rule that refused one; without a value
+
+A request has one `h` key however many topics it names, of which it keeps the first few and counts the others, and an
+`f` key for each different value; the key keeps its first characters, so who finds a request by one looks at the request
+too. Refusals that were only counted (`AsksRefused`) have an entry for each event.
+Earlier releases wrote no such keys: their requests are found by id alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from events import access, catalog
+from events.catalog import Recorded
+from events.codec import decode_event
+from events.logs.log import EventLog
+from projections.store.access_state import Puts
+from projections.store.newest_first import inverted, offset_at_end
+
+REQUEST, FACET = b"h", b"f"
+NAMED_MAX: Final = 10
+"""Of a request with more topics only so many are named."""
+REQUEST_TIMED_OUT: Final = 7
+"""Kafka's error code."""
+RECENT_MAX: Final = 4096
+"""So many requests are kept at hand, those that were changed last. The commands of one come close together: it is taken
+for begun when none of its events is known and so many others came since."""
+_VALUE_CHARACTERS_MAX: Final = 200
+
+Kind = Literal[b"p", b"a", b"o", b"r"]
+PRINCIPAL: Final[Kind] = b"p"
+API: Final[Kind] = b"a"
+OUTCOME: Final[Kind] = b"o"
+RULE: Final[Kind] = b"r"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A request in short. `outcomes` counts its topics by how they fare (`projections.rows.requests.RequestStatus`;
+    `done` for a request that concerns no topic), `rules` are those that refused some of them."""
+
+    request_id: str
+    asked_at_ms: int
+    asked_offset: int
+    newest_offset: int
+    """That of its newest event: what is told here is not known before."""
+    principal: str
+    client_id: str | None
+    api: str
+    topics: tuple[str, ...] = ()
+    """The first `NAMED_MAX`."""
+    num_topics: int = 0
+    outcomes: tuple[tuple[str, int], ...] = ()
+    rules: tuple[str, ...] = ()
+    rejected_offset: int = -1
+    """Of the newest refusal of a create: its answer follows at once, and says nothing more."""
+    host: str = ""
+    """The client's address; empty where the event has none."""
+    counted: bool = False
+    """Refusals that were only counted: there is no request of this id, and `outcomes` has their number."""
+
+
+class RequestIndex:
+    """Keeps the keys of a log. After a failed commit only a new one may go on."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._recent: dict[str, IndexedRequest] = {}
+        self._unknown = RECENT_MAX
+        """So many requests more may have begun before this index was made."""
+
+    def changes(self, records: Iterable[Recorded]) -> Puts:
+        """The state keys that events which are written now put and delete."""
+        puts: Puts = {}
+        changed: dict[str, tuple[IndexedRequest | None, IndexedRequest]] = {}
+        for record in records:
+            request_id: str = getattr(record.event, "request_id", "")
+            if not request_id:
+                if type(record.event) is access.AsksRefused:
+                    _put(puts, None, _counted(record, record.event))
+                continue
+            before: IndexedRequest | None
+            if request_id in changed:
+                stored, before = changed[request_id]
+            else:
+                stored = before = self._known(request_id, record)
+            entry = fold_request(before, record)
+            if entry is not None:
+                changed[request_id] = (stored, entry)
+        for request_id, (stored, entry) in changed.items():
+            _put(puts, stored, entry)
+            self._recent.pop(request_id, None)
+            self._recent[request_id] = entry
+        while len(self._recent) > RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
+        return puts
+
+    def _known(self, request_id: str, record: Recorded) -> IndexedRequest | None:
+        """The request so far; a look into the log is spared where it can only have begun with this event."""
+        recent = self._recent.get(request_id)
+        if recent is not None:
+            return recent
+        if isinstance(record.event, BEGINS):
+            if not self._unknown:
+                return None
+            self._unknown -= 1
+        first = next(self._log.request_offsets(request_id), None)
+        return None if first is None else stored_request(self._log, first)
+
+
+def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
+    """The entry of the request whose first event is at an offset; None where an earlier release recorded it."""
+    value = log.get(REQUEST + inverted(first))
+    return None if value is None else _decode(value)
+
+
+_decode = msgspec.msgpack.Decoder(IndexedRequest).decode
+
+
+def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = None) -> Iterator[int]:
+    """The offsets of the first events of requests, the newest first, of those before `end`: of all that are indexed, or
+    of those that have, or had, a value."""
+    prefix = REQUEST if facet is None else _facet(*facet)
+    for key, _ in log.scan(prefix, prefix + inverted(end)):
+        yield offset_at_end(key)
+
+
+def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
+    """The request whose first event is at an offset, as it was with the events before `end`; None where nothing of it
+    is there."""
+    entry = stored_request(log, first)
+    if entry is None or entry.newest_offset < end:
+        return entry
+    before: IndexedRequest | None = None
+    for offset in log.request_offsets(entry.request_id):
+        if offset >= end:
+            break
+        before = fold_request(before, decode_event(offset, log.read_one(offset)))
+    return before
+
+
+def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
+    """The different values of a kind, in the order of their bytes."""
+    prefix = FACET + kind
+    key = next((key for key, _ in log.scan(prefix)), None)
+    while key is not None:
+        value = key[len(prefix) : -9]
+        yield value.decode("utf-8", "surrogatepass")
+        key = next((key for key, _ in log.scan(prefix, prefix + value + b"\1")), None)
+
+
+# --- folding
+
+_CREATES = catalog.CreateRequested
+_CHANGES: dict[type, str] = {
+    catalog.PartitionsAdded: "partitions-added",
+    catalog.TopicDeleted: "deleted",
+    catalog.TopicConfigsChanged: "configs-changed",
+    catalog.ChangeRejected: "rejected",
+}
+_OF_CLUSTER = (
+    access.AclsCreated,
+    access.AclsDeleted,
+    access.QuotasChanged,
+    access.ScramCredentialSet,
+    access.ScramCredentialRemoved,
+    catalog.ResourceConfigsChanged,
+)
+BEGINS = (_CREATES, *_CHANGES, *_OF_CLUSTER)
+"""Events with which a request may begin."""
+
+
+def fold_request(entry: IndexedRequest | None, record: Recorded) -> IndexedRequest | None:
+    """A request after one more of its events; None where its beginning is not known."""
+    event = record.event
+    if entry is None:
+        if not isinstance(event, BEGINS):
+            return None
+        entry = _begun(record)
+    else:
+        entry = replace(entry, newest_offset=record.offset)
+    match event:
+        case catalog.CreateRequested():
+            return _with_topic(entry, event.topic, "asked")
+        case catalog.TopicCreated():
+            return _moved(entry, "asked", "waiting")
+        case catalog.CreateRejected():
+            refused = replace(entry, rejected_offset=record.offset, rules=_with_rule(entry, event.rule))
+            return _moved(refused, "asked", "rejected")
+        case catalog.CreateAnswered():
+            return entry if entry.rejected_offset == record.offset - 1 else _answered(entry, event.error_code)
+        case catalog.ChangeCarriedOut():
+            return _refused_by_cluster(entry) if event.error_code else entry
+        case catalog.ChangeRejected():
+            refused = replace(entry, rules=_with_rule(entry, event.rule))
+            return _with_topic(refused, event.topic, "rejected")
+        case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
+            return _with_topic(entry, event.topic, _CHANGES[type(event)])
+        case _:
+            return entry if entry.num_topics else replace(entry, outcomes=(("done", 1),))
+
+
+def _begun(record: Recorded) -> IndexedRequest:
+    event = record.event
+    asked = getattr(event, "asked", event)
+    api: str = getattr(asked, "api", record.cause.command)
+    return IndexedRequest(
+        event.request_id,  # type: ignore[union-attr]
+        record.at_ms,
+        record.offset,
+        record.offset,
+        event.principal,  # type: ignore[union-attr]
+        event.client_id,  # type: ignore[union-attr]
+        api,
+        host=getattr(asked, "host", ""),
+    )
+
+
+def _counted(record: Recorded, event: access.AsksRefused) -> IndexedRequest:
+    topics = tuple(name for name in (event.resource.removeprefix("Topic:"),) if name != event.resource)
+    return IndexedRequest(
+        record.cause.request_id,
+        record.at_ms,
+        record.offset,
+        record.offset,
+        event.principal,
+        event.client_id,
+        event.api,
+        topics,
+        len(topics),
+        (("rejected", event.count),),
+        (event.rule,),
+        host=event.host,
+        counted=True,
+    )
+
+
+def _with_topic(entry: IndexedRequest, topic: str, outcome: str) -> IndexedRequest:
+    names = (*entry.topics, topic) if len(entry.topics) < NAMED_MAX else entry.topics
+    return _moved(replace(entry, topics=names, num_topics=entry.num_topics + 1), "done", outcome)
+
+
+def _with_rule(entry: IndexedRequest, rule: str) -> tuple[str, ...]:
+    return entry.rules if rule in entry.rules else (*entry.rules, rule)
+
+
+def _answered(entry: IndexedRequest, code: int) -> IndexedRequest:
+    return _moved(entry, "waiting", "created" if code == 0 else "timed-out" if code == REQUEST_TIMED_OUT else "failed")
+
+
+def _refused_by_cluster(entry: IndexedRequest) -> IndexedRequest:
+    """A change that the cluster did not carry out; all changes of a request are of one kind."""
+    was = next((outcome for outcome, _ in entry.outcomes if outcome != "rejected"), "")
+    return _moved(replace(entry, rules=_with_rule(entry, "cluster")), was, "rejected")
+
+
+def _moved(entry: IndexedRequest, before: str, after: str) -> IndexedRequest:
+    """With one topic less that fares one way, and one more that fares another."""
+    counts = dict(entry.outcomes)
+    counts[after] = counts.get(after, 0) + 1
+    if before in counts:
+        counts[before] -= 1
+    return replace(entry, outcomes=tuple((outcome, count) for outcome, count in counts.items() if count))
+
+
+# --- keys
+
+
+def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
+    place = inverted(entry.asked_offset)
+    puts[REQUEST + place] = _encode(entry)
+    had, has = set(() if before is None else _values(before)), set(_values(entry))
+    for kind, value in had ^ has:
+        puts[_facet(kind, value) + place] = b"" if (kind, value) in has else None
+
+
+def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
+    yield PRINCIPAL, entry.principal
+    yield API, entry.api
+    for outcome, _ in entry.outcomes:
+        yield OUTCOME, outcome
+    for rule in entry.rules:
+        yield RULE, rule
+
+
+def _facet(kind: Kind, value: str) -> bytes:
+    return FACET + kind + value[:_VALUE_CHARACTERS_MAX].replace("\0", " ").encode("utf-8", "surrogatepass") + b"\0"

@@ -1,0 +1,81 @@
+"""The quorum's APIs: fetches that are refused are logged once in a while, and who does not lead says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.apis.kraft.quorum import LOGGED_EVERY_S, RefusedFetches
+from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from controller.serving.real_brokers import real_broker_listener
+from events.catalog import Endpoint
+
+
+def test_a_refusal_is_logged_once_in_a_while_for_each_node_and_code() -> None:
+    now = 0.0
+    refused = RefusedFetches("ours", lambda: now)
+
+    def refuse(node_id: int, code: int = 104, port: int = 1) -> None:
+        context = RequestContext(ApiKey.FETCH, 17, connection=ClientConnection(peer=f"10.0.0.1:{port}"))
+        request = FetchRequest(cluster_id="theirs", replica_state=ReplicaState(replica_id=node_id))
+        refused.note(context, request, FetchResponse(error_code=code))
+
+    with capture_logs() as logged:
+        for port in range(5):
+            refuse(4, port=port)
+        assert [(one["node"], one["peer"], one["code"]) for one in logged] == [(4, "10.0.0.1:0", 104)]
+        assert "the node is of cluster theirs, and this is ours" in logged[0]["why"]
+        refuse(5)
+        refuse(4, code=42)
+        assert [(one["node"], one["code"]) for one in logged[1:]] == [(5, 104), (4, 42)]
+        now = LOGGED_EVERY_S
+        refuse(4)
+        assert len(logged) == 4
+        for node_id in range(5000):
+            refuse(node_id)
+    assert len(refused._logged) <= 1000, "whoever fetches may give any id"
+
+
+OF_WHOEVER = {
+    ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT,
+    ApiKey.UPDATE_RAFT_VOTER, ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+}  # fmt: skip
+"""Answered by a controller that does not lead, too."""
+
+
+def test_who_does_not_lead_says_so() -> None:
+    fleet, front = Mock(replication=SimpleNamespace(leads=False)), Mock(advertised=Endpoint("C", "127.0.0.1", 9093))
+    table = real_broker_listener(fleet, "C", front, {})
+    said = set[int]()
+    for key, handler in table.items():
+        response: Any = APIS[key].response
+        if key not in OF_WHOEVER and "error_code" in response.__struct_fields__:
+            answer = handler.handle(RequestContext(key, handler.max_version), None)
+            assert asyncio.run(_answer(answer)).error_code == 41, response
+            said.add(key)
+    assert {ApiKey.ENVELOPE, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER} <= said
+    assert {ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.UPDATE_FEATURES} <= said
+
+
+async def _answer(answer: Any) -> Any:
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+@pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM])
+def test_the_quorums_own_are_its_nodes_whoever_leads(key: ApiKey) -> None:
+    async def request(request: Any) -> str:
+        return f"of {request}"
+
+    fleet = Mock(replication=SimpleNamespace(leads=False), node=Mock(request=request))
+    table = real_broker_listener(fleet, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
+    answer = table[key].handle(RequestContext(int(key), table[key].max_version), "it")
+    assert asyncio.run(_answer(answer)) == "of it"

@@ -1,0 +1,104 @@
+"""Event logs that a quorum replicates: to test with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from controller.brokers.kraft.log.batches import RecordBatch
+from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.replication import QuorumReplication
+from events.catalog import Event, Recorded, SettingsChanged
+from events.codec import decode_event
+from events.logs.log import EventLog, InMemoryLog
+from projections.store.recorder import Recorder
+from projections.store.store import TopicStore
+from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat
+
+FIRST = SettingsChanged((), "1.0")
+Step = tuple[Recorded, list[Event]]
+
+
+def steps(records: Sequence[Recorded]) -> list[Step]:
+    """The events of each command, with the first of them."""
+    groups = (list(group) for _, group in groupby(records, lambda record: (record.at_ms, record.cause)))
+    return [(group[0], [record.event for record in group]) for group in groups]
+
+
+class Desk:
+    """The event log beside one voter, and what is decided on. Opened anew it is the next process on the same disk."""
+
+    def __init__(self, seat: Seat, log: EventLog | None = None) -> None:
+        self.seat = seat
+        self.log: EventLog = log or InMemoryLog("cluster")
+        self.lost = 0
+        self.stopping = asyncio.Event()
+        self.open()
+
+    def open(self) -> None:
+        assert self.seat.node is not None, "its node runs"
+        assert self.seat.log is not None, "its node runs"
+        self.projector = MetadataProjector(self.log)
+        self.replication = QuorumReplication(self.node, self.seat.log, self.log, self.projector, FIRST)
+        self.replication.on_lost = self._lost
+        self.node.on_role = self.replication.note_role
+        self.load()
+
+    @property
+    def node(self) -> QuorumNode:
+        assert self.seat.node is not None, "it runs"
+        return self.seat.node
+
+    def _lost(self) -> None:
+        self.lost += 1
+
+    def load(self) -> None:
+        """As `Storage.load` does."""
+        self.projector.reload()
+        self.replication.reload()
+        self.store = TopicStore(self.log)
+        self.recorder = Recorder(self.log, self.store, self.projector)
+
+    async def follow(self, until: Callable[[], bool] = lambda: False) -> list[Recorded]:
+        """Take what is committed, until this one leads, or enough is there."""
+        seen: list[Recorded] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while not until() and (more := await self.replication.follow(self.recorder, self.stopping)) is not None:
+                seen += more
+                self.store.became_durable(self.recorder.state)
+        return seen
+
+    def record(self, commands: Sequence[Step]) -> None:
+        """Decide so much, not committed yet."""
+        for first, events in commands:
+            self.recorder.record(first.at_ms, first.cause, events)
+
+    async def commit(self, commands: Sequence[Step]) -> None:
+        """Commit so many commands at once. Raises LeadLost, LogError."""
+        self.record(commands)
+        async with asyncio.timeout(PATIENCE_S):
+            await self.replication.commit(self.recorder.take_commit())
+        self.store.became_durable(self.recorder.state)
+
+    def events(self) -> list[Recorded]:
+        return [decode_event(offset, value) for offset, value in self.log.read()]
+
+    def kept(self) -> list[tuple[bytes, bytes]]:
+        """The state that the log keeps, and what it says of the metadata log."""
+        return list(self.log.scan(b""))
+
+    def batches(self) -> list[RecordBatch]:
+        assert self.seat.log is not None, "its node runs"
+        return list(self.seat.log.batches())
+
+    def carried(self) -> list[Recorded]:
+        """The events in the metadata log."""
+        found = []
+        for batch in self.batches():
+            ours = None if batch.is_control else carried(batch.records[0][1])
+            if ours is not None:
+                found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
+        return found

@@ -1,0 +1,86 @@
+"""What cannot be said as events is named, all else is said, and following never stops."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from events.catalog import TopicConfigsChanged
+from tests.brokers.kraft.discovering.following import Follower
+from tests.brokers.kraft.discovering.story import ENTRY, ORDERS, PAY, batches, change, config, level, partition
+
+UNFOLDABLE: dict[str, tuple[tuple[MetadataRecord, ...], str]] = {
+    "a newer record": (
+        (kinds.UnknownRecord(value=b"\x01\x78\x02\x00"),),
+        "a record of type 120, version 2 at offset 37",
+    ),
+    "no record": ((kinds.UnknownRecord(value=b""),), "a record that is none of Kafka's at offset 37"),
+    "a newer metadata.version": (
+        (level("metadata.version", 99),),
+        "feature metadata.version has level 99, and is supported from 17 to 30",
+    ),
+    "an older metadata.version": ((level("metadata.version", 16),), "metadata.version is 16, and has to be 17 (3.7)"),
+    "a new feature": ((level("new.version", 1),), "feature new.version has level 1, and is not known"),
+    "a migration": ((kinds.ZkMigrationStateRecord(zk_migration_state=2),), "ZkMigrationStateRecord at offset 37"),
+    "a login of a new kind": (
+        (kinds.UserScramCredentialRecord(name="eve", mechanism=9),),
+        "a login of user 'eve' by SCRAM mechanism 9",
+    ),
+    "an entry twice": ((ENTRY, replace(ENTRY, id=b"\x55" * 16)), "an access control entry that holds twice"),
+    "no such entry": ((kinds.RemoveAccessControlEntryRecord(id=b"\x55" * 16),), f"an entry {'55' * 16} is removed"),
+    "a name that collides": (
+        (kinds.TopicRecord(name="pay.eu", topic_id=PAY), partition(PAY, 0, 2)),
+        "topic 'pay.eu' is created while 'pay_eu' is there",
+    ),
+    "an id that is taken": ((kinds.TopicRecord(name="new", topic_id=ORDERS),), "topic 'new' has the id of 'orders'"),
+    "no partitions": ((kinds.TopicRecord(name="new", topic_id=b"\x66" * 16),), "topic 'new' has no partitions"),
+    "gaps in new partitions": (
+        (kinds.TopicRecord(name="new", topic_id=b"\x66" * 16), partition(b"\x66" * 16, 1, 2)),
+        "topic 'new' has gaps in them",
+    ),
+    "gaps in more partitions": ((partition(ORDERS, 9, 2),), "the partitions of topic 'orders' have gaps"),
+    "configs of nothing": ((config(2, "nothing", "retention.ms", "1"),), "configs of topic 'nothing', which is not"),
+    "a change of no topic": (
+        (change(b"\x66" * 16, 0, isr=(2,)),),
+        "PartitionChangeRecord at offset 37 does not fit: PartitionChangeRecord",
+    ),
+    "a change of no partition": ((change(ORDERS, 7, isr=(2,)),), "PartitionChangeRecord at offset 37 does not fit"),
+    "an end of no topic": (
+        (kinds.RemoveTopicRecord(topic_id=b"\x66" * 16),),
+        "RemoveTopicRecord at offset 37 does not",
+    ),
+    "an old epoch": (
+        (kinds.UnregisterBrokerRecord(broker_id=1, broker_epoch=3),),
+        "UnregisterBrokerRecord at offset 37 does not fit",
+    ),
+    "a transaction that is not put together": ((kinds.BeginTransactionRecord(),), "BeginTransactionRecord at offset"),
+}
+
+
+def follower() -> Follower:
+    one = Follower()
+    for batch in batches():
+        one.take(*batch)
+    assert one.unfoldable is None
+    assert one.offset == 37
+    return one
+
+
+@pytest.mark.parametrize("name", UNFOLDABLE)
+def test_it_is_named_and_all_else_is_said(name: str) -> None:
+    records, why = UNFOLDABLE[name]
+    one = follower()
+    events = one.take(*records, config(2, "orders", "retention.ms", "5"))
+    assert one.unfoldable is not None
+    assert one.unfoldable.startswith(why)
+    assert any(isinstance(event, TopicConfigsChanged) for event in events), "what comes with it is said"
+    assert one.state.cluster.brokers
+
+
+def test_what_is_named_has_a_bound() -> None:
+    one = follower()
+    one.take(config(2, "x" * 32_000, "retention.ms", "1"))
+    assert one.unfoldable is not None
+    assert len(one.unfoldable) <= 300

@@ -1,0 +1,211 @@
+"""What a commit is in the metadata log: what brokers are sent is what is, and each batch carries its own events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controller.brokers.kraft.log import projector
+from controller.brokers.kraft.log.batches import Pair, RecordBatch
+from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import decode_record
+from controller.brokers.kraft.log.metadata_records import (
+    AccessControlEntryRecord,
+    RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+)
+from controller.brokers.kraft.log.snapshots import snapshot_bytes
+from events.catalog import Recorded
+from events.codec import decode_event, encode_event
+from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history
+
+HISTORY = access_history()
+REAL = len(real_history())
+EACH_COMMIT = pytest.mark.parametrize("commits", [1, 2, 7, 1000])
+
+
+def test_after_each_event_brokers_are_sent_what_is() -> None:
+    log, image = LogRig(), MetadataImage()
+    for record in HISTORY:
+        known = len(log.decoded())
+        log.commit([record])
+        image.fold(log.decoded()[known:])
+        assert differences(image, log.state) == [], f"after {record}"
+    assert log.end > 40
+
+
+def _events(batches: Sequence[RecordBatch]) -> list[Recorded]:
+    """The events that batches carry, at the offsets that they say."""
+    found: list[Recorded] = []
+    for batch in batches:
+        ours = carried(batch.records[0][1])
+        assert ours is not None, f"the batch at {batch.base_offset} carries none"
+        assert [carried(value) for _, value in batch.records[1:]] == [None] * (len(batch.records) - 1)
+        found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
+    return found
+
+
+@EACH_COMMIT
+def test_each_batch_carries_the_events_of_its_commit(commits: int) -> None:
+    log = log_of(HISTORY, commits)
+    batches = [batch for batch in log.decoded() if not batch.is_control]
+    assert len(batches) == -(-len(HISTORY) // commits)
+    assert _events(batches) == HISTORY
+    assert [decode_event(offset, value) for offset, value in log.log.read()] == HISTORY
+
+
+def _plainly(log: LogRig) -> list[Any]:
+    """The records without those that carry events, and with none of what follows from offsets: a broker's epoch, which
+    is the offset of its registration, and the ids of access control entries, which are different ones."""
+    found: list[Any] = []
+    epochs: dict[int, int] = {}
+    ids: dict[bytes, bytes] = {}
+    for batch in log.decoded():
+        for offset, (_, value) in enumerate(() if batch.is_control else batch.records, batch.base_offset):
+            record: Any = decode_record(value)
+            if carried(value) is not None:
+                continue
+            if isinstance(record, RegisterBrokerRecord):
+                epochs[record.broker_id] = offset
+            if hasattr(record, "broker_epoch"):
+                assert record.broker_epoch == epochs[record.broker_id], f"{record} at {offset}"
+                record = replace(record, broker_epoch=0)
+            if isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
+                number = ids.setdefault(record.id, len(ids).to_bytes(16, "big"))
+                record = replace(record, id=number)
+            found.append(record)
+    return found
+
+
+@EACH_COMMIT
+def test_commits_of_any_size_give_the_same_records(commits: int) -> None:
+    one, other = log_of(HISTORY, 1), log_of(HISTORY, commits)
+    assert _plainly(one) == _plainly(other)
+    assert one.image().quorum == other.image().quorum
+    assert (other.projector.mark.applied, other.projector.mark.adopted) == (other.end, False)
+    if commits > 1:
+        assert other.end < one.end, "a record that carries events a commit"
+
+
+def test_a_restart_anywhere_changes_no_byte() -> None:
+    whole = log_of(HISTORY, 1)
+    for cut in range(1, len(HISTORY), 3):
+        second = LogRig(log_of(HISTORY[:cut], 1))
+        for record in HISTORY[cut:]:
+            second.commit([record])
+        assert second.data() == whole.data(), f"restarted before {HISTORY[cut]}"
+        assert second.projector.mark == whole.projector.mark
+
+
+def test_what_is_not_durable_is_not_shown_and_may_go() -> None:
+    log, whole = log_of(HISTORY[:12], 1), log_of(HISTORY[:12], 1)
+    before = log.projector.mark
+    log.take(HISTORY[12:16])
+    assert log.projector.mark == before
+    log.projector.reload()
+    assert log.projector.mark == before
+    log.state = log_of(HISTORY[:12], 1).state
+    for each in (log, whole):
+        each.commit(HISTORY[12:16])
+    assert log.data() == whole.data()
+    assert differences(log.image(), log.state) == []
+
+
+def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_for_an_epoch() -> None:
+    log = log_of(HISTORY, 3)
+    at, offsets = 0, dict[int, int]()
+    for batch in log.decoded():
+        assert batch.base_offset == at
+        for offset, (_, value) in enumerate(batch.records, at):
+            record = None if batch.is_control else decode_record(value)
+            if isinstance(record, RegisterBrokerRecord):
+                offsets[record.broker_id] = offset
+                assert record.broker_epoch == offset
+        at = batch.last_offset + 1
+    assert offsets == dict(log.projector.mark.broker_epochs)
+    assert [log.projector.broker_epoch(broker) for broker in (1, 2, 3, 9)] == [*(offsets[n] for n in (1, 2, 3)), -1]
+
+
+@pytest.mark.parametrize("at", [8, 14, 20])
+def test_a_snapshot_says_what_the_batches_say(at: int) -> None:
+    log = log_of(HISTORY[:at], 1)
+    image = MetadataImage()
+    image.fold(log.decoded())
+    known = len(log.decoded())
+    for record in HISTORY[at:]:
+        log.commit([record])
+    image.fold(log.decoded()[known:])
+    assert differences(image, log.state) == []
+    assert snapshot_bytes(image, 1) == snapshot_bytes(log.image(), 1)
+
+
+# --- large commits
+
+
+def _parted(log: LogRig, records: Sequence[Recorded]) -> list[list[Pair]]:
+    """One commit, in which each event is of a command of its own; the batches that it is."""
+    commit, made = log.take(records, parted=True)
+    for pairs in made:
+        log.append(pairs)
+    log.log.write(commit)
+    log.projector.became_durable()
+    return made
+
+
+@pytest.mark.parametrize("bound", ["records", "bytes"])
+def test_a_large_commit_is_parted_between_commands(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 5 if bound == "records" else 300
+    monkeypatch.setattr(projector, "RECORDS_PER_BATCH" if bound == "records" else "BATCH_BYTES", most)
+    log = LogRig()
+    made = _parted(log, HISTORY)
+    assert len(made) > 5
+    assert _events([batch for batch in log.decoded() if not batch.is_control]) == HISTORY
+    assert differences(log.image(), log.state) == []
+    assert _plainly(log) == _plainly(log_of(HISTORY, 1)), "broker epochs are offsets across parts, too"
+    assert log.projector.mark.applied == log.end
+    for pairs in made[:-1]:
+        sizes = [1 if bound == "records" else len(value) for _, value in pairs[1:]]
+        assert sum(sizes) >= most, "no part is smaller than it has to be"
+        *_, last = carried(pairs[0][1]).values  # type: ignore[union-attr]
+        assert sum(sizes[: -_records_of(last)] or [0]) < most, "nor larger, but for what one command leads to"
+
+
+def _records_of(value: bytes) -> int:
+    """How many records an event of the history leads to."""
+    at = next(record.offset for record in HISTORY if entry(record) == value)
+    before = len(log_of(HISTORY[:at], 1000).decoded()[-1].records) if at > 1 else 1
+    return len(log_of(HISTORY[: at + 1], 1000).decoded()[-1].records) - before or len(HISTORY)
+
+
+def test_what_one_command_leads_to_is_never_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 5)
+    commit, made = LogRig().take(HISTORY)
+    assert len(made) == 1
+    assert len(made[0]) > 20
+    assert len(commit.entries) == len(HISTORY)
+
+
+def entry(record: Recorded) -> bytes:
+    return encode_event(record.at_ms, record.cause, record.event)
+
+
+def test_a_commit_whose_last_command_came_to_nothing_has_no_batch_without_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 1)
+    log = log_of(HISTORY[:REAL], 1)
+    log.projector.apply(log.state, HISTORY[REAL])
+    go_back = log.projector.savepoint()
+    go_back()
+    changes = log.projector.changes()
+    made = log.projector.batches(REAL, [entry(HISTORY[REAL])])
+    assert len(made) == 1
+    for pairs in made:
+        log.append(pairs)
+    log.projector.became_durable()
+    assert projector.MARK in changes
+    assert log.projector.mark.applied == log.end

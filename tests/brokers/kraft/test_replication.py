@@ -1,0 +1,255 @@
+"""Commits through the quorum: what it committed is in the event log, once, over crashes and changes of the lead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.brokers.kraft.log import projector
+from controller.brokers.kraft.log.carried import carrying
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.metadata_records import NoOpRecord
+from controller.brokers.kraft.quorum.raft.effects import Role
+from controller.brokers.port import LeadLost
+from events.catalog import EVENT_VERSION
+from events.logs.log import EventLog, InMemoryLog, LogWriteError
+from events.logs.rocksdb_log import RocksDbLog
+from projections.store.recorder import Recorder
+from projections.store.store import TopicStore
+from tests.brokers.kraft.desks import Desk, steps
+from tests.brokers.kraft.logs import access_history, differences
+from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
+from tests.kafka.server.listener import until
+from tests.machine.rig import fold
+
+HISTORY = access_history()
+COMMANDS = steps(HISTORY)
+
+
+@asynccontextmanager
+async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk]:
+    """A quorum of one that leads."""
+    async with quorum(folder, 1) as (seat,):
+        desk = Desk(seat, log)
+        await desk.follow()
+        assert desk.replication.leads
+        yield desk
+
+
+async def begun_anew(desk: Desk) -> None:
+    """The process ends at once, and another begins on its disk."""
+    await desk.seat.stop()
+    desk.seat.boot([desk.seat])
+    desk.open()
+
+
+def written_without_a_quorum() -> list[tuple[bytes, bytes]]:
+    """The state that these events lead to, in a log that has no brokers to follow it."""
+    log = InMemoryLog("cluster")
+    recorder = Recorder(log, TopicStore(log))
+    for first, events in COMMANDS:
+        recorder.record(first.at_ms, first.cause, events)
+    recorder.commit()
+    return plainly(log)
+
+
+def plainly(log: EventLog) -> list[tuple[bytes, bytes]]:
+    """The state, without what is kept of the metadata log; counts of nothing are kept or not."""
+    return [(key, value) for key, value in log.scan(b"") if key[:1] not in (b"k", b"n")]
+
+
+@pytest.fixture(params=["memory", "rocksdb"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
+    if request.param == "memory":
+        yield InMemoryLog("cluster")
+        return
+    opened = RocksDbLog.open(
+        tmp_path / "events", cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "cluster"
+    )
+    yield opened
+    opened.close()
+
+
+async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, log: EventLog) -> None:
+    async with alone(tmp_path, log) as desk:
+        for at in range(0, len(COMMANDS), 3):
+            await desk.commit(COMMANDS[at : at + 3])
+            assert log.durable_offset == log.next_offset == len(desk.carried())
+            assert desk.replication.applied == desk.projector.mark.applied == desk.batches()[-1].last_offset + 1
+        assert desk.events() == desk.carried() == HISTORY
+        assert plainly(desk.log) == written_without_a_quorum()
+        image = MetadataImage()
+        image.fold(desk.batches())
+        assert differences(image, fold(HISTORY)) == []
+
+
+@pytest.mark.parametrize("most", [1000, 3])
+async def test_what_was_committed_and_not_written_is_taken_from_the_batches(
+    tmp_path: Path, log: EventLog, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the commit is several batches: each is taken alone."""
+    monkeypatch.setattr(projector, "RECORDS_PER_BATCH", most)
+    async with alone(tmp_path, log) as desk:
+        await desk.commit(COMMANDS[:5])
+        written = log.next_offset
+
+        def failing(commit: object) -> int:
+            raise LogWriteError("planted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "write", failing)
+            with pytest.raises(LogWriteError):
+                await desk.commit(COMMANDS[5:])
+        assert (log.next_offset, desk.projector.mark.applied) == (written, desk.replication.applied)
+        assert desk.carried() == HISTORY
+        await begun_anew(desk)
+        with capture_logs() as lines:
+            assert await desk.follow() == HISTORY[written:]
+        assert [line for line in lines if line["log_level"] == "error"] == []
+        assert desk.replication.leads
+        assert desk.events() == HISTORY
+        assert plainly(desk.log) == written_without_a_quorum()
+        assert dict(desk.projector.mark.broker_epochs).keys() == fold(HISTORY).cluster.brokers.keys()
+        assert await desk.follow() == []
+    assert desk.events() == HISTORY
+
+
+async def test_what_a_power_cut_takes_is_written_again_and_alike(tmp_path: Path) -> None:
+    log = InMemoryLog("cluster")
+    async with alone(tmp_path, log) as desk:
+        await desk.commit(COMMANDS[:5])
+        log.flush()
+        kept = log.next_offset
+        for command in COMMANDS[5:]:
+            await desk.commit([command])
+        before = desk.kept()
+        assert log.drop_unflushed() == kept
+        await begun_anew(desk)
+        assert await desk.follow() == HISTORY[kept:]
+        assert (desk.events(), desk.kept()) == (HISTORY, before), "marks and ids of entries, too"
+
+
+async def test_after_a_restart_the_next_commit_goes_on(tmp_path: Path) -> None:
+    async with alone(tmp_path) as desk:
+        for at, command in enumerate(COMMANDS):
+            if at % 4 == 3:
+                await begun_anew(desk)
+                assert await desk.follow() == [], "nothing is taken twice"
+            await desk.commit([command])
+        assert desk.events() == desk.carried() == HISTORY
+        assert plainly(desk.log) == written_without_a_quorum()
+        image = MetadataImage()
+        image.fold(desk.batches())
+        assert differences(image, fold(HISTORY)) == []
+
+
+async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:5])
+        for value in (encode_record(NoOpRecord()), carrying(desk.log.next_offset, [])):
+            desk.node.append([(None, value)])
+        await begun_anew(desk)
+        assert await desk.follow() == []
+        assert desk.replication.leads
+        assert desk.replication.applied == desk.batches()[-1].last_offset + 1
+        assert desk.events() == HISTORY[: desk.log.next_offset]
+        await desk.commit(COMMANDS[5:])
+        assert desk.events() == HISTORY
+
+
+async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
+    async with quorum(tmp_path, 3) as seats:
+        leader = await led(seats)
+        desk = Desk(next(each for each in seats if each.node is not leader))
+        following = asyncio.create_task(desk.follow())
+        await until(lambda: desk.replication.applied > 0)
+        desk.stopping.set()
+        assert await following == []
+        assert not desk.replication.leads
+
+
+# --- of several
+
+
+@asynccontextmanager
+async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
+    """Who leads, and who follows."""
+    async with quorum(folder, 3) as seats:
+        node = await led(seats)
+        desks = [Desk(seat) for seat in seats]
+        leader = next(each for each in desks if each.seat.node is node)
+        await leader.follow()
+        yield leader, [each for each in desks if each is not leader]
+
+
+async def test_who_follows_has_the_same_events_and_the_same_state(tmp_path: Path) -> None:
+    async with three(tmp_path) as (leader, followers):
+
+        def has_all(desk: Desk) -> bool:
+            return desk.log.next_offset == len(HISTORY)
+
+        following = [asyncio.create_task(each.follow(lambda each=each: has_all(each))) for each in followers]  # type: ignore[misc]
+        with capture_logs() as lines:
+            for at in range(0, len(COMMANDS), 3):
+                await leader.commit(COMMANDS[at : at + 3])
+            assert await asyncio.gather(*following) == [HISTORY, HISTORY]
+        assert [line for line in lines if line["log_level"] == "error"] == []
+        for each in followers:
+            assert not each.replication.leads
+            with pytest.raises(LeadLost):
+                await each.replication.commit(each.recorder.take_commit())
+            assert each.projector.mark == leader.projector.mark
+            assert (each.events(), each.kept()) == (HISTORY, leader.kept())
+            assert each.log.durable_offset == len(HISTORY)
+
+
+async def test_a_commit_in_flight_when_the_lead_is_lost_is_on_all_or_on_none(tmp_path: Path) -> None:
+    async with three(tmp_path) as (leader, followers):
+        await leader.commit(COMMANDS[:5])
+        known = leader.log.next_offset
+        seats = [each.seat for each in (leader, *followers)]
+        for each in followers:
+            await each.seat.stop()
+        with pytest.raises(LeadLost):
+            await leader.commit(COMMANDS[5:])
+        assert leader.lost == 1
+        assert not leader.replication.leads
+        assert leader.log.next_offset == known, "it is not in the event log"
+        for each in followers:
+            each.seat.boot(seats)
+            each.open()
+        desks = [leader, *followers]
+        leader.load()
+        next_node = await led(seats)
+        (chosen,) = (each for each in desks if each.seat.node is next_node)
+        await chosen.follow()
+        is_there = chosen.log.next_offset == len(HISTORY)
+        assert is_there or chosen.log.next_offset == known
+        await chosen.commit(COMMANDS[5:] if not is_there else COMMANDS[:1])
+        wanted = chosen.log.next_offset
+        for each in desks:
+            if each is not chosen:
+                await each.follow(lambda each=each: each.log.next_offset == wanted)  # type: ignore[misc]
+            assert (each.events(), each.kept()) == (chosen.events(), chosen.kept())
+
+
+async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
+    async with three(tmp_path) as (leader, _):
+        await leader.commit(COMMANDS[:5])
+        leader.record(COMMANDS[5:])
+        await leader.node.hand_over(PATIENCE_S)
+        assert leader.node.quorum.role is not Role.LEADER
+        assert not leader.replication.leads
+        assert leader.lost == 1
+        end = leader.node.quorum.log.end
+        with pytest.raises(LeadLost):
+            await leader.replication.commit(leader.recorder.take_commit())
+        assert leader.carried() == leader.events()
+        assert len(leader.events()) < len(HISTORY)
+        assert end >= leader.replication.applied

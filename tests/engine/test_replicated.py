@@ -1,0 +1,135 @@
+"""A controller whose log is replicated: it decides while it leads, and shows what others commit while it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.replication import QuorumReplication
+from controller.brokers.simulated import SimulatedFleet
+from controller.engine.group_commit import Controller
+from controller.engine.reports import Reports
+from controller.front.port import Reply
+from controller.machine.commands.commands import ChangeSettings, CreateTopic
+from controller.machine.errors import ErrorCode
+from events.catalog import Recorded, SettingsChanged
+from events.codec import decode_event
+from events.logs.log import InMemoryLog
+from events.names import TopicName
+from tests.brokers.kraft.desks import FIRST
+from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, led, quorum
+from tests.engine.stage import Heard, codes, topic_id
+from tests.kafka.server.listener import until
+
+
+class Process:
+    """A controller beside a voter. Its settings are its own, so that it has something to record when it leads."""
+
+    def __init__(self, seat: Seat) -> None:
+        assert seat.node is not None, "its node runs"
+        assert seat.log is not None, "its node runs"
+        self.node, self.log = seat.node, InMemoryLog("cluster")
+        projector = MetadataProjector(self.log)
+        self.replication = QuorumReplication(self.node, seat.log, self.log, projector, FIRST)
+        self.node.on_role = self.replication.note_role
+        self.settings = (("num.partitions", str(seat.id)),)
+        heard = Heard()
+        self.controller = Controller(
+            self.log,
+            SimulatedFleet(1),
+            boot_id=f"b{seat.id}",
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            flush=self._flush,
+            reports=Reports(heard, heard.write, heard),
+            projector=projector,
+            replication=self.replication,
+        )
+
+    async def _flush(self) -> int:
+        return self.log.flush()
+
+    def create(self, name: str) -> asyncio.Future[Reply]:
+        controller = self.controller
+        request_id = controller.new_request_id("test")
+        command = CreateTopic(
+            request_id=request_id,
+            at_ms=controller.now_ms(),
+            topic=TopicName(name),
+            topic_id=topic_id(request_id, name),
+            timeout_ms=60_000,
+            num_partitions=1,
+            replication_factor=1,
+        )
+        return controller.submit([command], 60_000)
+
+    def shows(self, name: str) -> bool:
+        return self.controller.store.durable_named(name) is not None
+
+    def events(self) -> list[Recorded]:
+        return [decode_event(offset, value) for offset, value in self.log.read()]
+
+    async def has_a_broker(self) -> None:
+        cluster = self.controller.store
+        await until(lambda: any(not each.fenced for each in cluster.durable_cluster.brokers.values()))
+
+
+@asynccontextmanager
+async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
+    """Who leads, and the others."""
+    async with quorum(folder, 3) as seats:
+        node = await led(seats)
+        processes = [Process(seat) for seat in seats]
+        for each in processes:
+            await each.controller.start(each.settings, "1.0")
+        leader = next(each for each in processes if each.node is node)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await leader.controller.taken_up()
+                yield leader, [each for each in processes if each is not leader]
+        finally:
+            for each in processes:
+                await each.controller.stop()
+        assert [each.controller.failure for each in processes] == [None] * 3
+
+
+async def test_who_does_not_lead_decides_nothing_and_shows_what_others_commit(tmp_path: Path) -> None:
+    async with three(tmp_path) as (leader, others):
+        await leader.has_a_broker()
+        for each in others:
+            refused = await each.create("refused")
+            assert codes(refused.answers) == [ErrorCode.NOT_CONTROLLER]
+            each.controller.observe(
+                ChangeSettings(request_id=each.controller.new_request_id("x"), at_ms=1, settings=(), release="dropped")
+            )
+            await each.controller.decided()
+        assert codes((await leader.create("t")).answers) == [ErrorCode.NONE]
+        for each in others:
+            await until(lambda each=each: each.shows("t") and each.log.next_offset == leader.log.next_offset)  # type: ignore[misc]
+            assert each.events() == leader.events()
+            assert not each.shows("refused")
+            assert each.controller.last_offset == leader.controller.last_offset
+        said = [record.event for record in leader.events() if isinstance(record.event, SettingsChanged)]
+        assert [(event.settings, event.release) for event in said] == [(leader.settings, "1.0")]
+
+
+async def test_who_comes_to_lead_takes_up_by_its_own_settings_and_who_led_follows(tmp_path: Path) -> None:
+    async with three(tmp_path) as (leader, others):
+        await leader.has_a_broker()
+        assert codes((await leader.create("before")).answers) == [ErrorCode.NONE]
+        await leader.node.hand_over(PATIENCE_S)
+        await until(lambda: any(each.replication.leads for each in others))
+        (chosen,) = (each for each in others if each.replication.leads)
+        await chosen.controller.taken_up()
+        assert chosen.shows("before")
+        await until(lambda: chosen.controller.store.durable_cluster.settings_pairs == chosen.settings)
+        refused = await leader.create("late")
+        assert codes(refused.answers) == [ErrorCode.NOT_CONTROLLER]
+        await chosen.has_a_broker()
+        assert codes((await chosen.create("after")).answers) == [ErrorCode.NONE]
+        await until(lambda: leader.shows("after"))
+        assert leader.controller.state.cluster.settings_pairs == chosen.settings
+        assert leader.events() == chosen.events()[: leader.log.next_offset]

@@ -1,0 +1,147 @@
+"""Snapshots of a log: whole or not there, found by moment, and refused where they are not of this history."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from events.logs.log import InMemoryLog
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
+from events.logs.snapshots import (
+    FOLDER,
+    about_at,
+    nearest_snapshot,
+    newest_snapshot,
+    open_snapshot,
+    put_snapshot,
+    remove_unfinished,
+    snapshot_offsets,
+)
+from tests.events.logs.rocksdb_folders import cut, flip, open_log, write_counted
+
+ABOUT = About("made-here", 7, 1, 0)
+PAIRS = [(b"t%06d" % number, b"v%d" % number * (number % 50)) for number in range(5000)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[RocksDbLog]:
+    opened = open_log(tmp_path / "log")
+    write_counted(opened, range(10))
+    yield opened
+    opened.close()
+
+
+def put(log: RocksDbLog, offset: int) -> Path:
+    put_snapshot(log, about_at(log, offset), PAIRS[:100])
+    return log.path / FOLDER / f"{offset:020}.snapshot"
+
+
+def nearest(log: RocksDbLog, end: int) -> int | None:
+    snapshot = nearest_snapshot(log, end)
+    if snapshot is None:
+        return None
+    with snapshot:
+        return snapshot.offset
+
+
+keys = st.binary(max_size=4)
+
+
+@given(st.dictionaries(keys, st.binary(max_size=20_000), max_size=12), keys, st.none() | keys)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_it_reads_as_the_log_in_memory_does(
+    tmp_path: Path, state: dict[bytes, bytes], prefix: bytes, after: bytes | None
+) -> None:
+    memory = InMemoryLog("x")
+    memory._put(state)
+    place = tmp_path / "one"
+    place.unlink(missing_ok=True)
+    write_snapshot(place, ABOUT, sorted(state.items()))
+    with Snapshot(place) as snapshot:
+        assert snapshot.about == ABOUT
+        assert list(snapshot.scan(prefix, after)) == list(memory.scan(prefix, after)), f"{prefix!r} after {after!r}"
+        assert [snapshot.get(key) for key in (*state, prefix)] == [memory.get(key) for key in (*state, prefix)]
+        snapshot.check()
+
+
+def test_any_byte_that_turned_is_found(tmp_path: Path) -> None:
+    place = tmp_path / "one"
+    size = write_snapshot(place, ABOUT, PAIRS[:300])
+    whole = place.read_bytes()
+    for at in range(8, size, 7):
+        place.write_bytes(whole)
+        flip(place, at, 0x10)
+        with pytest.raises(SnapshotDamaged, match=str(place)), Snapshot(place) as snapshot:
+            snapshot.check()
+
+
+def test_one_that_is_cut_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "one"
+    write_snapshot(place, ABOUT, PAIRS)
+    for size in (1, 20, 300, 10_000):
+        cut(place, size)
+        with pytest.raises(SnapshotDamaged):
+            Snapshot(place)
+
+
+def test_the_nearest_that_can_be_used_counts(log: RocksDbLog) -> None:
+    assert (nearest(log, 50), newest_snapshot(log)) == (None, None)
+    for offset in (10, 30, 20):
+        put(log, offset)
+    assert snapshot_offsets(log) == [10, 20, 30]
+    assert [nearest(log, end) for end in (9, 10, 29, 50)] == [None, 10, 20, 30]
+    assert newest_snapshot(log) == 30
+    flip(log.path / FOLDER / f"{30:020}.snapshot", -1 % (log.path / FOLDER / f"{30:020}.snapshot").stat().st_size)
+    assert (nearest(log, 50), newest_snapshot(log)) == (20, 20)
+
+
+def test_those_of_another_history_do_not_count(log: RocksDbLog, tmp_path: Path) -> None:
+    put(log, 30)
+    shorter = open_log(tmp_path / "shorter")
+    write_counted(shorter, range(4))
+    shutil.copytree(log.path / FOLDER, shorter.path / FOLDER)
+    assert newest_snapshot(shorter) is None, "it is of events that this log does not have"
+    write_counted(shorter, range(5, 9))
+    with pytest.raises(SnapshotDamaged, match="not of this log's history"):
+        open_snapshot(shorter, 30)
+    shorter.close()
+
+
+def test_what_is_not_durable_yet_has_no_snapshot(log: RocksDbLog) -> None:
+    end = log.next_offset
+    put(log, end)
+    assert newest_snapshot(log) == end
+    log._durable_offset = end - 1
+    assert newest_snapshot(log) is None
+
+
+def test_a_failure_leaves_nothing(log: RocksDbLog) -> None:
+    def pairs() -> Iterator[tuple[bytes, bytes]]:
+        yield from PAIRS
+        raise OSError("no room left")
+
+    with pytest.raises(OSError, match="no room"):
+        put_snapshot(log, about_at(log, 10), pairs())
+    assert list((log.path / FOLDER).iterdir()) == []
+
+
+def test_what_a_dead_process_left_is_removed(log: RocksDbLog) -> None:
+    kept = put(log, 10)
+    kept.with_name(f"{20:020}.snapshot.tmp").write_bytes(b"half")
+    assert snapshot_offsets(log) == [10]
+    remove_unfinished(log)
+    assert list((log.path / FOLDER).iterdir()) == [kept]
+
+
+def test_frozen_state_stays_as_it_was(log: RocksDbLog) -> None:
+    before = list(log.scan(b"commit:"))
+    frozen = log.frozen_scan([b"commit:", b"count"])
+    write_counted(log, range(10, 20))
+    assert list(frozen) == [*before, (b"count", b"9")]
+    assert log.get(b"count") == b"19"

@@ -1,0 +1,89 @@
+"""Changes of a topic over HTTP."""
+
+from __future__ import annotations
+
+import json
+
+from controller.access.authorizer import Operation, Requester, ResourceType
+from tests.http.service import service
+
+
+async def test_configs_change_and_go_back() -> None:
+    async with service() as one:
+        await one.create("t", configs={"retention.ms": 5, "cleanup.policy": "compact"})
+        body = {"configs": {"retention.ms": 7, "cleanup.policy": None, "unclean.leader.election.enable": True}}
+        before = one.log.durable_offset
+        tried = await one.request("PATCH", "/v1/topics/t?validate_only=true", json=body)
+        assert one.log.durable_offset == before, "a dry run writes nothing"
+        made = await one.request("PATCH", "/v1/topics/t", json=body)
+        assert made["configs"] == tried["configs"] == {"retention.ms": "7", "unclean.leader.election.enable": "true"}
+        assert (await one.get("/v1/topics/t"))["configs"] == made["configs"]
+        row = (await one.get(f"/v1/requests/{made['request_id']}"))["topics"][0]
+        assert row["status"] == "configs-changed"
+
+
+async def test_partitions_are_added() -> None:
+    async with service() as one:
+        await one.create("t", num_partitions=1)
+        assert (await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3}))["num_partitions"] == 3
+        by_hand = {"num_partitions": 4, "assignments": [[3, 1, 2]]}
+        assert (await one.request("PATCH", "/topics/t", json=by_hand))["num_partitions"] == 4
+        assert (await one.get("/v1/topics/t"))["partitions"][3]["replicas"] == [3, 1, 2]
+
+
+WRONG = """
+t    {}                                                 | 400 body: one of configs and num_partitions, and not both
+t    {"configs": {"retention.ms": 1}, "num_partitions": 3} | 400 body: one of configs and num_partitions, and not both
+t    {"configs": {"retention.ms": 1}, "assignments": [[1]]} | 400 assignments: they go with num_partitions
+t    {"configs": {"retention.ms": "soon"}}              | 400 Invalid value soon for configuration retention.ms
+t    {"partitions": 3}                                  | 400 partitions: unknown field; allowed are configs, num_part
+t    {"num_partitions": 1}                              | 400 The topic t currently has 2 partition(s); 1 would not be
+t    {"num_partitions": 3, "assignments": [[9, 1, 2]]}  | 400 The manual partition assignment includes broker 9
+none {"num_partitions": 3}                              | 404 This server does not host this topic-partition.
+"""
+
+
+async def test_what_is_wrong_is_named_and_changes_nothing() -> None:
+    async with service() as one:
+        await one.create("t")
+        for line in WRONG.strip().splitlines():
+            case, expected = line.split(" | ")
+            name, body = case.split(maxsplit=1)
+            answer = await one.client.request("PATCH", f"/v1/topics/{name}", json=json.loads(body))
+            assert f"{answer.status_code} {answer.json()['message']}".startswith(expected), f"{case}: {answer.text}"
+        shown = await one.get("/v1/topics/t")
+        assert (shown["num_partitions"], shown["configs"]) == (2, {})
+
+
+class Needs:
+    """Everything is allowed but this on topics."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return resource_type != "Topic" or operation != self._operation
+
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+
+async def test_each_change_needs_its_permission() -> None:
+    changes = {"AlterConfigs": {"configs": {"retention.ms": 7}}, "Alter": {"num_partitions": 5}}
+    operations: tuple[Operation, ...] = ("AlterConfigs", "Alter")
+    for operation in operations:
+        async with service(authorizer=Needs(operation)) as one:
+            await one.create("t")
+            for needed, body in changes.items():
+                expected = 403 if needed == operation else 200
+                answer = await one.request("PATCH", "/v1/topics/t", expected, json=body)
+                assert (answer["error"] == "TOPIC_AUTHORIZATION_FAILED") == (expected == 403)
+
+
+async def test_a_topic_that_was_created_says_where_it_is() -> None:
+    async with service() as one:
+        answer = await one.client.post("/v1/topics", json={"name": "pay.orders"})
+        assert answer.status_code == 201
+        assert (await one.get(answer.headers["location"]))["name"] == "pay.orders"
+        tried = await one.client.post("/v1/topics?validate_only=true", json={"name": "other"})
+        assert "location" not in tried.headers

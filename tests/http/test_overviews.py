@@ -1,0 +1,329 @@
+"""What shows many things at once over HTTP: requests by time, a summary, timelines, one broker."""
+
+from __future__ import annotations
+
+from tests.http.service import POLICY, Judge, Service, owned, service
+
+
+async def _some_requests(one: Service) -> dict[str, str]:
+    """Four requests, by what they are about: one is refused, one deletes."""
+    made = {"kept": (await one.create("pay.kept"))["request_id"]}
+    made["refused"] = (await one.create("nobodys", 403))["request_id"]
+    made["gone"] = (await one.create("pay.gone", num_partitions=1))["request_id"]
+    made["deletion"] = (await one.request("DELETE", "/v1/topics/pay.gone"))["request_id"]
+    return made
+
+
+async def test_requests_come_newest_first_and_by_what_they_are() -> None:
+    async with service(settings=POLICY, judge=Judge(owned)) as one:
+        made = await _some_requests(one)
+        rule = "policy:tests.Owned/owner"
+        expected = {
+            "": ["deletion", "gone", "refused", "kept"],
+            "outcome=rejected": ["refused"],
+            "outcome=created": ["gone", "kept"],
+            "outcome=waiting": [],
+            f"rule={rule}": ["refused"],
+            f"rule={rule}&outcome=created": [],
+            "api=HTTP": ["deletion", "gone", "refused", "kept"],
+            "api=CreateTopics": [],
+            "principal=User:ANONYMOUS": ["deletion", "gone", "refused", "kept"],
+            "principal=User:nobody": [],
+        }
+        for parameters, names in expected.items():
+            page = await one.get(f"/v1/requests?{parameters}")
+            assert [each["request_id"] for each in page["requests"]] == [made[name] for name in names], parameters
+            assert page["next_cursor"] is None
+        refused = (await one.get("/v1/requests?outcome=rejected"))["requests"][0]
+        assert (refused["topics"], refused["outcomes"], refused["rules"]) == (["nobodys"], {"rejected": 1}, [rule])
+        whole = await one.get(f"/v1/requests/{refused['request_id']}")
+        assert whole["asked_at"] == refused["asked_at"]
+
+
+async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
+    async with service(settings=POLICY, judge=Judge(owned)) as one:
+        made = await _some_requests(one)
+        page = (await one.get("/v1/requests"))["requests"]
+        offsets = {each["request_id"]: each["asked_offset"] for each in page}
+        start, end = offsets[made["refused"]], offsets[made["gone"]]
+        shown = (await one.get(f"/v1/requests?from={start}&to={end}"))["requests"]
+        assert [each["request_id"] for each in shown] == [made["gone"], made["refused"]]
+        then = (await one.get(f"/v1/requests?at={end}"))["requests"]
+        assert then[0]["outcomes"] == {"asked": 1}, "as it was right after the request"
+        assert (await one.get(f"/v1/requests?at={end}&outcome=asked"))["requests"] == then[:1]
+        first_ms, last_ms = page[-1]["asked_at_ms"], page[0]["asked_at_ms"]
+        assert (await one.get(f"/v1/requests?from={first_ms}ms&to={last_ms}ms"))["requests"] == page
+        assert (await one.get(f"/v1/requests?from={last_ms + 1}ms"))["requests"] == []
+        assert (await one.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
+
+
+async def test_pages_of_requests_have_each_once() -> None:
+    async with service() as one:
+        made = [(await one.create(f"t{number}"))["request_id"] for number in range(5)]
+        seen: list[str] = []
+        cursor: str | None = None
+        for _ in range(10):
+            page = await one.get("/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
+            seen += [each["request_id"] for each in page["requests"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        assert seen == made[::-1]
+
+
+async def test_a_summary_says_what_to_look_at_first() -> None:
+    async with service(settings=POLICY, judge=Judge(owned)) as one:
+        before = (await one.get("/v1/brokers"))["as_of"]["offset"]
+        made = await _some_requests(one)
+        await one.request("POST", "/v1/simulated/brokers/3/stop")
+        await one.live(1, 2)
+        shown = await one.get("/v1/summary")
+        loads = {each["broker_id"]: (each["leaders"], each["replicas"]) for each in shown["loads"]}
+        assert (sum(leads for leads, _ in loads.values()), {held for _, held in loads.values()}) == (2, {2})
+        assert (shown["under_replicated_partitions"], shown["offline_partitions"], shown["placeholders"]) == (2, 0, 0)
+        assert (shown["topics"], shown["partitions"], shown["topics_pending"]) == (1, 2, 0)
+        assert (shown["live"], shown["fenced"], shown["brokers_registered"]) == ([1, 2], [3], 3)
+        (refused,) = shown["refused"]
+        assert (refused["rule"], refused["count"], refused["more"]) == ("policy:tests.Owned/owner", 1, False)
+        assert refused["latest"]["request_id"] == made["refused"]
+        assert [each["request_id"] for each in shown["newest"]][:1] == [made["deletion"]]
+        then = await one.get(f"/v1/summary?at={before}")
+        assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], None, [], [])
+        one.fleet.set_delay(1, 60_000)
+        slow = await one.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
+        (waiting,) = (await one.get("/v1/summary"))["waiting"]
+        assert waiting["name"] == slow["name"]
+        assert "1 of 2 live brokers know it" in waiting["waits_for"]
+
+
+async def test_a_timeline_counts_every_event_once() -> None:
+    async with service() as one:
+        for number in range(5):
+            await one.create(f"t{number}")
+        for spans in (1, 7, 500):
+            shown = await one.get(f"/v1/timeline?spans={spans}")
+            assert sum(each["events"] for each in shown["spans"]) == shown["as_of"]["offset"] + 1
+            ends = [each["end_at_ms"] for each in shown["spans"]]
+            assert [each["start_at_ms"] for each in shown["spans"]][1:] == ends[:-1]
+            assert len(shown["spans"]) <= spans
+        assert sum(each["events"] for each in (await one.get("/v1/timeline?from=3&to=5"))["spans"]) == 3
+        assert (await one.get("/v1/timeline?from=2100-01-01"))["spans"] == []
+
+
+async def test_a_topics_timeline_is_folded_by_what_caused_it() -> None:
+    async with service() as one:
+        made = await one.create("t")
+        refused = await one.create("t", 409)
+        await one.request("DELETE", "/topics/t")
+        page = await one.get("/v1/topics/t/timeline")
+        assert [each["command"] for each in page["folds"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
+        assert [each["cause"] for each in page["folds"]][1:] == [refused["request_id"], made["request_id"]]
+        created = page["folds"][2]
+        assert created["types"].keys() >= {"CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered"}
+        assert sum(each["num_events"] for each in page["folds"]) == len((await one.get("/topics/t/events"))["events"])
+        first = await one.get("/v1/topics/t/timeline?limit=1")
+        rest = await one.get("/v1/topics/t/timeline", cursor=first["next_cursor"])
+        assert first["folds"] + rest["folds"] == page["folds"]
+        assert (first["next_cursor"], rest["next_cursor"]) == (str(page["folds"][0]["first_offset"]), None)
+        then = await one.get(f"/v1/topics/t/timeline?at={created['last_offset']}")
+        assert then["folds"] == [created]
+        assert (await one.get("/v1/topics/none/timeline", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def test_a_broker_with_its_newest_events() -> None:
+    async with service() as one:
+        await one.request("POST", "/v1/simulated/brokers/2/stop")
+        await one.live(1, 3)
+        shown = await one.get("/v1/brokers/2")
+        assert (shown["broker_id"], shown["fenced"]) == (2, True)
+        assert [each["type"] for each in shown["events"]] == ["BrokerFenced", "BrokerUnfenced", "BrokerRegistered"]
+        then = await one.get(f"/v1/brokers/2?at={shown['events'][1]['offset']}")
+        assert (then["fenced"], then["events"]) == (False, shown["events"][1:])
+        assert (await one.get("/v1/brokers/9", 404))["message"] == "there is no broker 9"
+
+
+async def test_topics_of_a_kind() -> None:
+    async with service() as one:
+        for name in ("pay.a", "pay.b", "log.a"):
+            await one.create(name)
+        one.fleet.set_delay(1, 60_000)
+        await one.create("pay.slow", 202, timeout_ms=1)
+        expected = {
+            "": ["log.a", "pay.a", "pay.b", "pay.slow"],
+            "name=pay.*": ["pay.a", "pay.b", "pay.slow"],
+            "name=*.a": ["log.a", "pay.a"],
+            "name=pay.?": ["pay.a", "pay.b"],
+            "name=pay": [],
+            "name=[a-z]*": [],
+            "status=ready": ["log.a", "pay.a", "pay.b"],
+            "status=pending": ["pay.slow"],
+            "status=not-ready": ["pay.slow"],
+            "status=offline": [],
+            "placeholders=true": [],
+            "placeholders=false&name=log.*": ["log.a"],
+            "principal=User:ANONYMOUS&name=*.b": ["pay.b"],
+            "principal=User:nobody": [],
+        }
+        for parameters, names in expected.items():
+            page = await one.get(f"/v1/topics?{parameters}")
+            assert [each["name"] for each in page["topics"]] == names, parameters
+            assert page["next_cursor"] is page["next_after"] is None
+            then = await one.get(f"/v1/topics?{parameters}&at={page['as_of']['offset']}")
+            assert then["topics"] == page["topics"], parameters
+        paged, cursor = [], ""
+        for _ in range(9):
+            page = await one.get(f"/v1/topics?name=*.a&limit=1{cursor}")
+            paged += [each["name"] for each in page["topics"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert paged == ["log.a", "pay.a"]
+
+
+async def test_topics_that_are_not_as_they_should_be_are_found_by_their_index() -> None:
+    async with service() as one:
+        for number in range(5):
+            await one.create(f"t{number}", replication_factor=1, num_partitions=3)
+        await one.request("POST", "/v1/simulated/brokers/3/stop")
+        await one.live(1, 2)
+        everything = (await one.get("/v1/topics"))["topics"]
+        for status in ("offline", "under-replicated", "ready"):
+            expected = [each for each in everything if each["status"] == status]
+            assert (await one.get(f"/v1/topics?status={status}"))["topics"] == expected
+        offline = sum(each["offline_partitions"] for each in everything)
+        assert offline > 0
+        assert (await one.get("/v1/summary"))["offline_partitions"] == offline
+
+
+async def test_the_newest_topics_come_first() -> None:
+    async with service() as one:
+        for name in ("b", "c", "a", "d"):
+            await one.create(name)
+        await one.request("DELETE", "/topics/c")
+        page = await one.get("/v1/topics?order=newest")
+        assert [each["name"] for each in page["topics"]] == ["d", "a", "b"]
+        seen, cursor = [], ""
+        for _ in range(9):
+            page = await one.get(f"/v1/topics?order=newest&limit=1{cursor}")
+            seen += [each["name"] for each in page["topics"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert seen == ["d", "a", "b"]
+
+
+async def test_events_newest_first_of_a_type_and_as_of_a_moment() -> None:
+    async with service() as one:
+        made = await one.create("t")
+        await one.create("u")
+        for which in (
+            "",
+            "&topic=t",
+            f"&request={made['request_id']}",
+            "&type=TopicCreated",
+            "&type=TopicReady&topic=u",
+        ):
+            everything = (await one.get(f"/v1/events?limit=1000{which}"))["events"]
+            assert everything, which
+            for order in ("oldest", "newest"):
+                seen, cursor = [], ""
+                for _ in range(100):
+                    page = await one.get(f"/v1/events?limit=2&order={order}{which}{cursor}")
+                    assert len(page["events"]) <= 2
+                    seen += page["events"]
+                    if "next_cursor" not in page:
+                        break
+                    cursor = f"&cursor={page['next_cursor']}"
+                assert seen == (everything if order == "oldest" else everything[::-1]), f"{which} {order}"
+            at = everything[-1]["offset"] - 1
+            then = (await one.get(f"/v1/events?limit=1000{which}&at={at}"))["events"]
+            assert then == everything[:-1], which
+        newest = (await one.get("/v1/topics/t/events?order=newest"))["events"]
+        assert newest == (await one.get("/v1/topics/t/events"))["events"][::-1]
+
+
+async def test_a_request_and_an_explanation_as_they_were() -> None:
+    async with service() as one:
+        request_id = (await one.create("t"))["request_id"]
+        whole = await one.get(f"/v1/requests/{request_id}")
+        first = whole["asked_offset"]
+        then = await one.get(f"/v1/requests/{request_id}?at={first}")
+        assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("asked", "created")
+        assert "no request" in (await one.get(f"/v1/requests/{request_id}?at={first - 1}", 404))["message"]
+        for subject in (request_id, "t"):
+            steps = (await one.get(f"/v1/explain/{subject}"))["steps"]
+            then = await one.get(f"/v1/explain/{subject}?at={first + 1}")
+            assert then["steps"] == steps[:2], subject
+            assert "no topic and no request" in (await one.get(f"/v1/explain/{subject}?at={first - 1}", 404))["message"]
+
+
+async def test_what_is_different_between_two_moments() -> None:
+    async with service() as one:
+        for name in ("same", "gone", "anew", "grown"):
+            await one.create(name, configs={"retention.ms": 5})
+        start = (await one.get("/v1/brokers"))["as_of"]["offset"]
+        await one.request("DELETE", "/topics/gone")
+        await one.request("DELETE", "/topics/anew")
+        await one.create("anew")
+        await one.create("born")
+        await one.create("same", 409)
+        await one.request("POST", "/v1/simulated/brokers/3/stop")
+        await one.live(1, 2)
+        shown = await one.get(f"/v1/diff?from={start}")
+        topics = {each["name"]: each for each in shown["topics"]}
+        assert {name: each["change"] for name, each in topics.items()} == {
+            "anew": "recreated",
+            "born": "created",
+            "gone": "deleted",
+            "grown": "changed",
+            "same": "changed",
+        }
+        assert topics["anew"]["configs"] == [{"name": "retention.ms", "before": "5", "after": None}]
+        assert (topics["gone"]["partitions_before"], topics["gone"]["partitions_after"]) == (2, None)
+        assert (topics["same"]["other_isr"], topics["same"]["other_replicas"]) == (2, 0), "a broker stopped"
+        (broker,) = shown["cluster"]["brokers"]
+        assert (broker["broker_id"], broker["before"], broker["after"]) == (3, "live", "fenced")
+        assert shown["before"]["offset"] == start
+        seen, cursor = [], ""
+        for _ in range(9):
+            page = await one.get(f"/v1/diff?from={start}&limit=2{cursor}")
+            assert (page["cluster"] is None) == bool(cursor), "on the first page alone"
+            seen += page["topics"]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert seen == shown["topics"]
+        nothing = await one.get(f"/v1/diff?from={shown['after']['offset']}")
+        assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)
+
+
+WRONG = """
+/v1/requests?outcome=x      | 400 outcome: Invalid enum value 'x'
+/v1/requests?cursor=1-2     | 400 cursor: '1-2' is not the next_cursor of a page of this listing
+/v1/requests?from=99999     | 400 at: offset 99999 is not reached yet
+/v1/requests?to=yesterday   | 400 at: 'yesterday' is not a valid point in time
+/v1/requests?since=3        | 400 since: unknown query parameter; allowed are api, at, cursor, from, limit, outcome, pr
+/v1/timeline?spans=0        | 400 spans: Expected `int` >= 1
+/v1/timeline?spans=501      | 400 spans: Expected `int` <= 500
+/v1/topics?status=bad       | 400 status: Invalid enum value 'bad'
+/v1/topics?name=            | 400 name: Expected `str` of length >= 1
+/v1/topics?order=newest&at=3 | 400 order: topics of the past come in the order of their names
+/v1/topics?order=newest&after=t | 400 after: it goes with neither cursor nor order=newest
+/v1/topics?order=newest&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
+/v1/events?type=Bad         | 400 type: Expected `str` matching regex
+/v1/events?order=up         | 400 order: Invalid enum value 'up'
+/v1/diff                    | 400 Missing required query parameter 'from'
+/v1/diff?from=99999         | 400 at: offset 99999 is not reached yet
+/v1/brokers/x               | 404 there is nothing at this path
+/v1/brokers/99999999999999999999 | 404 there is no broker 99999999999999999999
+/v1/v1/topics               | 404 there is nothing at this path
+/v1/health/live             | 404 there is nothing at this path
+"""
+
+
+async def test_what_is_wrong_is_named() -> None:
+    async with service() as one:
+        for line in WRONG.strip().splitlines():
+            path, expected = (column.strip() for column in line.split("|", 1))
+            answer = await one.client.get(path)
+            assert f"{answer.status_code} {answer.json()['message']}".startswith(expected), f"{path}: {answer.text}"

@@ -1,0 +1,104 @@
+"""What another controller decided, in words, in requests, and in rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.catalog import Cause, HistorySkipped, Recorded
+from events.codec import encode_event
+from events.followed import FOLLOW, Followed, followed, skipped_to
+from events.logs.log import InMemoryLog
+from events.names import RequestId
+from projections.queries.query import Query, Questions
+from projections.shown.from_log import request as shown_request
+from projections.shown.lines import explanation
+from projections.shown.to_json import event as shown_event
+from projections.shown.to_json import explanation as shown_explanation
+from projections.store.recorder import Recorder
+from projections.store.store import TopicStore
+from projections.words.explain import explain
+from tests.events.golden import FOLLOWED, history
+
+
+def questions() -> Questions:
+    """On the golden history, recorded as a voter records it."""
+    log = InMemoryLog("cluster")
+    store = TopicStore(log)
+    recorder = Recorder(log, store)
+    for record in history(FOLLOWED):
+        recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
+    recorder.commit()
+    log.flush()
+    store.became_durable(recorder.state)
+    return Questions([Query(log, lambda: store)])
+
+
+EXPLAINED = {
+    "orders": """
+topic orders: offline, 4 partitions, created 1970-01-01T00:00:01.009Z
+
+OFFSET  TIME                         AFTER  WHAT
+     8  1970-01-01T00:00:01.009Z      0 ms  the cluster has orders with 2 partitions, replicas 0: [1,2,3], 1: [2,3,1], retention.ms=60000 (decided by Kafka's controller 3002, which led epoch 7)
+    10  1970-01-01T00:00:01.014Z      5 ms  partition 1: in sync are [2,3], eligible to lead are [1] (decided by Kafka's controller 3002, which led epoch 7)
+    12  1970-01-01T00:00:01.015Z      6 ms  partition 0: broker 2 leads in epoch 1, in sync are [2,3] (decided by Kafka's controller 3002, which led epoch 7)
+    15  1970-01-01T00:00:01.018Z      9 ms  Kafka's controller 3002 changes the configs of orders; set are now: none (decided by Kafka's controller 3002, which led epoch 7)
+    19  1970-01-01T00:00:01.023Z     14 ms  Kafka's controller 3002 raises orders from 2 to 4 partitions; replicas 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
+    26  1970-01-01T00:00:01.032Z     23 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
+    34  1970-01-01T00:00:09.000Z     8.0 s  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as a snapshot of epoch 8 has it)
+""",  # noqa: E501
+    "controller-3002-epoch-7-offset-27": """
+controller-3002-epoch-7-offset-27: decided by Kafka's controller 3002, which led epoch 7, from offset 27 of the metadata log, at 1970-01-01T00:00:01.027Z
+
+OFFSET  TIME                         AFTER  WHAT
+    21  1970-01-01T00:00:01.027Z      0 ms  pay.eu is gone from the cluster (decided by Kafka's controller 3002, which led epoch 7)
+    22  1970-01-01T00:00:01.027Z      0 ms  the cluster has pay_eu with 1 partition, replicas 0: [2] (decided by Kafka's controller 3002, which led epoch 7)
+""",  # noqa: E501
+    "snapshot-epoch-8-offset-137": """
+snapshot-epoch-8-offset-137: as a snapshot of epoch 8 has it, up to offset 137 of the metadata log, at 1970-01-01T00:00:09.000Z
+
+OFFSET  TIME                         AFTER  WHAT
+    31  1970-01-01T00:00:09.000Z      0 ms  what was decided from offset 37 of the metadata log up to 137 is not known step by step (the leader had cleaned its log up to a snapshot)
+    32  1970-01-01T00:00:09.000Z      0 ms  broker 1 may give out the producer ids 4000 to 4999 (as a snapshot of epoch 8 has it)
+    33  1970-01-01T00:00:09.000Z      0 ms  the cluster changes the configs of all brokers; set are now: none (as a snapshot of epoch 8 has it)
+    34  1970-01-01T00:00:09.000Z      0 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as a snapshot of epoch 8 has it)
+    35  1970-01-01T00:00:09.000Z      0 ms  pay_eu is gone from the cluster (as a snapshot of epoch 8 has it)
+    36  1970-01-01T00:00:09.000Z      0 ms  the cluster has audit with 1 partition, replicas 0: [2,1] (as a snapshot of epoch 8 has it)
+""",  # noqa: E501
+}
+
+
+@pytest.mark.parametrize("subject", EXPLAINED)
+def test_what_another_controller_decided_is_explained(subject: str) -> None:
+    lines = explanation(shown_explanation(explain(questions(), subject)))
+    assert "\n".join(lines) == EXPLAINED[subject].strip()
+
+
+def test_a_topic_that_another_controller_deleted() -> None:
+    summary = explain(questions(), "pay.eu").summary
+    assert summary == "topic pay.eu: deleted 1970-01-01T00:00:01.027Z by Kafka's controller 3002"
+
+
+def test_all_events_of_a_decision_are_found_by_its_request() -> None:
+    query = questions()
+    by_request: dict[str, list[Recorded]] = {}
+    for record in history(FOLLOWED)[1:]:
+        by_request.setdefault(record.cause.request_id, []).append(record)
+    for request_id, records in by_request.items():
+        (part,) = query.parts
+        assert list(part.events(0, 1000, part.end(), request_id=request_id).records) == records
+        assert shown_request(query, request_id).api == FOLLOW
+
+
+def test_each_event_names_who_decided_it() -> None:
+    for record in history(FOLLOWED)[1:]:
+        decided = followed(record.cause)
+        assert decided is not None, record
+        text = shown_event(record).text
+        assert isinstance(record.event, HistorySkipped) or text.count(decided.words) == 1, text
+
+
+def test_ids_of_decisions_are_read_as_they_are_written() -> None:
+    for one in (Followed(0, 1, 0), Followed(2**31 - 1, 2**31 - 1, 2**63 - 1), skipped_to(HistorySkipped(3, 9, 4, ""))):
+        assert followed(one.cause) == one
+    assert followed(Cause("CreateTopic", Followed(1, 2, 3).request_id)) is None
+    assert followed(Cause(FOLLOW, RequestId("controller-1-epoch-2"))) is None

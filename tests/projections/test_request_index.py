@@ -1,0 +1,165 @@
+"""The index of requests: it says of each what its events say, at every moment and through every split of the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+
+from events.access import AsksRefused
+from events.catalog import Cause, Recorded
+from events.codec import encode_event
+from events.logs.log import InMemoryLog
+from events.names import Offset, RequestId
+from projections.queries.query import Query, Questions
+from projections.queries.requests import RequestFilter, requests_page
+from projections.rows.requests import request_row
+from projections.store.recorder import Recorder
+from projections.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
+from projections.store.store import TopicStore
+from tests.events.golden import HISTORIES, history
+from tests.projections.logs import story
+
+
+def recorded(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -> InMemoryLog:
+    """A log of these records, so many in a commit; `anew`: by another recorder after each."""
+    log = InMemoryLog("requests")
+    store = TopicStore(log)
+    recorder = Recorder(log, store)
+    for number, record in enumerate(records, 1):
+        recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
+        if number % at_once == 0 or number == len(records):
+            recorder.commit()
+            log.flush()
+            store.became_durable(recorder.state)
+            recorder = Recorder(log, store) if anew else recorder
+    return log
+
+
+def questions(*logs: InMemoryLog) -> Questions:
+    numbers: Sequence[int | None] = range(len(logs)) if len(logs) > 1 else (None,)
+    return Questions([Query(log, partial(TopicStore, log), number) for log, number in zip(logs, numbers, strict=True)])
+
+
+ALL = RequestFilter()
+
+
+def page(query: Questions, which: RequestFilter = ALL, end: tuple[int, ...] = ()) -> list[IndexedRequest]:
+    end = end or query.end()
+    since = (0,) * len(end)
+    found = requests_page(query, which, end, until=end, since=since, limit=1000)
+    assert found.next_place is None
+    return list(found.requests)
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
+    records = history(name)
+    query = questions(recorded(records))
+    step = max(1, len(records) // 25)
+    for end in (*range(1, len(records), step), len(records)):
+        by_id = [one for one in page(query, end=(end,)) if not one.counted]
+        assert [one.asked_offset for one in by_id] == sorted((one.asked_offset for one in by_id), reverse=True)
+        for one in by_id:
+            row = request_row(record for record in query.parts[0].request_events(one.request_id) if record.offset < end)
+            assert row is not None, one
+            assert (one.principal, one.client_id, one.asked_at_ms) == (row.principal, row.client_id, row.asked_at_ms)
+            if len(set(one.topics)) < len(one.topics):
+                continue  # no client's request changes a topic twice: a history that gives all the same id
+            if row.topics:
+                assert dict(one.outcomes) == Counter(topic.status for topic in row.topics), f"{one} before {end}"
+                assert set(one.rules) == {topic.rule for topic in row.topics if topic.rule}, f"{one} before {end}"
+                assert one.topics == tuple(topic.topic for topic in row.topics)[: len(one.topics)]
+            else:
+                assert one.outcomes == (("done", 1),)
+        ids = {getattr(record.event, "request_id", "") for record in records[:end]} - {""}
+        assert {one.request_id for one in by_id} == ids
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_every_split_into_commits_gives_the_same_index(name: str) -> None:
+    records = history(name)
+    whole = dict(recorded(records, len(records)).scan(b"h")), dict(recorded(records, len(records)).scan(b"f"))
+    for at_once in (1, 3):
+        log = recorded(records, at_once)
+        assert (dict(log.scan(b"h")), dict(log.scan(b"f"))) == whole, at_once
+    anew = recorded(records, 2, anew=True)
+    assert (dict(anew.scan(b"h")), dict(anew.scan(b"f"))) == whole, "by processes of which each wrote one commit"
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_a_filter_finds_what_a_look_at_all_finds(name: str) -> None:
+    log = recorded(history(name), 4)
+    query = questions(log)
+    everyone = page(query)
+    for kind, field in ((PRINCIPAL, "principal"), (API, "api"), (OUTCOME, "outcome"), (RULE, "rule")):
+        for value in values_of(log, kind):
+            which = RequestFilter(**{field: value})
+            found = page(query, which)
+            assert found == [one for one in everyone if which.has(one)], which
+            assert [one.asked_offset for one in found] == list(newest_requests(log, log.next_offset, (kind, value)))
+            assert found, f"{value} is in the index for nothing"
+
+
+STORY = """1 2 3
+create t 2x3 id=q
+create t 2x3 id=again
+create u 2x3 id=r
+delete t id=s"""
+
+
+def test_pages_have_every_request_once() -> None:
+    query = questions(recorded(story(STORY).log, 2))
+    end = query.end()
+    place, seen = end, []
+    for _ in range(10):
+        found = requests_page(query, ALL, end, until=place, since=(0,), limit=1)
+        seen += [one.request_id for one in found.requests]
+        if found.next_place is None:
+            break
+        place = found.next_place
+    assert seen == ["s", "r", "again", "q"]
+    first = requests_page(query, RequestFilter(outcome="deleted", api="none"), end, until=end, since=(0,), limit=9)
+    assert (first.requests, first.next_place) == ((), None)
+    looked = requests_page(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, looked_at_max=3)
+    assert looked.requests == ()
+    assert looked.next_place is not None, "it looks at three and no more"
+
+
+def test_a_request_of_two_partitions_is_shown_once() -> None:
+    log = story(STORY).log
+    later = [replace(record, at_ms=record.at_ms + 1) for record in log]
+    query = questions(recorded(log), recorded(later))
+    found = page(query)
+    assert [one.request_id for one in found] == ["s", "r", "again", "q"]
+    assert [one.num_topics for one in found] == [2, 2, 2, 2]
+    assert found[0].outcomes == (("deleted", 2),)
+    assert [one.request_id for one in page(query, RequestFilter(outcome="rejected"))] == ["again"]
+
+
+def test_refusals_that_were_only_counted_stand_in_the_list() -> None:
+    event = AsksRefused(
+        "User:eve", None, "10.0.0.9", "DescribeConfigs", "Describe", "Topic:pay", 29, "authorizer", 7, 1
+    )
+    record = Recorded(Offset(0), 5, Cause("RecordRefusals", RequestId("refusals-1")), event)
+    (one,) = page(questions(recorded([record])), RequestFilter(rule="authorizer"))
+    assert (one.counted, one.outcomes, one.topics, one.host) == (True, (("rejected", 7),), ("pay",), "10.0.0.9")
+
+
+def test_a_long_value_is_found_and_not_taken_for_another() -> None:
+    first, second = "User:" + "x" * 300, "User:" + "x" * 300 + "y"
+    records = [
+        Recorded(
+            Offset(number),
+            5,
+            Cause("RecordRefusals", RequestId("refusals-1")),
+            AsksRefused(name, None, "", "Fetch", "Read", "Topic:t", 29, "authorizer", 1, 1),
+        )
+        for number, name in enumerate((first, second))
+    ]
+    query = questions(recorded(records))
+    for name in (first, second):
+        assert [one.principal for one in page(query, RequestFilter(principal=name))] == [name]

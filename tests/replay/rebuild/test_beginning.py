@@ -1,0 +1,101 @@
+"""What is rebuilt from a snapshot and the events after it is what is rebuilt from all events."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from events.logs.snapshots import FOLDER, about_at, open_snapshot, put_snapshot, snapshot_offsets
+from projections.queries.query import Query
+from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.outcome import Options
+from projections.replay.rebuild.beginning import AT_FIRST, FROM_SCRATCH, Beginning, beginning
+from projections.replay.rebuild.compare import run_compare
+from projections.replay.rebuild.rebuild import run_rebuild
+from projections.store.refolding import Refold, state_keys
+from projections.store.store import TopicStore
+from projections.store.stored_topics import TOPIC
+from tests.events.logs.rocksdb_folders import flip
+from tests.replay.history import open_log
+
+SCRATCH = {FROM_SCRATCH: True}
+
+
+@pytest.fixture(scope="module")
+def kept(history: LogRef, tmp_path_factory: pytest.TempPathFactory) -> LogRef:
+    """The history with two snapshots."""
+    folder = tmp_path_factory.mktemp("kept") / "log"
+    shutil.copytree(history.path, folder, ignore=shutil.ignore_patterns("LOCK"))
+    log = open_log(folder)
+    store = TopicStore(log)
+    query, refold = Query(log, lambda: store), Refold(log, lambda: None)
+    for offset in (log.next_offset // 3, log.next_offset * 2 // 3):
+        at = refold.go_to(offset)
+        put_snapshot(log, about_at(log, at), query.snapshot_pairs(at, refold.pairs()))
+    log.close()
+    return open_folder(str(folder))
+
+
+def newest_of(ref: LogRef) -> list[int]:
+    with looked_at(ref) as log:
+        return snapshot_offsets(log)
+
+
+def test_rebuild_says_where_it_began_and_comes_to_the_same(spark: SparkSession, kept: LogRef) -> None:
+    first, second = newest_of(kept)
+    with looked_at(kept) as log:
+        end = log.next_offset
+    for at, began in ((None, second), (str(end - 1), second), (str(second - 2), first), (str(first - 1), first)):
+        whole = run_rebuild(spark, kept, Options(at=at, more=SCRATCH, all_rows=True))
+        quick = run_rebuild(spark, kept, Options(at=at, all_rows=True))
+        assert quick.rows == whole.rows, f"at {at}"
+        assert quick.about["snapshot_offset"] == began - 1
+        assert "snapshot_offset" not in whole.about
+        stop = int(at) + 1 if at else end
+        words = f"begun at the snapshot of offset {began - 1}, with {stop - began} event"
+        assert quick.lines[-1].startswith(words)
+        assert not any("snapshot" in line for line in whole.lines)
+
+
+def test_before_the_first_snapshot_all_events_count(kept: LogRef) -> None:
+    first, second = newest_of(kept)
+    assert beginning(kept, first - 1, Options()) is AT_FIRST
+    assert beginning(kept, second - 1, Options()).offset == first
+    assert beginning(kept, second, Options(more=SCRATCH)) is AT_FIRST
+    assert Beginning(100, 9 << 20).shares(100) == 3
+
+
+def test_compare_trusts_a_snapshot_until_it_is_not_to(spark: SparkSession, kept: LogRef, tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    shutil.copytree(kept.path, folder)
+    ref = open_folder(str(folder))
+    assert not run_compare(spark, ref, Options()).found
+    newest = newest_of(ref)[-1]
+    log = open_log(folder)
+    store = TopicStore(log)
+    refold = Refold(log, lambda: None)
+    refold.go_to(newest)
+    lost = next(key for key, _ in refold.pairs() if key.startswith(TOPIC))
+    (folder / FOLDER / f"{newest:020}.snapshot").unlink()
+    pairs = [pair for pair in refold.pairs() if pair[0] != lost]
+    query = Query(log, lambda: store)
+    put_snapshot(log, about_at(log, newest), query.snapshot_pairs(newest, iter(pairs)))
+    log.close()
+    trusting = run_compare(spark, ref, Options())
+    assert trusting.found, "a snapshot that says otherwise shows"
+    assert any("--from-scratch" in line for line in trusting.lines)
+    assert not run_compare(spark, ref, Options(more=SCRATCH)).found
+
+
+def test_a_damaged_one_is_passed_over(kept: LogRef, tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    shutil.copytree(kept.path, folder)
+    ref = open_folder(str(folder))
+    first, second = newest_of(ref)
+    flip(folder / FOLDER / f"{second:020}.snapshot", 20)
+    assert beginning(ref, second, Options()).offset == first
+    with looked_at(kept) as log, open_snapshot(log, first) as snapshot:
+        assert list(state_keys(snapshot))

@@ -1,0 +1,109 @@
+"""Users changed beside a stopped service that leads real brokers: only where it is all of its quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, encode_batch
+from controller.brokers.kraft.log.carried import carried, carrying
+from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
+from controller.brokers.kraft.log.metadata_records import NoOpRecord, UserScramCredentialRecord
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.folder import PARTITION, FolderError
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
+from controller.cli.main import main
+from controller.release import RELEASE
+from controller.serving.offline_users import offline_users
+from controller.settings.load import load_settings
+from events.catalog import EVENT_VERSION
+from events.logs.rocksdb_log import RocksDbLog
+from tests.brokers.kraft.logs import kafkas_log
+from tests.brokers.kraft.test_adopting import write
+
+ALONE = load_settings(overrides=["node.id=3000"])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The folder of a quorum's only voter, node 3000."""
+    source = write(tmp_path / "kafka", kafkas_log().data())
+    assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 0
+    return tmp_path / "data"
+
+
+def append(data: Path, pairs: Sequence[Pair], *, is_control: bool = False) -> None:
+    files = QuorumFiles(data / PARTITION)
+    files.append(encode_batch(files.end, max(1, files.last_epoch), 7, pairs, is_control=is_control))
+    files.close()
+
+
+def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
+    """The batches, the events, and up to where the metadata log is among them."""
+    files = QuorumFiles(data / PARTITION)
+    batches = list(files.batches())
+    files.close()
+    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    found = [value for _, value in log.read()], MetadataProjector(log).mark.applied
+    log.close()
+    return batches, *found
+
+
+def test_the_only_voter_commits_what_is_changed(data: Path) -> None:
+    before, events, _ = kept(data)
+    with offline_users(data, ALONE, RELEASE) as users:
+        assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
+        assert users.remove("nobody", "SCRAM-SHA-256").code != 0
+        assert ("zoe", "SCRAM-SHA-256", 4096) in users.mechanisms()
+    batches, after, applied = kept(data)
+    (batch,) = batches[len(before) :]
+    ours = carried(batch.records[0][1])
+    assert ours is not None
+    assert (ours.first, list(ours.values)) == (len(events), after[len(events) :])
+    (record,) = (decode_record(value) for _, value in batch.records[1:])
+    assert isinstance(record, UserScramCredentialRecord)
+    assert (record.name, applied) == ("zoe", batch.last_offset + 1)
+    with offline_users(data, ALONE, RELEASE) as users:
+        assert users.remove("zoe", "SCRAM-SHA-256").code == 0
+    assert len(kept(data)[0]) == len(batches) + 1
+
+
+def test_what_is_in_the_metadata_log_alone_stands_in_nobodys_way(data: Path) -> None:
+    append(data, [(None, encode_record(NoOpRecord()))])
+    with offline_users(data, ALONE, RELEASE) as users:
+        assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
+
+
+def _three(data: Path) -> None:
+    three = VoterSet.of(Voter(each, b"d" * 16, (Listener("C", "h", 1),)) for each in (3000, 3001, 3002))
+    append(data, [kraft_version_record(1), voters_record(three)], is_control=True)
+
+
+def _killed(data: Path) -> None:
+    append(data, [(None, carrying(99, [b"an event"]))])
+
+
+@pytest.mark.parametrize(
+    ("plant", "overrides", "why"),
+    [
+        (_three, ["node.id=3000"], "is of one voter among others: change users by --bootstrap"),
+        (
+            lambda data: None,
+            ["node.id=3000", "controller.quorum.voters=3000@a:1,3001@b:1,3002@c:1"],
+            "is of one voter among others",
+        ),
+        (_killed, ["node.id=3000"], "killed in the middle of a commit: start it once"),
+        (lambda data: None, ["node.id=7"], "is of node 3000, not of 7"),
+    ],
+    ids=["three in the log", "three in the settings", "killed", "another node"],
+)
+def test_any_other_is_refused_and_nothing_changes(plant: object, overrides: list[str], why: str, data: Path) -> None:
+    plant(data)  # type: ignore[operator]
+    before = kept(data)
+    refused = pytest.raises(FolderError, match=why)
+    with refused, offline_users(data, load_settings(overrides=overrides), RELEASE):
+        pass
+    assert kept(data) == before

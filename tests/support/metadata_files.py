@@ -1,0 +1,50 @@
+"""The metadata log of a voter: what it says in a folder, and how nodes fetch it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batches
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+
+def image_in(data: Path) -> MetadataImage:
+    """Its newest snapshot and the batches since, folded."""
+    files, image = QuorumFiles(data / PARTITION), MetadataImage()
+    try:
+        snapshot = files.snapshot
+        if snapshot is not None:
+            found = files.read_snapshot(snapshot, 0, 1 << 30)
+            assert found is not None, "it is the newest"
+            image.fold(decode_batches(found[1]))
+        image.fold(files.batches(0 if snapshot is None else snapshot.end_offset))
+    finally:
+        files.close()
+    return image
+
+
+def fetch_of(offset: int = 0, epoch: int = 1, last_epoch: int = 0, wait_ms: int = 0, **fields: Any) -> FetchRequest:
+    """A node's fetch of the metadata log, as of version 17."""
+    partition = FetchPartition(
+        current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch, **fields.pop("partition", {})
+    )
+    topic = FetchTopic(topic_id=fields.pop("topic_id", METADATA_TOPIC_ID), partitions=(partition,))
+    state = ReplicaState(replica_id=fields.pop("replica", 1))
+    return FetchRequest(max_wait_ms=wait_ms, max_bytes=8 << 20, topics=(topic,), replica_state=state, **fields)
+
+
+def partition_of(response: FetchResponse) -> PartitionData:
+    """The one partition of an answered fetch."""
+    assert response.error_code == 0, response
+    return response.responses[0].partitions[0]

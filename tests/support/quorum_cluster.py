@@ -1,0 +1,183 @@
+"""A whole cluster whose controllers come and go: three voters, Kafka's own or Topicwright's among them, and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from controller.kafka.codec import codec
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages import describe_quorum as dq
+from tests.support import tools
+from tests.support.churn import QUIET
+from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
+from tests.support.network import Network
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.real_brokers import RealBroker, until, write_properties
+from tests.support.voter import VOTER, Voter, voter
+from tests.support.wire import Wire
+
+VOTERS = 3
+DESCRIBE_VERSION = 1
+REPLY_S = 1.0
+"""A controller that is stopped, or about to end, does not respond."""
+
+
+class Member(Protocol):
+    """What Kafka's controllers and Topicwright's voters have in common."""
+
+    node_id: int
+    process: Process | None
+
+    @property
+    def address(self) -> str:
+        """Where others reach it."""
+
+    @property
+    def own_address(self) -> str:
+        """Where it listens."""
+
+    @property
+    def metadata(self) -> Path:
+        """Its copy of the metadata log."""
+
+
+@dataclass(slots=True)
+class QuorumCluster:
+    """Voters, of which `ours` are Topicwright's, and brokers by id."""
+
+    quorum: KafkaQuorum
+    network: Network | None
+    ours: tuple[Voter, ...] = ()
+    leads: bool = False
+    """Whether the first of ours is to lead."""
+    brokers: dict[int, RealBroker] = field(default_factory=dict)
+
+    @property
+    def members(self) -> dict[int, Member]:
+        """All voters, by node id."""
+        every: tuple[Member, ...] = (*self.quorum.controllers, *self.ours)
+        return {each.node_id: each for each in every}
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers."""
+        return ",".join(f"127.0.0.1:{each.port}" for each in self.brokers.values())
+
+    def start(self, node_id: int) -> None:
+        """Start a voter that ended."""
+        member = self.members[node_id]
+        if isinstance(member, Controller):
+            self.quorum.start(member)
+        else:
+            assert isinstance(member, Voter)
+            member.start()
+
+    def described_by_leader(self, *, but: int | None = None) -> dq.ResponsePartitionData | None:
+        """The quorum as the one that says it leads, or None; who is not asked may think so still."""
+        for node_id, member in self.members.items():
+            if node_id != but and (shown := describe(member.own_address)) is not None and shown.leader_id == node_id:
+                return shown
+        return None
+
+    def ready(self) -> dq.ResponsePartitionData | None:
+        """The quorum, once whoever is to lead does and all voters keep up with it; else None."""
+        shown = self.described_by_leader()
+        if (
+            shown is None
+            or len(shown.current_voters) != VOTERS
+            or (self.leads and shown.leader_id != self.ours[0].node_id)
+        ):
+            return None
+        behind = [shown.high_watermark - each.log_end_offset for each in shown.current_voters]
+        fetched = {each.replica_id: each.last_fetch_timestamp for each in shown.current_voters}
+        silent_ms = fetched[shown.leader_id] - min(fetched.values())
+        return shown if shown.high_watermark > 0 and max(behind) <= 0 and silent_ms < 2_000 else None
+
+    def wait_ready(self, within_s: float = 240) -> dq.ResponsePartitionData:
+        """Wait for that."""
+        found = until(self.ready, within_s, "the quorum has its leader, and all voters keep up")
+        assert found is not None
+        return found
+
+
+def describe(address: str) -> dq.ResponsePartitionData | None:
+    """The quorum as a controller shows it; None where it does not lead, or does not respond."""
+    partition = dq.RequestPartitionData()
+    request = dq.DescribeQuorumRequest(
+        topics=(dq.RequestTopicData(topic_name="__cluster_metadata", partitions=(partition,)),)
+    )
+    try:
+        with Wire(address, timeout_s=REPLY_S) as wire:
+            wire.send_bytes(codec.encode_request(ApiKey.DESCRIBE_QUORUM, DESCRIBE_VERSION, 1, "test", request))
+            answer = codec.decode_response(ApiKey.DESCRIBE_QUORUM, DESCRIBE_VERSION, wire.receive_frame())[1]
+    except (OSError, TimeoutError):
+        return None
+    assert isinstance(answer, dq.DescribeQuorumResponse)
+    if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
+        return None
+    return answer.topics[0].partitions[0]
+
+
+@contextmanager
+def quorum_cluster(
+    folder: Path,
+    *,
+    ours: int,
+    leads: bool = False,
+    version: str = tools.KAFKA_SERVER,
+    brokers: int = 3,
+    heap: str = "256m",
+    settings: Mapping[str, str] | None = None,
+    our_settings: Sequence[str] = (),
+    network: Network | None = None,
+) -> Iterator[QuorumCluster]:
+    """Three voters, so many of them `ours`, and so many brokers, all there; all ended with the block. `settings` are of
+    all Kafka's nodes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = settings or {}
+    with ExitStack() as ending:
+        quorum = ending.enter_context(
+            kafka_quorum(folder, count=VOTERS - ours, version=version, settings=settings, network=network)
+        )
+        cluster = QuorumCluster(quorum, network, leads=leads)
+        for number in range(ours):
+            wish = [f"quorum.priority={ours - number}"] if leads else []
+            node_id, place = VOTER + number, folder / f"ours{number}"
+            one = voter(quorum, place, *our_settings, *wish, node_id=node_id, network=network)
+            cluster.ours += (ending.enter_context(one),)
+            cluster.ours[-1].start()
+            cluster.ours[-1].votes()
+        cluster.wait_ready()
+        ending.callback(_kill, cluster.brokers)
+        for number, port in enumerate(free_ports(brokers), start=1):
+            reached = ",".join(each.address for each in cluster.members.values())
+            own = {"controller.quorum.bootstrap.servers": reached, **settings}
+            broker = RealBroker(number, port, folder / f"broker{number}", version, own, heap=heap)
+            cluster.brokers[number] = broker
+            write_properties(broker, "")
+            broker.start()
+        until(lambda: _known(cluster) == set(cluster.brokers), 300, "all brokers are known")
+        yield cluster
+
+
+def _known(cluster: QuorumCluster) -> set[int]:
+    """The brokers that take connections, and are known to one of them."""
+    if not all(each.listens() for each in cluster.brokers.values()):
+        return set()
+    with suppress(KafkaException):
+        return set(AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET}).list_topics(timeout=10).brokers)
+    return set()
+
+
+def _kill(brokers: Mapping[int, RealBroker]) -> None:
+    for broker in brokers.values():
+        if broker.process is not None:
+            broker.kill()

@@ -1,0 +1,80 @@
+"""What the copies of a metadata log say: whether they are the same bytes, and snapshots say what the log does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
+from controller.brokers.kraft.log.metadata_records import (
+    MetadataRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder
+from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
+
+
+def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
+    """What a copy says of all below an offset."""
+    image = MetadataImage()
+    if folder.checkpoint is not None:
+        image.fold(folder.checkpoint.batches)
+    image.fold(each for each in folder.batches if each.last_offset < end)
+    return image
+
+
+def said(image: MetadataImage) -> tuple[list[bytes], object]:
+    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables. Kafka's snapshots do
+    not say who got the newest block of producer ids."""
+    return sorted(encode_record(_as_kafka_writes(each)) for each in image.records()), image.quorum
+
+
+def _as_kafka_writes(record: MetadataRecord) -> MetadataRecord:
+    if isinstance(record, ProducerIdsRecord):
+        return replace(record, broker_id=-1, broker_epoch=-1)
+    if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord):
+        return replace(record, features=tuple(sorted(record.features, key=lambda feature: feature.name)))
+    return record
+
+
+def assert_alike(partitions: Mapping[int, Path], watermark: int) -> int:
+    """The copies are the same bytes from where the last one begins to the watermark; how many that is."""
+    folders = {node_id: read_folder(path, cut_torn_tail=True) for node_id, path in partitions.items()}
+    start = max(each.batches[0].base_offset for each in folders.values())
+    copies = {
+        node_id: b"".join(
+            each.data for each in folder.batches if each.base_offset >= start and each.last_offset < watermark
+        )
+        for node_id, folder in folders.items()
+    }
+    lengths = {node_id: len(each) for node_id, each in copies.items()}
+    assert len(set(copies.values())) == 1, f"the logs differ below offset {watermark}; bytes: {lengths}"
+    size = min(lengths.values())
+    assert size > 0, f"there are batches from {start} to {watermark}"
+    return size
+
+
+def assert_snapshots_say_the_same(snapshots_of: Iterable[Path], whole: Path) -> int:
+    """Each snapshot that was taken says what the records of a whole log say, up to its end; how many there were."""
+    folder = read_folder(whole, cut_torn_tail=True)
+    assert folder.batches[0].base_offset == 0, f"{whole} has its whole log"
+    count = 0
+    for partition in snapshots_of:
+        for path in sorted(partition.iterdir()):
+            found = CHECKPOINT.fullmatch(path.name)
+            if found is None or int(found[1]) == 0:
+                continue
+            image, ours, end = MetadataImage(), MetadataImage(), int(found[1])
+            image.fold(decode_batches(path.read_bytes(), str(path)))
+            ours.fold(each for each in folder.batches if each.last_offset < end)
+            theirs, mine = said(image), said(ours)
+            differing = [decode_record(each) for each in set(theirs[0]) ^ set(mine[0])]
+            assert theirs == mine, f"{path} and the log differ in {len(differing)} records: {differing[:6]}"
+            count += 1
+    return count
