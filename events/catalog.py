@@ -22,6 +22,7 @@ from events.catalog_cluster import (
     BrokerUnfenced,
     BrokerUnregistered,
     FeaturesChanged,
+    HeadSigned,
     HistorySkipped,
     LogDirsChanged,
     MetadataAdopted,
@@ -56,7 +57,8 @@ __all__ = [
     "BrokerDetails", "BrokerFenced", "BrokerLeaving",
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
-    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HistorySkipped", "IsrChanged",
+    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HeadSigned", "HistorySkipped",
+    "IsrChanged",
     "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
@@ -345,6 +347,7 @@ Event = (
     | MetadataAdopted
     | MetadataHandedBack
     | HistorySkipped
+    | HeadSigned
     | FeaturesChanged
     | SettingsChanged
     | access.ScramCredentialSet

@@ -207,6 +207,12 @@ def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
     return Decision((catalog.SettingsChanged(command.settings, command.release, before),))
 
 
+def record_head(state: State, command: commands.RecordHead) -> Decision:
+    """A head of the log was signed. It says nothing of the state."""
+    signed = command.size, command.root, command.signed_at_ms, command.public_key, command.signature
+    return Decision((catalog.HeadSigned(*signed),))
+
+
 def expire(state: State, command: commands.ExpireRequest) -> Decision:
     """The deadline of a create passed: it is answered, and its topic may become complete later. Nothing if it does
     not wait any more, or if `at_ms` is before its deadline."""

@@ -33,6 +33,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
+from controller.serving.log_heads import build_tree, head_signer, sign_heads
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
@@ -42,6 +43,7 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
+from projections.queries.proving import unsigned
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
 from projections.store.snapshotting import Snapshotting
@@ -79,6 +81,7 @@ class Service:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.metrics = Metrics()
+        self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
             options.settings,
@@ -188,6 +191,7 @@ class Service:
 
     async def _start_http(self) -> None:
         options = self.options
+        self._keep_heads()
         self.http = HttpServer(
             self.front,
             self.fleet,
@@ -197,8 +201,15 @@ class Service:
             logins=self._entrance.http_logins(),
             reach=self._entrance.reach,
             counts=self._entrance.counts,
+            sign=unsigned if self._signer is None else self._signer.signed,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
+
+    def _keep_heads(self) -> None:
+        self.controller.background(build_tree(self.log))
+        if self._signer is not None:
+            every_s = self.options.settings.log_signing_interval_ms / 1000
+            self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
     def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
         options = self.options

@@ -154,16 +154,20 @@ class EventLog(Protocol):
         """
         ...
 
+    def note(self, state: Mapping[bytes, bytes]) -> None:
+        """Write state keys that say nothing new of the events: a reader's place in another log, what can be worked out
+        again. They are durable no sooner than the events before, and no later than those after.
+
+        Raises LogWriteError.
+        """
+        ...
+
     def flush(self) -> int:
         """Make all that is written so far durable; blocks for the disk and returns the new `durable_offset`.
 
         Raises LogWriteError (LogDiskFull), and then what was written since the flush before may be there or not:
         `recover` finds out.
         """
-        ...
-
-    def note(self, key: bytes, value: bytes) -> None:
-        """Write a state key that says nothing of the events, such as a reader's place in another log."""
         ...
 
     def vouch(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from events.logs.log import Commit, LogClosed, check_commit, check_range, key_range
@@ -43,8 +43,7 @@ class InMemoryLog:
         first = self._next_offset
         if not commit.entries:
             return first
-        before = {key: self._state.get(key) for key in commit.state}
-        self._unflushed.append((first, commit, before))
+        self._unflushed.append((first + len(commit.entries), commit, self._state_of(commit.state)))
         for offset, entry in enumerate(commit.entries, first):
             self._events.append(entry.value)
             self._by_shard.setdefault(entry.shard_key, []).append(offset)
@@ -54,17 +53,18 @@ class InMemoryLog:
         self._next_offset = len(self._events)
         return first
 
+    def note(self, state: Mapping[bytes, bytes]) -> None:
+        self._check_open()
+        self._unflushed.append((self._next_offset, Commit((), state), self._state_of(state)))
+        self._put(state)
+
     def flush(self) -> int:
         self._check_open()
         end = self._next_offset
-        while self._unflushed and self._unflushed[0][0] < end:
+        while self._unflushed and self._unflushed[0][0] <= end:
             del self._unflushed[0]
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
-
-    def note(self, key: bytes, value: bytes) -> None:
-        self._check_open()
-        self._put({key: value})
 
     def vouch(self) -> None:
         self._durable_offset = self._next_offset
@@ -76,14 +76,14 @@ class InMemoryLog:
     def drop_unflushed(self, kept_commits: int = 0) -> int:
         """Lose what was not flushed, as a power cut does, but for the oldest `kept_commits`; returns `next_offset`."""
         while len(self._unflushed) > kept_commits:
-            first, commit, before = self._unflushed.pop()
+            end, commit, before = self._unflushed.pop()
+            assert len(self._events) == end, "the newest commit must be undone first"
             for entry in reversed(commit.entries):
                 self._events.pop()
                 self._by_shard[entry.shard_key].pop()
                 if entry.request_id:
                     self._by_request[entry.request_id].pop()
-            assert len(self._events) == first, "the newest commit must be undone first"
-            self._next_offset = first
+            self._next_offset = len(self._events)
             self._put(before)
         self._durable_offset = min(self._durable_offset, self._next_offset)
         return self.flush()
@@ -136,6 +136,9 @@ class InMemoryLog:
         if self._open:
             self.flush()
             self._open = False
+
+    def _state_of(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        return {key: self._state.get(key) for key in keys}
 
     def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
         for key, value in changes.items():

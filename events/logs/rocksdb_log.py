@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
@@ -137,9 +137,10 @@ class RocksDbLog:
         self._next_offset = end
         return first
 
-    def note(self, key: bytes, value: bytes) -> None:
+    def note(self, state: Mapping[bytes, bytes]) -> None:
         database, batch = self._writable(), WriteBatch(raw_mode=True)
-        batch.put(_STATE + key, value, database.views_handle)
+        for key, value in state.items():
+            batch.put(_STATE + key, value, database.views_handle)
         self._put(database, batch)
 
     def flush(self) -> int:
@@ -216,6 +217,13 @@ class RocksDbLog:
         lower, upper = log.key_range(_STATE + prefix, None if start_after is None else _STATE + start_after)
         assert upper is not None, "the leading byte of a state key has a successor"
         return self._each_pair(lower, upper)
+
+    def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
+        """Each name of the index by shard, or by request, with the first and last offset of a run under it."""
+        kind = _REQUEST if of_requests else SHARD
+        for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
+            name = key[len(kind) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "replace")
+            yield name, int.from_bytes(key[-8:], "big"), int.from_bytes(value, "big")
 
     def frozen_scan(self, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that

@@ -101,7 +101,7 @@ class QuorumReplication:
         event; returns it. Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
-            self._log.note(MARK, self._projector.note_applied(end))
+            self._log.note({MARK: self._projector.note_applied(end)})
             self._projector.became_durable()
         return end
 

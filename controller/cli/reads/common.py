@@ -39,8 +39,9 @@ def add_at(parser: argparse.ArgumentParser) -> None:
 def add_source(
     parser: argparse.ArgumentParser, run: Read, *, formats: Sequence[str] = FORMATS, may_be_stopped: bool = True
 ) -> None:
-    """Add where to read, how to log in, and how to print; `run` gives the exit code."""
-    add_output(parser, formats)
+    """Add where to read, how to log in, and how to print, where there is a choice; `run` gives the exit code."""
+    if formats:
+        add_output(parser, formats)
     group = parser.add_argument_group("where")
     source = group.add_mutually_exclusive_group()
     default = f"a running service; default: {HTTP}, the context in use, or {DEFAULT_HTTP}"

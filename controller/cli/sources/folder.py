@@ -20,9 +20,12 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from events.catalog import EVENT_VERSION, Verdict
 from events.logs import kafka_partitions
+from events.logs.heads import Head
 from events.logs.log import LogError, LogLocked
+from events.logs.proofs import Proof
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId, TopicId
+from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
 from projections.shown import from_log, json_types, overview_types, overviews, to_json
@@ -45,7 +48,7 @@ class FolderSource:
     """
 
     def __init__(self, folder: Path) -> None:
-        numbered = _partitions(folder)
+        numbered = partitions_in(folder)
         with ExitStack() as opened:
             logs = [opened.enter_context(closing(open_log(one))) for one in numbered or (folder,)]
             self._opened = opened.pop_all()
@@ -118,6 +121,12 @@ class FolderSource:
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
 
+    def proof(self, wanted: Wanted) -> Proof:
+        """As `Source` has it, by the first signed head over the events that is in the log; one that is not signed
+        where there is none."""
+        with _refusing():
+            return prove(self._query, wanted, _kept_head)
+
     def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
         with _refusing():
             return from_log.explanation(self._query, subject, at=at)
@@ -135,7 +144,7 @@ class FolderSource:
 _STOPPED = "a stopped service changes nothing: name a running one with --http HOST:PORT"
 
 
-def _partitions(folder: Path) -> list[Path]:
+def partitions_in(folder: Path) -> list[Path]:
     """The folders of a worker's or front's partitions, in order; none where the folder is that of a single log."""
     if not (folder / FIRST_PARTITION / "CURRENT").is_file():
         if not (folder / "CURRENT").is_file():
@@ -146,6 +155,10 @@ def _partitions(folder: Path) -> list[Path]:
     if missing:
         raise SourceError(f"{folder} does not hold partition {missing[0]}: name the folder of a front")
     return folders
+
+
+def _kept_head(part: Query, offset: int) -> Head:
+    return last_signed(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)
 
 
 def _itself(store: TopicStore) -> TopicStore:

@@ -13,6 +13,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from controller.cli.sources.http_access import Access, HttpAddress
+from events.logs.proofs import Proof
+from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
 from projections.shown import json_types, overview_types
 from projections.shown.difference_types import DifferenceShape
 
@@ -134,6 +136,10 @@ class Source(Protocol):
         only by an error."""
         ...
 
+    def proof(self, wanted: Wanted) -> Proof:
+        """That events are in the log."""
+        ...
+
     def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
         """The chain of events of a topic or a request up to a moment, in words."""
         ...
@@ -214,6 +220,27 @@ class HttpSource:
 
     def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
         return self._get(json_types.ExplanationShape, f"/explain/{quote(subject, safe='')}", at=at)
+
+    def proof(self, wanted: Wanted) -> Proof:
+        """As `Source` has it, by a head that is signed where the service has a key."""
+        parameters = {
+            "offset": wanted.offset,
+            "topic": wanted.topic,
+            "request": wanted.request_id,
+            "from": wanted.start,
+            "limit": wanted.limit,
+            "partition": wanted.partition,
+            "size": wanted.size,
+        }
+        return self._get(Proof, "/log/proof", **parameters)
+
+    def head(self, partition: int | None, since: int | None) -> Consistency:
+        """The head of the log, and that it goes on from its first `since` events."""
+        return self._get(Consistency, "/log/head", partition=partition, since=since)
+
+    def leaves(self, start: int, partition: int | None) -> Leaves:
+        """A page of the log's events from an offset on, as they are hashed."""
+        return self._get(Leaves, "/log/leaves", **{"from": start, "limit": LEAVES_MAX, "partition": partition})
 
     def _get(self, shape: type[_T], path: str, **parameters: object) -> _T:
         return self._decoded(self._send("GET", _with_parameters(path, parameters)), shape)

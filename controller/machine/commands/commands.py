@@ -307,6 +307,16 @@ class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
     release: str
 
 
+class RecordHead(Command, frozen=True, kw_only=True, gc=False):
+    """Record a head of the log that was signed; `HeadSigned` says what its parts are."""
+
+    size: int
+    root: bytes
+    signed_at_ms: int
+    public_key: bytes
+    signature: bytes
+
+
 ClientCommand = TopicCommand | access.ClusterCommand | AlterPartition | BrokerCommand | MembershipCommand
 """What is answered: by its request id and the name of its topic."""
 
@@ -340,6 +350,7 @@ AnyCommand = (
     | cluster.RefuseCreation
     | cluster.FinishChange
     | ChangeSettings
+    | RecordHead
     | access.CreateAcls
     | access.DeleteAcls
     | access.AlterClientQuotas

@@ -227,6 +227,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.QuorumEpochBegun: _same("leader_epoch"),
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
+    catalog.HeadSigned: {},
     catalog.HistorySkipped: _same("leader_epoch", "reason"),
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     catalog.ResourceConfigsChanged: {
@@ -261,6 +262,7 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id", "priority"),
     catalog.MetadataAdopted: ("source", "end_offset", "kept"),
     catalog.MetadataHandedBack: ("folder", "end_offset"),
+    catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
     catalog.HistorySkipped: ("start_offset", "end_offset"),
     catalog.ResourceConfigsChanged: ("kind", "name", "before"),
     catalog.TopicConfigsChanged: ("before",),
