@@ -64,14 +64,12 @@ class RocksDbLog:
         event_version: int,
         new_cluster_id: Callable[[], str],
     ) -> None:
-        self._path = path
-        self._cache_bytes = cache_bytes
+        self._path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
         self._failure: str | None = None
         self._database: Database | None = None
         self._closed = False
-        self._next_offset = 0
-        self._durable_offset = 0
+        self._next_offset = self._durable_offset = 0
         self._cut: int | None = None
         make_folder(path)
         try:
@@ -333,10 +331,10 @@ class RocksDbLog:
 
     def _each_shard(self, run: bytes) -> Iterator[str]:
         below = SHARD[:-1] + bytes((SHARD[-1] + 1,))
-        key = self._read(Database.first_view_key, run + _PAST_RUNS, below)
-        while key is not None:
-            yield key[len(SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
-            key = self._read(Database.first_view_key, key[:-8] + _PAST_RUNS, below)
+        while keys := self._read(Database.first_view_keys, run + _PAST_RUNS, below, _PAST_RUNS):
+            for key in keys:
+                yield key[len(SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
+            run = keys[-1][:-8]
 
     def _each_frozen(self, frozen: Frozen, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[_Pair]:
         with closing(frozen):

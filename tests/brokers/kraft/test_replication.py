@@ -22,7 +22,8 @@ from controller.brokers.kraft.replication import wants_lead
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum
 from events.catalog import EVENT_VERSION
-from events.logs.log import EventLog, InMemoryLog, LogWriteError
+from events.logs.log import EventLog, LogWriteError
+from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
