@@ -17,7 +17,10 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
 from controller.brokers.kraft.quorum.raft.effects import Role
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
+from controller.brokers.kraft.replication import wants_lead
 from controller.brokers.port import LeadLost
+from controller.machine.state import Quorum
 from events.catalog import EVENT_VERSION
 from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
@@ -275,3 +278,24 @@ async def test_a_full_disk_loses_the_lead_and_fails_no_command_for_good(
         assert isinstance(desk.node.ended.exception(), OSError)
         assert not desk.replication.leads
         assert len(desk.events()) < len(HISTORY)
+
+
+@pytest.mark.parametrize(
+    ("known", "snapshot", "wants"),
+    [
+        ((4, 0), None, True),
+        ((4, 1), None, False),
+        ((4, 2), SnapshotId(200, 4), False),
+        ((3, 0), None, False),  # the epoch has begun, and the event that says more comes soon
+        ((3, 0), SnapshotId(100, 3), False),
+        ((2, 1), SnapshotId(200, 4), True),  # it began below the snapshot: that event never comes
+        (None, SnapshotId(200, 4), True),
+        (None, None, False),
+    ],
+)
+def test_the_lead_is_wanted_from_who_wants_it_less(
+    known: tuple[int, int] | None, snapshot: SnapshotId | None, wants: bool
+) -> None:
+    """In epoch 4, of a voter of priority 1; `known` is an epoch and its leader's priority."""
+    begun = None if known is None else Quorum(known[0], 7, 1, "", 0, b"", priority=known[1])
+    assert wants_lead(begun, 4, snapshot, 1) is wants
