@@ -22,6 +22,8 @@ from typing import Protocol
 
 import msgspec
 
+from events.logs.state_keys import key_range
+
 
 class LogError(Exception):
     """The log cannot do what was asked. The message names the folder and says what to do."""
@@ -110,13 +112,6 @@ def check_range(start: int, end: int | None) -> None:
     """Raise ValueError for a negative offset."""
     if start < 0 or (end is not None and end < 0):
         raise ValueError(f"offsets begin at 0: asked for {start} to {end}")
-
-
-class StateKeys(Protocol):
-    """The state keys of a log, as they are or as they were; `EventLog` says what each promises."""
-
-    def get(self, key: bytes) -> bytes | None: ...
-    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
 
 
 class EventLog(Protocol):
@@ -235,14 +230,6 @@ class EventLog(Protocol):
     def close(self) -> None:
         """Flush, and let go of the log; closing twice is nothing. All else raises LogClosed from now on."""
         ...
-
-
-def key_range(prefix: bytes, start_after: bytes | None) -> tuple[bytes, bytes | None]:
-    """The half-open range of keys of a scan; an upper bound of None means no bound."""
-    lower = prefix if start_after is None or start_after < prefix else start_after + b"\0"
-    stem = prefix.rstrip(b"\xff")
-    upper = stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
-    return lower, upper
 
 
 class InMemoryLog:

@@ -29,9 +29,10 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from rocksdict import WriteBatch
 
 from events.logs import log
-from events.logs.rocksdb_database import Database, Frozen, Page
+from events.logs.rocksdb_database import Database, Frozen, Page, run_prefix
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_recovery import NEXT_KEY, DurableMark, identify, make_folder, open_checked
+from events.logs.state_keys import key_range
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -215,7 +216,7 @@ class RocksDbLog:
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._readable()
-        lower, upper = log.key_range(_STATE + prefix, None if start_after is None else _STATE + start_after)
+        lower, upper = key_range(_STATE + prefix, None if start_after is None else _STATE + start_after)
         assert upper is not None, "the leading byte of a state key has a successor"
         return self._each_pair(lower, upper)
 
@@ -223,7 +224,7 @@ class RocksDbLog:
         """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that
         writes. Who is asked for them may be in another one; it is to go to the end, or to close the iterator."""
         frozen = self._read(Database.frozen_views)
-        return self._each_frozen(frozen, [log.key_range(_STATE + prefix, None) for prefix in prefixes])
+        return self._each_frozen(frozen, [key_range(_STATE + prefix, None) for prefix in prefixes])
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.
@@ -394,9 +395,3 @@ def _batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBat
             put(_STATE + key, value, views)
     put(NEXT_KEY, _pack(offset), views)
     return batch, offset
-
-
-def run_prefix(kind: bytes, name: str) -> bytes:
-    """What the keys of runs under a name begin with."""
-    text = name.encode("utf-8", "surrogatepass")
-    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"
