@@ -98,6 +98,8 @@ class CreateRequested(Fact, frozen=True, tag=True):
     """The topic stood more than once in its request."""
     denied: int = 0
     """The error code of the authorizer, 0 when it allowed the request."""
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
@@ -169,6 +171,8 @@ class TopicConfigsChanged(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     asked: ChangeAsked
+    before: Configs | None = None
+    """What they were; None in events of earlier releases."""
 
 
 class ChangeRejected(Fact, frozen=True, tag=True):

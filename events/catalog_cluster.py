@@ -53,6 +53,10 @@ class ResourceConfigsChanged(Fact, frozen=True, tag=True):
     configs: Configs
     principal: str
     client_id: str | None
+    host: str = ""
+    """The client's address; empty where nobody sent a request, and in events of earlier releases."""
+    before: Configs | None = None
+    """What they were; None in events of earlier releases."""
 
 
 class ProducerIdsAllocated(Fact, frozen=True, tag=True):
@@ -146,3 +150,5 @@ class SettingsChanged(Fact, frozen=True, tag=True):
     settings: tuple[tuple[str, str], ...]
     release: str
     """The release of Topicwright whose rules decide from here on."""
+    before: tuple[tuple[str, str], ...] | None = None
+    """What they were; None in the first event of a log, and in events of earlier releases."""

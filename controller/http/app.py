@@ -21,9 +21,10 @@ from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
-from controller.http.heads import Heads
+from controller.http.form.document import completed
+from controller.http.form.heads import Heads
+from controller.http.form.packing import note_wish
 from controller.http.metrics import Metrics
-from controller.http.packing import note_wish
 from controller.http.paths import altering, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
@@ -49,7 +50,7 @@ async def describe(request: HttpRequest) -> Response[bytes]:
     """What there is and how it is requested, as an OpenAPI document."""
     state = request.app.state
     if DOCUMENT not in state:  # it takes some 50 ms, so once
-        state[DOCUMENT] = msgspec.json.encode(request.app.openapi_schema.to_schema())
+        state[DOCUMENT] = msgspec.json.encode(completed(request.app.openapi_schema.to_schema()))
     return Response(state[DOCUMENT], media_type=OPENAPI)
 
 

@@ -13,16 +13,18 @@ What a client could make up is no label: how many series there are is bounded by
 from __future__ import annotations
 
 import asyncio
+import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from controller.release import RELEASE
 from projections.words.names import error_word
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
@@ -64,6 +66,7 @@ class Metrics(Collector):
     def __init__(self) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)  # process_…: memory, files, cores; on Linux, from /proc
         self._commit_seconds = Distribution(SECONDS)
         self._commit_commands = Distribution(COUNTS)
         self._commit_events = Distribution(COUNTS)
@@ -164,6 +167,9 @@ class Metrics(Collector):
         yield logins
         yield _family("http_request_seconds", "Requests over HTTP.", ("method", "route", "status"), self._http)
         yield from self._troubles()
+        build = GaugeMetricFamily("topicwright_build_info", "What runs; always 1.", labels=("release", "python"))
+        build.add_metric((RELEASE, platform.python_version()), 1)
+        yield build
         for name, says, value in self._states:
             yield GaugeMetricFamily(f"topicwright_{name}", says, value)
 

@@ -203,7 +203,8 @@ def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
     if cluster.release and (cluster.settings_pairs, cluster.release) == (command.settings, command.release):
         return NOTHING
     settings_from_pairs(command.settings)
-    return Decision((catalog.SettingsChanged(command.settings, command.release),))
+    before = cluster.settings_pairs if cluster.release else None
+    return Decision((catalog.SettingsChanged(command.settings, command.release, before),))
 
 
 def expire(state: State, command: commands.ExpireRequest) -> Decision:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -317,14 +318,24 @@ async def serve(options: ServeOptions) -> int:
 
 def _hints(kafka: Address, http: Address) -> str:
     where = "" if http.port == DEFAULT_HTTP_PORT else f" --http {http}"
+    command, path = _typed()
     return f"""
 
 Topicwright answers Kafka clients on {kafka} and HTTP on {http}. In another terminal:
 
   curl -s -X POST http://{http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'    create a topic
-  .venv/bin/topicwright topics pay.orders{where}        what is
-  .venv/bin/topicwright explain pay.orders{where}       why it is so
-  .venv/bin/topicwright demo                     a story in a minute, with a real Kafka client
-
+  {command} topics pay.orders{where}        what is
+  {command} explain pay.orders{where}       why it is so
+  {command} demo                     a story in a minute, with a real Kafka client
+{path}
 Any Kafka client will do: bootstrap.servers={kafka}. Ctrl-C stops; the log stays in the data folder.
 """
+
+
+def _typed() -> tuple[str, str]:
+    """How this command is typed, and what makes its name alone enough where that is not so yet."""
+    here = Path(sys.argv[0]).absolute()
+    found = shutil.which("topicwright")
+    if found is not None and Path(found).resolve() == here.resolve():
+        return "topicwright", ""
+    return str(here), f"\n  export PATH={here.parent}:$PATH        then `topicwright` alone will do\n"

@@ -32,7 +32,6 @@ from events.logs import log
 from events.logs.rocksdb_database import Database, Frozen, Page, run_prefix
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_recovery import NEXT_KEY, DurableMark, identify, make_folder, open_checked
-from events.logs.state_keys import key_range
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,14 +64,12 @@ class RocksDbLog:
         event_version: int,
         new_cluster_id: Callable[[], str],
     ) -> None:
-        self._path = path
-        self._cache_bytes = cache_bytes
+        self._path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
         self._failure: str | None = None
         self._database: Database | None = None
         self._closed = False
-        self._next_offset = 0
-        self._durable_offset = 0
+        self._next_offset = self._durable_offset = 0
         self._cut: int | None = None
         make_folder(path)
         try:
@@ -216,7 +213,7 @@ class RocksDbLog:
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._readable()
-        lower, upper = key_range(_STATE + prefix, None if start_after is None else _STATE + start_after)
+        lower, upper = log.key_range(_STATE + prefix, None if start_after is None else _STATE + start_after)
         assert upper is not None, "the leading byte of a state key has a successor"
         return self._each_pair(lower, upper)
 
@@ -224,7 +221,7 @@ class RocksDbLog:
         """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that
         writes. Who is asked for them may be in another one; it is to go to the end, or to close the iterator."""
         frozen = self._read(Database.frozen_views)
-        return self._each_frozen(frozen, [key_range(_STATE + prefix, None) for prefix in prefixes])
+        return self._each_frozen(frozen, [log.key_range(_STATE + prefix, None) for prefix in prefixes])
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.

@@ -25,7 +25,7 @@ from typing import Self
 
 import msgspec
 
-from events.logs.state_keys import key_range
+from events.logs.log import key_range
 
 FORMAT = 1
 _MAGIC = b"TWSNAP01"

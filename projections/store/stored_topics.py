@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from controller.machine.partitions.blocks import BLOCK, blocks_of
 from controller.machine.state import Topic
 from events.catalog import Partition
-from events.logs.state_keys import StateKeys
+from events.logs.log import StateKeys
 from events.names import ShardKey
 from projections.store.access_state import Puts
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import re
 import threading
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from controller.engine.reports import Figures
 from controller.http.metrics import SECONDS, Distribution, Metrics
+from controller.release import RELEASE
 from tests.http.service import POLICY, Judge, owned, service
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -39,7 +42,9 @@ def test_what_the_controller_reports_is_counted_once_each() -> None:
     figures.request("CreateTopics", 7, "ok", 0.01)
     figures.command_failed("DeleteTopic")
     metrics.clock_jumped()
-    counts = {name: value for (name, _), value in _of(metrics).items() if name.endswith(("_count", "_total"))}
+    ends = ("_count", "_total")
+    samples = {name: value for (name, _), value in _of(metrics).items() if not name.startswith("process_")}
+    counts = {name: value for name, value in samples.items() if name.endswith(ends)}
     names = ("commit_seconds", "commit_commands", "commit_events", "answer_wait_seconds", "policy_seconds")
     assert counts == {f"{name}_count": 1 for name in (*names, "request_seconds")} | dict.fromkeys(
         ("answers_total", "commands_failed_total", "clock_jumps_total"), 1
@@ -133,6 +138,44 @@ async def test_a_service_shows_its_states_and_its_work() -> None:
         assert routes["POST", "/topics", "201"] == 1
         assert routes["POST", "/topics", "403"] == 1
         assert routes["GET", "/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
+
+
+async def test_partitions_in_trouble_are_shown_until_brokers_are_back() -> None:
+    names = ("partitions_under_replicated", "partitions_offline", "placeholders")
+
+    async with service(settings={"enable.under.replicated.topic.creation": "true"}) as one:
+
+        async def troubles() -> tuple[float, ...]:
+            samples = _samples((await one.client.get("/metrics")).text)
+            return tuple(samples[name, ()] for name in names)
+
+        await one.create("pay.t", num_partitions=2)
+        assert await troubles() == (0, 0, 0)
+        await one.request("POST", "/simulated/brokers/2/stop")
+        await one.live(1, 3)
+        await one.until(lambda: one.front.store.durable_tallies.trouble.under_replicated == 2)
+        assert await troubles() == (2, 0, 0), "brokers 1 and 3 lead"
+        await one.create("pay.u", num_partitions=1)
+        assert await troubles() == (3, 0, 1), "of three replicas one waits for a broker"
+        for broker_id in (1, 3):
+            await one.request("POST", f"/simulated/brokers/{broker_id}/stop")
+        await one.until(lambda: one.front.store.durable_tallies.trouble.leaderless == 3)
+        assert (await troubles())[1] == 3
+        for broker_id in (1, 2, 3):
+            await one.request("POST", f"/simulated/brokers/{broker_id}/start")
+        await one.until(lambda: not any(msgspec.structs.astuple(one.front.store.durable_tallies.trouble)))
+        assert await troubles() == (0, 0, 0)
+
+
+async def test_what_runs_and_what_it_takes_is_shown() -> None:
+    async with service() as one:
+        text = (await one.client.get("/metrics")).text
+    samples = _samples(text)
+    build = [dict(labels) for name, labels in samples if name == "build_info"]
+    assert build == [{"release": RELEASE, "python": platform.python_version()}]
+    assert samples["process_resident_memory_bytes", ()] > 10 * 2**20
+    assert 3 < samples["process_open_fds", ()] <= samples["process_max_fds", ()]
+    assert samples["process_cpu_seconds_total", ()] > 0
 
 
 async def test_clients_make_up_no_labels() -> None:

@@ -6,7 +6,8 @@ import asyncio
 import random
 from collections.abc import Iterator, Sequence
 
-from events.logs.log import Commit, InMemoryLog, LogClosed, LogDiskFull, LogWriteError
+from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
+from events.logs.memory_log import InMemoryLog
 
 
 class Disk:

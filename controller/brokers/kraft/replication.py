@@ -115,9 +115,9 @@ class QuorumReplication:
             for records in batches:
                 last = self._node.append(records)
             await self._node.committed(last)
-        except NotLeader:
+        except (NotLeader, OSError) as failure:  # a disk that fails has ended the node, which has said why
             self._led_epoch = None
-            raise LeadLost from None
+            raise LeadLost from failure
         self.following.write(commit)
         self.following.applied = last + 1
 

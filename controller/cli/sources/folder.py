@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import NoReturn, Self
 
 import msgspec
 
-from controller.cli.sources.http import DryRun, Refusal, SourceError, Which
+from controller.cli.sources.http import Create, Refusal, SourceError, Which, WhichRequests
 from controller.http.errors import query_error, status_of
 from controller.http.paths.writes import CreateBody, create_command
 from controller.machine.commands.commands import CreateTopic
@@ -24,7 +24,11 @@ from events.logs.log import LogError, LogLocked
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId, TopicId
 from projections.queries.query import Query, Questions
-from projections.shown import from_log, json_types, to_json
+from projections.queries.requests import RequestFilter
+from projections.shown import from_log, json_types, overview_types, overviews, to_json
+from projections.shown.difference import difference
+from projections.shown.difference_types import DifferenceShape
+from projections.shown.overviews import Window
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
 
@@ -72,7 +76,24 @@ class FolderSource:
         with _refusing():
             return from_log.topic_at(self._query.of_topic(name), name, at)
 
-    def dry_run(self, create: DryRun) -> json_types.CreatedShape:
+    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
+        wanted = RequestFilter(which.principal, which.outcome, which.rule, which.api)
+        with _refusing():
+            return overviews.requests(self._query, wanted, Window(which.since, which.until, None, limit, cursor))
+
+    def request(self, request_id: str) -> json_types.RequestShape:
+        with _refusing():
+            return from_log.request(self._query, request_id)
+
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+        with _refusing():
+            return difference(self._query, since, until, cursor, limit)
+
+    def brokers(self, at: str | None) -> json_types.BrokersShape:
+        with _refusing():
+            return from_log.brokers(self._query, at)
+
+    def dry_run(self, create: Create) -> json_types.CreatedShape:
         """As `Source.dry_run`, by the rules that are in force in the folder."""
         with _refusing():
             command = create_command(
@@ -87,16 +108,31 @@ class FolderSource:
             raise Refusal(status_of(answer.code), to_json.refusal(answer))
         return to_json.created(answer, self._store.durable_cluster.live, validate_only=True)
 
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
+    def events(
+        self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
+    ) -> json_types.EventsShape:
+        of = (which.topic, which.request_id, which.partition)
         with _refusing():
-            return from_log.events(self._query, start, limit, which.topic, which.request_id, which.partition, cursor)
+            return from_log.events(self._query, start, limit, *of, cursor, kind=which.kind, newest=newest, at=which.at)
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
 
-    def explain(self, subject: str) -> json_types.ExplanationShape:
+    def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
         with _refusing():
-            return from_log.explanation(self._query, subject)
+            return from_log.explanation(self._query, subject, at=at)
+
+    def create(self, create: Create) -> json_types.CreatedShape:
+        raise SourceError(_STOPPED)
+
+    def delete(self, name: str) -> json_types.DeletedShape:
+        raise SourceError(_STOPPED)
+
+    def change(self, name: str, change: Mapping[str, object]) -> None:
+        raise SourceError(_STOPPED)
+
+
+_STOPPED = "a stopped service changes nothing: name a running one with --http HOST:PORT"
 
 
 def _partitions(folder: Path) -> list[Path]:

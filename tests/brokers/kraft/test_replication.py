@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from controller.brokers.kraft.log.metadata_records import NoOpRecord
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.port import LeadLost
 from events.catalog import EVENT_VERSION
-from events.logs.log import EventLog, InMemoryLog, LogWriteError
+from events.logs.log import EventLog, LogWriteError
+from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
@@ -253,3 +255,23 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         assert leader.carried() == leader.events()
         assert len(leader.events()) < len(HISTORY)
         assert end >= leader.replication.applied
+
+
+async def test_a_full_disk_loses_the_lead_and_fails_no_command_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client is answered NOT_CONTROLLER, and tries again elsewhere; the process ends by its node."""
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:5])
+        desk.record(COMMANDS[5:])
+
+        def full(data: bytes) -> int:
+            raise OSError(errno.ENOSPC, "planted")
+
+        assert desk.seat.log is not None
+        monkeypatch.setattr(desk.seat.log, "append", full)
+        with pytest.raises(LeadLost):
+            await desk.replication.commit(desk.recorder.take_commit())
+        assert isinstance(desk.node.ended.exception(), OSError)
+        assert not desk.replication.leads
+        assert len(desk.events()) < len(HISTORY)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.logs.log import Commit, Entry, EventLog, InMemoryLog, LogClosed
+from events.logs.log import Commit, Entry, EventLog, LogClosed
+from events.logs.memory_log import InMemoryLog
 from tests.events.logs.rocksdb_folders import open_log
 
 
