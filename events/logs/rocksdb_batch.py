@@ -7,7 +7,7 @@ import struct
 from rocksdict import WriteBatch
 
 from events.logs.log import Commit
-from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_database import Database, run_prefix
 from events.logs.rocksdb_recovery import NEXT_KEY
 
 pack = struct.Struct(">Q").pack
@@ -47,9 +47,3 @@ def batch_of(commit: Commit, first: int, database: Database) -> tuple[WriteBatch
             put(STATE + key, value, views)
     put(NEXT_KEY, pack(offset), views)
     return batch, offset
-
-
-def run_prefix(kind: bytes, name: str) -> bytes:
-    """What the keys of runs under a name begin with."""
-    text = name.encode("utf-8", "surrogatepass")
-    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"

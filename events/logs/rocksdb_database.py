@@ -195,6 +195,12 @@ class Database:
         return page, True
 
 
+def run_prefix(kind: bytes, name: str) -> bytes:
+    """What the keys of runs under a name begin with."""
+    text = name.encode("utf-8", "surrogatepass")
+    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"
+
+
 class Frozen:
     """The views of a database as they were at one moment. What RocksDB keeps for it, it keeps until `close`.
 

@@ -28,8 +28,8 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from rocksdict import WriteBatch
 
 from events.logs import log
-from events.logs.rocksdb_batch import REQUEST, SHARD, STATE, batch_of, pack, run_prefix
-from events.logs.rocksdb_database import Database, Frozen, Page
+from events.logs.rocksdb_batch import REQUEST, SHARD, STATE, batch_of, pack
+from events.logs.rocksdb_database import Database, Frozen, Page, run_prefix
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_recovery import DurableMark, identify, make_folder, open_checked
 
