@@ -45,8 +45,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "handback": Command("adopt", "give a cluster back to Kafka's own controller"),
     },
     "prove": {
-        "prove": Command("prove", "prove to others what stands in the log"),
-        "verify": Command("verify", "check a proof, or that a whole log is what it was"),
+        "prove": Command("reads.prove", "prove to others what stands in the log"),
+        "verify": Command("reads.verify", "check a proof, or that a whole log is what it was"),
         "replay": Command("replay", "rebuild, prove and question the history, with Spark or --local"),
         "check": Command("check", "check settings and rules files, without a server"),
     },

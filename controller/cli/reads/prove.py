@@ -13,9 +13,9 @@ import msgspec
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
+from controller.cli.reads.verify import read_head
 from controller.cli.sources.http import Refusal, Source
 from controller.cli.terminal.usage import complain, count
-from controller.cli.verify import read_head
 from events.logs.proofs import EVENTS_MAX, Proof, ProofFails
 from projections.queries.proving import Wanted
 
