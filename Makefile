@@ -36,7 +36,12 @@ $(ENVIRONMENT): pyproject.toml constraints.txt
 $(RUNTIME): pyproject.toml constraints.txt
 	$(call install,replay)
 
+# A `topicwright` that one can type. Whatever else is called so is left alone.
+COMMAND ?= $(HOME)/.local/bin/topicwright
+
 run: $(RUNTIME)
+	@if [ -L "$(COMMAND)" ] || [ ! -e "$(COMMAND)" ]; then \
+		mkdir -p "$(dir $(COMMAND))" && ln -sfn "$(abspath $(BIN)/topicwright)" "$(COMMAND)" || true; fi
 	exec $(BIN)/topicwright serve --hints
 
 tools: env

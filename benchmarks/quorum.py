@@ -197,9 +197,11 @@ def main() -> None:
     found = {OURS: Measured(), KAFKAS: Measured()}
     if options.json is not None and options.json.exists():
         found = msgspec.json.decode(options.json.read_bytes(), type=dict[str, Measured])
-    measure(found, options)
-    if options.json is not None:
-        options.json.write_bytes(msgspec.json.encode(found))
+    try:
+        measure(found, options)
+    finally:  # rounds that held count, also where a later one did not
+        if options.json is not None:
+            options.json.write_bytes(msgspec.json.encode(found))
     show(figures(found[OURS], found[KAFKAS]), as_json=False)
 
 

@@ -31,10 +31,10 @@ class Running:
 
 
 @contextmanager
-def topicwright(data: Path, *settings: str) -> Iterator[Running]:
+def topicwright(data: Path, *settings: str, program: Path = TOPICWRIGHT) -> Iterator[Running]:
     """Serve on free ports with the log in `data`."""
     argv: list[str | Path] = [
-        TOPICWRIGHT, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data,
+        program, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data,
     ]  # fmt: skip
     for setting in ("log.level=warning", *settings):
         argv += ["--set", setting]

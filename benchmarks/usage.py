@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MIB = 1 << 20
@@ -66,14 +66,17 @@ def usage() -> Iterator[Usage]:
         seen.look()
 
 
+def cpu_seconds(process: int) -> float:
+    """The seconds of a core, user and system together, that a process has taken. Raises OSError."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
 def _seconds_by_process() -> dict[int, float]:
     found = {}
     for process in _children(os.getpid()):
-        try:
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        found[process] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        with suppress(OSError):
+            found[process] = cpu_seconds(process)
     return found
 
 

@@ -27,6 +27,8 @@ class ScramCredentialSet(Fact, frozen=True, tag=True):
     principal: str
     """Who set it."""
     client_id: str | None
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""
 
     def __repr__(self) -> str:
         return f"ScramCredentialSet({self.user!r}, {self.mechanism}, {self.iterations}, secrets hidden)"
@@ -41,6 +43,8 @@ class ScramCredentialRemoved(Fact, frozen=True, tag=True):
     principal: str
     """Who removed it."""
     client_id: str | None
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""
 
 
 class LoginSecretDrawn(Fact, frozen=True, tag=True):
@@ -77,6 +81,8 @@ class AclsCreated(Fact, frozen=True, tag=True):
     acls: tuple[Acl, ...]
     principal: str
     client_id: str | None
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""
 
 
 class AclsDeleted(Fact, frozen=True, tag=True):
@@ -86,6 +92,8 @@ class AclsDeleted(Fact, frozen=True, tag=True):
     acls: tuple[Acl, ...]
     principal: str
     client_id: str | None
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
@@ -101,6 +109,8 @@ class QuotasChanged(Fact, frozen=True, tag=True):
     removed: tuple[str, ...]
     principal: str
     client_id: str | None
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""
 
 
 class AsksRefused(Fact, frozen=True, tag=True):

@@ -22,6 +22,7 @@ from events.catalog_cluster import (
     BrokerUnfenced,
     BrokerUnregistered,
     FeaturesChanged,
+    HeadSigned,
     HistorySkipped,
     LogDirsChanged,
     MetadataAdopted,
@@ -56,7 +57,8 @@ __all__ = [
     "BrokerDetails", "BrokerFenced", "BrokerLeaving",
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
-    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HistorySkipped", "IsrChanged",
+    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HeadSigned", "HistorySkipped",
+    "IsrChanged",
     "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
@@ -98,6 +100,8 @@ class CreateRequested(Fact, frozen=True, tag=True):
     """The topic stood more than once in its request."""
     denied: int = 0
     """The error code of the authorizer, 0 when it allowed the request."""
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
@@ -169,6 +173,8 @@ class TopicConfigsChanged(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     asked: ChangeAsked
+    before: Configs | None = None
+    """What they were; None in events of earlier releases."""
 
 
 class ChangeRejected(Fact, frozen=True, tag=True):
@@ -341,6 +347,7 @@ Event = (
     | MetadataAdopted
     | MetadataHandedBack
     | HistorySkipped
+    | HeadSigned
     | FeaturesChanged
     | SettingsChanged
     | access.ScramCredentialSet

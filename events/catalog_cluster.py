@@ -53,6 +53,10 @@ class ResourceConfigsChanged(Fact, frozen=True, tag=True):
     configs: Configs
     principal: str
     client_id: str | None
+    host: str = ""
+    """The client's address; empty where nobody sent a request, and in events of earlier releases."""
+    before: Configs | None = None
+    """What they were; None in events of earlier releases."""
 
 
 class ProducerIdsAllocated(Fact, frozen=True, tag=True):
@@ -120,6 +124,19 @@ class MetadataHandedBack(Fact, frozen=True, tag=True):
     """The offset after the last record that was written."""
 
 
+class HeadSigned(Fact, frozen=True, tag=True):
+    """A head of this log was signed: whoever trusts the key knows which events stood below `size` at that time."""
+
+    size: int
+    root: bytes
+    """The root of the Merkle tree over the events below `size` (RFC 9162)."""
+    signed_at_ms: int
+    public_key: bytes
+    """Ed25519, 32 bytes."""
+    signature: bytes
+    """Of the text that `events.logs.heads` describes."""
+
+
 class HistorySkipped(Fact, frozen=True, tag=True):
     """What was decided between two offsets of the metadata log is not known step by step: a snapshot was taken in its
     place. The events beside this one, of the same cause, say what had changed at its end."""
@@ -146,3 +163,5 @@ class SettingsChanged(Fact, frozen=True, tag=True):
     settings: tuple[tuple[str, str], ...]
     release: str
     """The release of Topicwright whose rules decide from here on."""
+    before: tuple[tuple[str, str], ...] | None = None
+    """What they were; None in the first event of a log, and in events of earlier releases."""

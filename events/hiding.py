@@ -32,14 +32,21 @@ def without_secrets(event: Event) -> Event:
         return replace(event, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
     if isinstance(event, LoginSecretDrawn):
         return replace(event, secret=HIDDEN)
-    if isinstance(event, ResourceConfigsChanged) and shown_configs(event) != event.configs:
-        return replace(event, configs=shown_configs(event))
+    if isinstance(event, ResourceConfigsChanged):
+        shown, before = shown_configs(event), None if event.before is None else _shown(event.before)
+        return (
+            event if (shown, before) == (event.configs, event.before) else replace(event, configs=shown, before=before)
+        )
     return event
 
 
 def shown_configs(event: ResourceConfigsChanged) -> Configs:
     """The configs of brokers, or of what else has them, with those hidden that are secrets."""
-    return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in event.configs)
+    return _shown(event.configs)
+
+
+def _shown(configs: Configs) -> Configs:
+    return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in configs)
 
 
 def value_without_secrets(record: Recorded, value: bytes) -> bytes:

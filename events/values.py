@@ -164,3 +164,5 @@ class ChangeAsked(Fact, frozen=True):
     """The topic stood more than once in its request."""
     denied: int = 0
     """The error code of the authorizer, 0 when it allowed the request."""
+    host: str = ""
+    """The client's address; empty in events of earlier releases."""

@@ -68,6 +68,7 @@ async def _create(front: Front, context: RequestContext, request: CreateAclsRequ
         at_ms=controller.now_ms(),
         principal=context.principal,
         client_id=context.client_id,
+        host=context.host,
         acls=acls,
     )
     return details_of(await front.submit_cluster(command), len(acls))
@@ -108,6 +109,7 @@ async def _delete(front: Front, context: RequestContext, filters: tuple[AclFilte
         at_ms=controller.now_ms(),
         principal=context.principal,
         client_id=context.client_id,
+        host=context.host,
         filters=filters,
     )
     return details_of(await front.submit_cluster(command), len(filters))

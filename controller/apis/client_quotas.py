@@ -62,6 +62,7 @@ async def _alter(front: Front, context: RequestContext, request: alter.AlterClie
         at_ms=controller.now_ms(),
         principal=context.principal,
         client_id=context.client_id,
+        host=context.host,
         alterations=tuple(
             QuotaAlteration(
                 _entity(entry),

@@ -225,6 +225,7 @@ def _commands(
             incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
             principal=context.principal,
             client_id=context.client_id,
+            host=context.host,
             api=context.api,
             api_version=context.api_version,
             validate_only=validate_only,

@@ -32,6 +32,7 @@ async def create_partitions(
             assignments=_replica_lists(topic.assignments),
             principal=context.principal,
             client_id=context.client_id,
+            host=context.host,
             api="CreatePartitions",
             api_version=context.api_version,
             validate_only=request.validate_only,

@@ -85,6 +85,7 @@ class CreateTopicsHandler:
             validate_only=request.validate_only,
             principal=context.principal,
             client_id=context.client_id,
+            host=context.host,
             api_version=context.api_version,
             duplicate=duplicate,
             denied=self._front.denial_of_create(context, topic.name),

@@ -107,6 +107,7 @@ class DeleteTopicsHandler:
             topic_id=None if state.topic_id == ZERO_UUID else TopicId(state.topic_id),
             principal=context.principal,
             client_id=context.client_id,
+            host=context.host,
             api="DeleteTopics",
             api_version=context.api_version,
             duplicate=twice,

@@ -225,6 +225,7 @@ class MetadataHandler:
                 timeout_ms=AUTO_CREATION_WAIT_MS,
                 principal=context.principal,
                 client_id=context.client_id,
+                host=context.host,
                 api="Metadata",
                 denied=self._front.denial_of_create(context, name),
             )

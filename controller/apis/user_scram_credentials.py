@@ -70,6 +70,7 @@ async def _alter(front: Front, context: RequestContext, changes: Sequence[_Chang
         at_ms=controller.now_ms(),
         principal=context.principal,
         client_id=context.client_id,
+        host=context.host,
         removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
         upserts=tuple(map(_upsert, upserts)),
     )

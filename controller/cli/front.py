@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from controller.cli.starting import Commands, address, register_kafka, register_process
-from controller.serving.reach_cluster import security_in
-from controller.settings.load import ServeSettings, SettingsError
-from controller.settings.server_table import BY_KEY
-from controller.stream.front.service import FrontOptions, run_front
+from controller.cli.commands import Parsers
+from controller.cli.starting import address, refuse_taken, register_kafka, register_process
+
+if TYPE_CHECKING:
+    from controller.settings.load import ServeSettings
 
 
-def register(commands: Commands) -> None:
+def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = register_process(
         commands,
         "front",
         _start,
-        summary="answer clients, while workers decide",
         http="127.0.0.1:8080",
         data="topicwright-front",
         kept="what was read of the log, so that the next start is quick",
@@ -35,8 +34,12 @@ def register(commands: Commands) -> None:
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    from controller.serving.reach_cluster import security_in
+    from controller.stream.front.service import FrontOptions, run_front
+
     _refuse_decisions(options.set)
     security = security_in(options.kafka_properties, "--kafka-properties")
+    refuse_taken(settings, kafka=None if settings.listeners else options.kafka, http=options.http)
     file = settings.cluster_client_properties_file
     return run_front(
         FrontOptions(
@@ -54,6 +57,9 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
 def _refuse_decisions(overrides: list[str]) -> None:
     """Raise SettingsError for settings that decide, which workers have to be given; in a file that a front shares with
     them they do no harm."""
+    from controller.settings.load import SettingsError
+    from controller.settings.server_table import BY_KEY
+
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key in BY_KEY and BY_KEY[key].decides:

@@ -11,48 +11,52 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from controller.cli.commands import COMMANDS, in_groups
+from controller.cli.terminal.parser import Parser
+from controller.cli.terminal.usage import with_output
 from controller.release import RELEASE
 
 OWNER_ALONE = 0o077
 """What nobody but its owner may do with files that a command writes: logs and their caches hold SCRAM keys, metadata
 folders of Kafka too, exports and reports say who did what."""
-COMMANDS = {
-    "serve": "serve",
-    "front": "front",
-    "worker": "worker",
-    "demo": "demo",
-    "topics": "query",
-    "events": "query",
-    "explain": "query",
-    "replay": "replay",
-    "users": "users",
-    "adopt": "adopt",
-    "restore": "adopt",
-    "handback": "adopt",
-    "join": "quorum",
-    "leave": "quorum",
-    "quorum": "quorum",
-}
-"""The module of this package that has each command: only that of the one which runs is loaded."""
+COMPLETING = "_ARGCOMPLETE"
+"""Set by the shell that wants to know how a line may go on."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    if COMPLETING in os.environ:
+        from controller.cli.completion import complete
+
+        complete(parser("", every=True))
     options = parser(given[0] if given else "").parse_args(given)
     run: Callable[[argparse.Namespace], int] = options.func
     before = os.umask(OWNER_ALONE)
     try:
-        return run(options)
+        return with_output(lambda: run(options))
     finally:
         os.umask(before)
 
 
-def parser(command: str = "") -> argparse.ArgumentParser:
-    """What is understood on the command line where it begins with this command; of all of them where it names none."""
-    parser = argparse.ArgumentParser(prog="topicwright", description="A Kafka controller you can replay.")
+def parser(command: str = "", *, every: bool = False) -> Parser:
+    """What is understood on the command line where it begins with this command: of the others only that they are
+    there, unless `every` one is wanted in full."""
+    parser = Parser(
+        prog="topicwright",
+        description="A Kafka controller you can replay.",
+        usage="topicwright [-h] [--version] COMMAND …",
+        epilog=f"{in_groups()}\n\n`topicwright COMMAND --help` says more of each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"topicwright {RELEASE}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in dict.fromkeys([COMMANDS[command]] if command in COMMANDS else COMMANDS.values()):
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="topicwright"
+    )
+    known = COMMANDS if every else {command: COMMANDS[command]} if command in COMMANDS else {}
+    for module in dict.fromkeys(one.module for one in known.values()):
         import_module(f"controller.cli.{module}").register(commands)
+    for name in COMMANDS:
+        if name not in commands.choices:
+            commands.add_parser(name)
     return parser

@@ -11,6 +11,7 @@ Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot 
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
@@ -22,59 +23,64 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
-from controller.cli.usage import complain, count, moment, pair
-from controller.machine.apply import CannotApply
-from controller.settings.properties import PropertiesError, read_values
-from events.codec import EventDecodeError
-from events.logs.log import LogError
-from projections.queries.moments import SYNTAX
+from controller.cli.commands import COMMANDS as ALL_COMMANDS
+from controller.cli.commands import Parsers
+from controller.cli.terminal.moments import AGO, moment
+from controller.cli.terminal.parser import Parser
+from controller.cli.terminal.tables import harmless
+from controller.cli.terminal.usage import complain, count, named, pair, with_output
 from projections.replay.errors import ReplayError, message_of
-from projections.replay.outcome import Options, Outcome
-from projections.rows.topics import CannotFold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from projections.replay.log.log_ref import Ref
+    from projections.replay.outcome import Options, Outcome
 
 DONE, FOUND, INTERRUPTED = 0, 1, 130
 LIMIT = 20
+SMALL_EVENTS = 200_000
+"""Of so many events one core makes an answer in about the time that Spark takes to start."""
+MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
+_MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
 _OF_SOME_ALONE = ("http", "every", "data", "from_scratch")
 """Options that go to their sub-command as they are."""
 
 _Parser = argparse.ArgumentParser
-_Run = Callable[["SparkSession", "Ref", Options], Outcome]
+_Run = Callable[["SparkSession | None", "Ref", "Options"], "Outcome"]
 
 
-class _Command(msgspec.Struct, frozen=True):
+class _Command(NamedTuple):
     """A sub-command: its module in `projections.replay`, what it is for, and what it takes beside the log."""
 
     module: str
     help: str
     arguments: Callable[[_Parser], None] = lambda _: None
+    local: bool = True
+    """Whether --local does it too."""
+    without_spark: bool = False
+    """Whether it never needs Spark."""
     without_at: str = ""
     """Why it takes no --at; "" where it takes one."""
     shows_progress: bool = True
 
 
-def register(commands: argparse._SubParsersAction[_Parser]) -> None:
+def register(commands: Parsers[_Parser]) -> None:
     """Add `replay` with its sub-commands; each sets `func`, which returns the exit code."""
-    parser = commands.add_parser("replay", help="rebuild, prove and question the history, with Spark")
+    parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].summary.capitalize()}.")
     _register_all(parser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sub-command by itself, as spark-submit does; returns the exit code."""
-    parser = _Parser(prog="topicwright replay", description=__doc__)
+    parser = Parser(prog="topicwright replay", description=__doc__)
     _register_all(parser)
     options = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.func
-    return run(options)
+    return with_output(lambda: run(options))
 
 
 def _register_all(parser: _Parser) -> None:
@@ -83,19 +89,31 @@ def _register_all(parser: _Parser) -> None:
         _register(subcommands, name, command)
 
 
-def _register(subcommands: argparse._SubParsersAction[_Parser], name: str, command: _Command) -> None:
+def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> None:
     parser = subcommands.add_parser(name, help=command.help, description=command.help)
     what = "data directory, of a running service or a copy; or kafka://HOST:PORT/TOPIC"
     parser.add_argument("log", metavar="LOG", help=what)
     properties = "file of librdkafka properties, KEY=VALUE a line, for a log in Kafka"
     parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
     command.arguments(parser)
-    of_at = argparse.SUPPRESS if command.without_at else f"last moment to look at, default the end of the log: {SYNTAX}"
+    of_at = (
+        argparse.SUPPRESS
+        if command.without_at
+        else f"last moment to look at, default the end of the log: an offset, an ISO-8601 time, {AGO}"
+    )
     parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
     parser.add_argument("--limit", type=count, default=LIMIT, metavar="N", help="rows to show; default %(default)s")
     parser.add_argument("--json", action="store_true", help="print JSON for programs, with all rows")
+    if command.without_spark:
+        parser.set_defaults(func=lambda options: _run(name, command, options))
+        return
     spark = parser.add_argument_group("Spark")
-    spark.add_argument("--master", metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]")
+    if command.local:
+        what = f"on one core of this process, without Spark: sooner for up to some {SMALL_EVENTS:,} events"
+        spark.add_argument("--local", action="store_true", help=what)
+    spark.add_argument(
+        "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
+    )
     spark.add_argument("--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
@@ -142,7 +160,9 @@ def _of_backtest(parser: _Parser) -> None:
 
 
 def _of_explain(parser: _Parser) -> None:
-    parser.add_argument("subject", metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request")
+    parser.add_argument(
+        "subject", type=named, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
+    )
 
 
 def _of_export(parser: _Parser) -> None:
@@ -170,14 +190,17 @@ COMMANDS: dict[str, _Command] = {
         "watch.watch",
         "check the rules as events come, until interrupted",
         _of_watch,
+        local=False,
         without_at="it follows the log from its first event on",
         shows_progress=False,
     ),
     "redecide": _Command("redecide.redecide", "decide every past request again: the same events, bit for bit"),
     "backtest": _Command("redecide.backtest", "what other policies or settings would have changed", _of_backtest),
-    "explain": _Command("rebuild.explaining", "the chain of events behind a topic or a request", _of_explain),
+    "explain": _Command(
+        "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, without_spark=True
+    ),
     "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
-    "report": _Command("report.report", "one page in HTML that shows the history", _of_report),
+    "report": _Command("report.report", "one page in HTML that shows the history", _of_report, local=False),
 }
 
 
@@ -188,11 +211,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     try:
         outcome = _outcome(name, command, arguments)
         _print(outcome, arguments.json)
-        sys.stdout.flush()
         return FOUND if outcome.found else DONE
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except KeyboardInterrupt:
         return INTERRUPTED
     except ReplayError as error:
@@ -201,7 +220,11 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
     """Do it. Raises ReplayError, whatever is wrong with the log or goes wrong within Spark."""
-    from projections.replay.log.log_ref import ends_of, open_ref, read_through
+    from controller.machine.apply import CannotApply
+    from events.codec import EventDecodeError
+    from events.logs.log import LogError
+    from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
+    from projections.rows.topics import CannotFold
 
     if command.without_at and arguments.at is not None:
         raise ReplayError(f"{name} goes without --at: {command.without_at}")
@@ -213,10 +236,15 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         if check is not None:  # what else can be refused before Spark starts
             check(ref, options)
         read_through(ref)
-        with _spark(arguments) as session:
-            run: _Run = getattr(module, f"run_{name}")
-            with _showing_progress(session, name if command.shows_progress else None):
-                return run(session, ref, options)
+        run: _Run = getattr(module, f"run_{name}")
+        if command.without_spark:
+            return run(None, ref, options)
+        if getattr(arguments, "local", False):
+            return run(_local(arguments), ref, options)
+        if command.local:
+            _say_if_small(events_before(ends_of(ref, options.at)))
+        with _spark(arguments) as session, _showing_progress(session, name if command.shows_progress else None):
+            return run(session, ref, options)
     except (LogError, EventDecodeError, CannotApply, CannotFold) as error:
         raise ReplayError(str(error)) from error
     except BrokenPipeError:
@@ -225,7 +253,26 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         raise ReplayError(f"{error.filename or name}: {error.strerror or error}") from error
 
 
+def _local(arguments: argparse.Namespace) -> SparkSession:
+    """What stands where a Spark session would. Raises ReplayError."""
+    given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag)]
+    if given:
+        raise ReplayError(f"--local goes without --{given[0].replace('_', '-')}: it is without Spark")
+    try:
+        from projections.replay.spark.local import local_session
+    except ImportError as error:
+        raise _no_spark(error) from error
+    return local_session()
+
+
+def _say_if_small(events: int) -> None:
+    """Say on a terminal that Spark takes longer to start than the work takes."""
+    if events <= SMALL_EVENTS and sys.stderr.isatty():
+        print(f"{events:,} events: --local is sooner, without Spark, which starts now", file=sys.stderr)
+
+
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    from controller.settings.properties import PropertiesError, read_values
     from projections.replay.log.kafka_ref import KAFKA, checked_properties
 
     if arguments.kafka_properties is None:
@@ -282,6 +329,8 @@ def _showing_progress(session: SparkSession, name: str | None) -> Iterator[None]
 
 
 def _options(arguments: argparse.Namespace) -> Options:
+    from projections.replay.outcome import Options
+
     given: dict[str, Any] = vars(arguments)
     return Options(
         at=given.get("at"),
@@ -299,13 +348,21 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def _print(outcome: Outcome, as_json: bool) -> None:
     if as_json:
+        import msgspec
+
         print(msgspec.json.encode({"found": outcome.found, **outcome.about, "rows": outcome.rows}).decode())
         return
     for line in outcome.lines:
-        print(line)
+        print(harmless(line))
 
 
 # --- words in
+
+
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a master that Spark knows: say {MASTERS}")
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
-from controller.brokers.simulated import SIMULATED_BROKERS_MAX
+from controller.cli.commands import Parsers
 from controller.cli.starting import (
-    Commands,
     address,
     bootstrap,
+    refuse_taken,
     register_process,
     simulated_brokers,
 )
-from controller.serving.serve import ServeOptions, serve
-from controller.settings.load import ServeSettings, SettingsError
+
+if TYPE_CHECKING:
+    from controller.settings.load import ServeSettings
 
 DEFAULT_KAFKA = "127.0.0.1:9092"
 KRAFT = "kraft"
 
 
-def register(commands: Commands) -> None:
+def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = register_process(
         commands,
         "serve",
         _serve,
-        summary="run a controller with its log in one process",
         http="127.0.0.1:8080",
         data="topicwright-data",
         kept="the log",
@@ -67,6 +66,8 @@ def _fleet(text: str) -> int | str:
             return bootstrap(rest)
         except argparse.ArgumentTypeError:
             pass
+    from controller.brokers.simulated import SIMULATED_BROKERS_MAX
+
     raise argparse.ArgumentTypeError(
         f"{text!r} is neither simulated:N with N from 1 to {SIMULATED_BROKERS_MAX} nor cluster:HOST:PORT[,HOST:PORT…] "
         "nor kraft"
@@ -74,6 +75,8 @@ def _fleet(text: str) -> int | str:
 
 
 def _metadata_version(text: str) -> int:
+    from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
+
     if not text.isdigit() or not METADATA_VERSION_MIN <= int(text) <= METADATA_VERSION_MAX:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a level from {METADATA_VERSION_MIN} (3.7) to {METADATA_VERSION_MAX} (4.3)"
@@ -82,15 +85,20 @@ def _metadata_version(text: str) -> int:
 
 
 def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    from controller.serving.serve import ServeOptions, serve
+    from controller.settings.load import SettingsError
+
     is_kraft = options.brokers == KRAFT
     _check_node_id(settings, options.brokers)
     if settings.listeners and options.kafka is not None:
         raise SettingsError("the addresses for Kafka clients are given by --kafka or by listeners, not by both")
     if options.metadata_version is not None and not is_kraft:
         raise SettingsError("--metadata-version is of real brokers: it goes with --brokers kraft")
+    kafka = options.kafka or address(DEFAULT_KAFKA)
+    refuse_taken(settings, kafka=None if settings.listeners else kafka, http=options.http)
     return serve(
         ServeOptions(
-            kafka=options.kafka or address(DEFAULT_KAFKA),
+            kafka=kafka,
             http=options.http,
             data=options.data,
             simulated_brokers=options.brokers if isinstance(options.brokers, int) else 0,
@@ -104,6 +112,8 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
 
 
 def _check_node_id(settings: ServeSettings, brokers: int | str) -> None:
+    from controller.settings.load import SettingsError
+
     if isinstance(brokers, int) and settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
         raise SettingsError(
             f"node.id={settings.node_id} is the id of a simulated broker (1 to {brokers}); with "

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from controller.access.users_file import UsersFileError
-from controller.brokers.cluster.wire import ClusterUnreachable
-from controller.brokers.kraft.quorum.files import LogCorrupted
-from controller.brokers.kraft.quorum.folder import FolderError
-from controller.brokers.kraft.quorum.joining import QuorumError
-from controller.brokers.simulated import SIMULATED_BROKERS_MAX
-from controller.cli.usage import complain
-from controller.policy.loading import PolicyLoadError
-from controller.serving.clients_entry import Address
-from controller.serving.log_lines import configure_logs
-from controller.serving.process import warn_of_readers
-from controller.settings.load import ServeSettings, SettingsError, load_settings
-from events.logs.log import LogError
+from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.terminal.usage import complain, in_words
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Start = Callable[[argparse.Namespace, ServeSettings], Coroutine[Any, Any, int]]
+if TYPE_CHECKING:
+    from controller.serving.clients_entry import Address
+    from controller.settings.load import ServeSettings
+
+Start = Callable[[argparse.Namespace, "ServeSettings"], Coroutine[Any, Any, int]]
 """Makes the main loop of a process, which gives its exit code, of flags and settings."""
-
-_WHY_REFUSED = (
-    SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, QuorumError, FolderError,
-    LogCorrupted, OSError,
-)  # fmt: skip
 
 
 def register_process(
-    commands: Commands, name: str, start: Start, *, summary: str, http: str, data: str, kept: str
+    commands: Parsers[argparse.ArgumentParser], name: str, start: Start, *, http: str, data: str, kept: str
 ) -> argparse.ArgumentParser:
     """Add a command that runs until it is stopped, with the flags that all of them have; `kept` is what is in its
     data folder."""
-    parser = commands.add_parser(name, help=summary)
+    parser = commands.add_parser(name, description=f"{COMMANDS[name].summary.capitalize()}.")
     parser.add_argument(
         "--http", type=address, default=http, metavar="HOST:PORT", help="where to answer HTTP; default %(default)s"
     )
@@ -60,13 +49,56 @@ def register_kafka(parser: argparse.ArgumentParser) -> None:
 def _run(start: Start, options: argparse.Namespace) -> int:
     import uvloop
 
+    from controller.access.users_file import UsersFileError
+    from controller.brokers.cluster.wire import ClusterUnreachable
+    from controller.brokers.kraft.quorum.files import LogCorrupted
+    from controller.brokers.kraft.quorum.folder import FolderError
+    from controller.brokers.kraft.quorum.joining import QuorumError
+    from controller.policy.loading import PolicyLoadError
+    from controller.serving.log_lines import configure_logs
+    from controller.serving.process import warn_of_readers
+    from controller.settings.load import SettingsError, load_settings
+    from events.logs.log import LogError
+
+    why_refused = (SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, QuorumError)
     try:
         settings = load_settings(options.config, options.set)
         configure_logs(settings.log_level)
         warn_of_readers(options.data, settings)
         return uvloop.run(start(options, settings))
-    except _WHY_REFUSED as error:
-        return complain(str(error))
+    except (*why_refused, FolderError, LogCorrupted, OSError) as error:
+        return complain(in_words(error))
+
+
+def refuse_taken(settings: ServeSettings, **places: Address | None) -> None:
+    """Raise SettingsError for an address that this process cannot listen on, before a folder is made; `places` are by
+    the flag that names them."""
+    from controller.serving.clients_entry import Address
+    from controller.settings.load import SettingsError
+
+    named = [(f"--{flag}", place) for flag, place in places.items() if place is not None]
+    named += [(f"listener {one.name}", Address(one.host, one.port)) for one in settings.listeners]
+    for who, place in named:
+        try:
+            family, kind, protocol, _, where = socket.getaddrinfo(
+                place.host or None, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            with socket.socket(family, kind, protocol) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(where)
+                tried.listen(1)
+        except OSError as error:
+            raise SettingsError(f"cannot listen on {place} ({who}): {_why_not_listening(error)}") from None
+
+
+def _why_not_listening(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another process listens there; name another address, with port 0 for any free one"
+    if error.errno == errno.EACCES:
+        return "this user may not listen there; ports from 1024 on need no rights"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"this machine has no such address ({error.strerror})"
+    return error.strerror or str(error)
 
 
 def address(text: str) -> Address:
@@ -74,6 +106,8 @@ def address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT with a port from 0 (any free one) to 65535")
+    from controller.serving.clients_entry import Address
+
     return Address(host.strip("[]"), int(port))
 
 
@@ -88,6 +122,8 @@ def bootstrap(text: str) -> str:
 
 def simulated_brokers(text: str) -> int | None:
     """The number of brokers in `simulated:N`; None for another text, or number."""
+    from controller.brokers.simulated import SIMULATED_BROKERS_MAX
+
     kind, _, count = text.partition(":")
     is_count = kind == "simulated" and count.isdigit() and 1 <= int(count) <= SIMULATED_BROKERS_MAX
     return int(count) if is_count else None

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.cli import starting
-from controller.serving.log_lines import forward_foreign_logs
-from controller.serving.reach_cluster import security_in
-from controller.settings.load import ServeSettings
-from controller.stream.worker.duties import MakeFleet
-from controller.stream.worker.partition_brokers import PartitionBrokers
-from controller.stream.worker.service import MakeDriver, WorkerOptions, work
+from controller.cli.commands import Parsers
+
+if TYPE_CHECKING:
+    from controller.settings.load import ServeSettings
+    from controller.stream.worker.duties import MakeFleet
+    from controller.stream.worker.service import MakeDriver
 
 DRIVERS = ("faust", "plain")
 
 
-def register(commands: starting.Commands) -> None:
+def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = starting.register_process(
         commands,
         "worker",
         _start,
-        summary="decide, over Kafka; any number of them share the work",
         http="127.0.0.1:8081",
         data="topicwright-worker",
         kept="what was read of the log, so that the next start is quick",
@@ -44,6 +42,11 @@ def register(commands: starting.Commands) -> None:
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    from controller.serving.log_lines import forward_foreign_logs
+    from controller.serving.reach_cluster import security_in
+    from controller.stream.worker.service import WorkerOptions, work
+
+    starting.refuse_taken(settings, http=options.http)
     forward_foreign_logs()
     return work(
         WorkerOptions(
@@ -80,10 +83,14 @@ class _Fleet(NamedTuple):
 def _fleet(text: str) -> _Fleet:
     count = starting.simulated_brokers(text)
     if count is not None:
+        from controller.stream.worker.partition_brokers import PartitionBrokers
+
         return _Fleet(simulated=lambda partition: PartitionBrokers(count, partition.log))
     kind, colon, rest = text.partition(":")
     if kind == "cluster":
         return _Fleet(cluster=starting.bootstrap(rest) if colon else "")
+    from controller.brokers.simulated import SIMULATED_BROKERS_MAX
+
     raise argparse.ArgumentTypeError(
         f"{text!r} is neither cluster, nor cluster:HOST:PORT[,HOST:PORT…], nor simulated:N with N from 1 to "
         f"{SIMULATED_BROKERS_MAX}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -79,9 +81,20 @@ class Reports:
         self.log.warning("policy close failed", why=failure)
 
 
+def line_time(at_ms: int) -> str:
+    """A time as log lines have it: ISO-8601 in UTC, to the millisecond."""
+    return f"{_second(at_ms // 1000)}.{at_ms % 1000:03}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(at_s: int) -> str:
+    """The part that thousands of lines share."""
+    return datetime.fromtimestamp(at_s, UTC).isoformat()[:19]
+
+
 def _decision(record: Recorded, verb: str, event: catalog.Event, more: Line) -> Line:
     return {
-        "at_ms": record.at_ms,
+        "at": line_time(record.at_ms),
         "level": "info",
         "event": "decided",
         "ask": verb,
@@ -93,7 +106,7 @@ def _decision(record: Recorded, verb: str, event: catalog.Event, more: Line) -> 
 
 
 def _happened(record: Recorded, event: catalog.Event, more: Line) -> Line:
-    return {"at_ms": record.at_ms, "level": "info", "event": type(event).__name__, **more}
+    return {"at": line_time(record.at_ms), "level": "info", "event": type(event).__name__, **more}
 
 
 def _create_answered(record: Recorded, event: catalog.CreateAnswered, rules: Rules) -> Line:

@@ -16,19 +16,21 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
 from controller.front.front import Front
-from controller.http import health
+from controller.http import health, log_heads
 from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
-from controller.http.heads import Heads
+from controller.http.form.document import completed
+from controller.http.form.heads import Heads
+from controller.http.form.packing import note_wish
 from controller.http.metrics import Metrics
-from controller.http.packing import note_wish
 from controller.http.paths import altering, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
+from projections.queries.proving import Sign, unsigned
 from projections.queries.query import Questions
 
 _T = TypeVar("_T")
@@ -49,7 +51,7 @@ async def describe(request: HttpRequest) -> Response[bytes]:
     """What there is and how it is requested, as an OpenAPI document."""
     state = request.app.state
     if DOCUMENT not in state:  # it takes some 50 ms, so once
-        state[DOCUMENT] = msgspec.json.encode(request.app.openapi_schema.to_schema())
+        state[DOCUMENT] = msgspec.json.encode(completed(request.app.openapi_schema.to_schema()))
     return Response(state[DOCUMENT], media_type=OPENAPI)
 
 
@@ -76,6 +78,7 @@ _READS = (
     overviews.broker,
     overviews.diff,
 )
+_LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
 _ABOUT = (describe, about)
 _HEALTH = (health.live, health.ready, health.metrics)
 _SIMULATED = (simulated.add, simulated.stop, simulated.start, simulated.delay)
@@ -91,6 +94,7 @@ class Parts(msgspec.Struct, frozen=True):
     reading: Reading
     stopping: Stopping
     followers: Followers
+    sign: Sign = unsigned
 
 
 def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = None) -> ASGIApp:
@@ -105,8 +109,9 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "stopping": parts.stopping,
         "followers": parts.followers,
         "places": Places(),
+        "sign": parts.sign,
     }
-    handlers = [*_WRITES, *_READS]
+    handlers = [*_WRITES, *_READS, *_LOG_HEADS]
     if isinstance(parts.fleet, SimulatedBrokers):
         handlers += _SIMULATED
         given["fleet"] = parts.fleet

@@ -26,6 +26,7 @@ from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic, NotThere, QueryClosed
 from projections.shown import to_json
 from projections.shown.json_types import ErrorShape, ProblemShape
+from projections.store.tree import TreeBehind
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -111,6 +112,8 @@ def query_error(error: Exception) -> tuple[int, ErrorShape] | None:
             return 400, _shape(ErrorCode.INVALID_REQUEST, str(error))
         case NoTopic():
             return 404, _shape(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
+        case TreeBehind():
+            return 503, _shape(ErrorCode.REQUEST_TIMED_OUT, str(error))
         case NotThere():
             return 404, _shape(ErrorCode.RESOURCE_NOT_FOUND, str(error))
         case _:

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 from litestar import Response
 
-from controller.http.packing import packed
+from controller.http.form.packing import packed
 from projections.queries.query import given_up
 
 THREADS = 4  # queries read the disk; more would take the loop's share of the interpreter

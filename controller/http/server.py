@@ -27,11 +27,13 @@ from controller.http.connections import CONNECTIONS_MAX, Connection, Counts, Doo
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
+from controller.http.log_heads import head_gauges
 from controller.http.metrics import Metrics
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.query_threads import Reading, Stopping
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
+from projections.queries.proving import Sign, unsigned
 from projections.queries.query import Questions
 
 BACKLOG = 1024  # connections that the kernel accepts before we do
@@ -54,18 +56,20 @@ class HttpServer:
         logins: Logins | None = None,
         reach: Reach = NOWHERE_ELSE,
         counts: Counts | None = None,
+        sign: Sign = unsigned,
     ) -> None:
         """With `tls` it is HTTPS; `logins` says how clients log in, None that nobody does; `counts` who may come in at
-        all, None that everybody may."""
+        all, None that everybody may; `sign` signs the heads of the log."""
         self._logins = logins
         self._reach = reach
         self._query = query
         self._reading = Reading()
         self._stopping = Stopping()
         followers = Followers(query, self._reading, self._stopping)
-        self._parts = Parts(front, fleet, query, metrics, self._reading, self._stopping, followers)
+        self._parts = Parts(front, fleet, query, metrics, self._reading, self._stopping, followers, sign)
         self._listener = HttpListener(tls, counts)
         metrics.watch(lambda: states(front))
+        metrics.watch(lambda: head_gauges(query))
         metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
 
     async def start(self, host: str, port: int) -> int:

@@ -104,7 +104,8 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     answer = Answer(command.request_id, topic.name, 0, topic=altered)
     if command.validate_only or configs == topic.configs:
         return Decision((), (answer,))
-    event = TopicConfigsChanged(command.request_id, topic.name, configs, command.principal, command.client_id, details)
+    who = (command.principal, command.client_id)
+    event = TopicConfigsChanged(command.request_id, topic.name, configs, *who, details, topic.configs)
     return Decision((event, *_elections(altered, state.cluster)), _now_or_later(answer, state.cluster))
 
 
@@ -133,7 +134,7 @@ def _now_or_later(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
 
 
 def _details(command: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> ChangeAsked:
-    return ChangeAsked(command.api, command.api_version, wanted, command.duplicate, command.denied)
+    return ChangeAsked(command.api, command.api_version, wanted, command.duplicate, command.denied, command.host)
 
 
 def _refused_at_once(command: TopicCommand) -> Rejection | None:

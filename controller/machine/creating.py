@@ -63,7 +63,13 @@ def _check_brokers(cluster: Cluster, command: CreateTopic) -> Rejection | None:
         return None
     floor = min_insync_replicas(explicit_configs(command.configs), cluster.settings)
     count = validation.resolved_partitions(command, cluster.settings)
-    return validation.enough_brokers(factor, floor, cluster) or validation.placeholders(count, factor, cluster)
+    rejection = validation.enough_brokers(factor, floor, cluster) or validation.placeholders(count, factor, cluster)
+    if rejection is None or command.replication_factor != -1:
+        return rejection
+    return Rejection(rejection.code, f"{rejection.message} {_FACTOR_BY_DEFAULT}", rejection.rule)
+
+
+_FACTOR_BY_DEFAULT = "The request names no factor; this one is the default (default.replication.factor)."
 
 
 def _created(cluster: Cluster, command: CreateTopic) -> Decision:
@@ -122,6 +128,7 @@ def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
         command.api_version,
         command.duplicate,
         command.denied,
+        command.host,
     )
 
 

@@ -70,6 +70,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     cluster.RefuseCreation: discovering.refuse_creation,
     cluster.FinishChange: discovering.finish_change,
     commands.ChangeSettings: observing.change_settings,
+    commands.RecordHead: observing.record_head,
     access.CreateAcls: permissions.create_acls,
     access.DeleteAcls: permissions.delete_acls,
     access.AlterClientQuotas: quotas.alter_client_quotas,

@@ -203,7 +203,14 @@ def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
     if cluster.release and (cluster.settings_pairs, cluster.release) == (command.settings, command.release):
         return NOTHING
     settings_from_pairs(command.settings)
-    return Decision((catalog.SettingsChanged(command.settings, command.release),))
+    before = cluster.settings_pairs if cluster.release else None
+    return Decision((catalog.SettingsChanged(command.settings, command.release, before),))
+
+
+def record_head(state: State, command: commands.RecordHead) -> Decision:
+    """A head of the log was signed. It says nothing of the state."""
+    signed = command.size, command.root, command.signed_at_ms, command.public_key, command.signature
+    return Decision((catalog.HeadSigned(*signed),))
 
 
 def expire(state: State, command: commands.ExpireRequest) -> Decision:

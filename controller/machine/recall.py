@@ -81,6 +81,7 @@ def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalo
         api_version=event.api_version,
         duplicate=event.duplicate,
         denied=event.denied,
+        host=event.host,
     )
 
 
@@ -96,6 +97,7 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
         api_version=how.api_version,
         duplicate=how.duplicate,
         denied=how.denied,
+        host=how.host,
         clearance=_clearance(change),
         throttle_ms=_throttle_ms([change]),
     )

@@ -15,6 +15,7 @@ import time
 import msgspec
 import structlog
 
+from controller.engine.reports import line_time
 from controller.serving.log_limits import LogLimits
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -29,7 +30,7 @@ def configure_logs(level: str) -> None:
             LogLimits(time.monotonic),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _in_order,
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(serializer=_to_json),
         ],
@@ -37,6 +38,12 @@ def configure_logs(level: str) -> None:
         logger_factory=_LineLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def _in_order(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Time, level and event first, as in the lines of decisions (`controller.engine.reports`)."""
+    at = line_time(time.time_ns() // 1_000_000)
+    return {"at": at, "level": line.pop("level"), "event": line.pop("event"), **line}
 
 
 def _to_json(line: dict[str, object], **_: object) -> str:

@@ -132,7 +132,8 @@ def warn_of_readers(data: Path, settings: ServeSettings) -> None:
     """Say which secrets of this process others on the machine can read: a data folder that an older release made, or
     that was copied, also by its group; a users file or a private key by everybody."""
     keys = (settings.ssl_keystore_location, *(of.get("ssl_keystore_location") for of in settings.of_listeners.values()))
-    files = {Path(each) for each in (settings.users_file, *keys) if each is not None}
+    secrets = (settings.users_file, settings.log_signing_key_location, *keys)
+    files = {Path(each) for each in secrets if each is not None}
     for path, others in ((data, 0o077), *((file, 0o007) for file in sorted(files))):
         with suppress(OSError):  # what is not there, or cannot be had, is met by whoever opens it
             mode = stat.S_IMODE(path.stat().st_mode)

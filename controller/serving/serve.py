@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
+from controller.serving.log_heads import build_tree, head_signer, sign_heads
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
@@ -41,6 +43,7 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
+from projections.queries.proving import unsigned
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
 from projections.store.snapshotting import Snapshotting
@@ -78,6 +81,7 @@ class Service:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.metrics = Metrics()
+        self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._entrance = Entrance(
             options.settings,
@@ -187,6 +191,7 @@ class Service:
 
     async def _start_http(self) -> None:
         options = self.options
+        self._keep_heads()
         self.http = HttpServer(
             self.front,
             self.fleet,
@@ -196,8 +201,15 @@ class Service:
             logins=self._entrance.http_logins(),
             reach=self._entrance.reach,
             counts=self._entrance.counts,
+            sign=unsigned if self._signer is None else self._signer.signed,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
+
+    def _keep_heads(self) -> None:
+        self.controller.background(build_tree(self.log))
+        if self._signer is not None:
+            every_s = self.options.settings.log_signing_interval_ms / 1000
+            self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
     def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
         options = self.options
@@ -317,14 +329,24 @@ async def serve(options: ServeOptions) -> int:
 
 def _hints(kafka: Address, http: Address) -> str:
     where = "" if http.port == DEFAULT_HTTP_PORT else f" --http {http}"
+    command, path = _typed()
     return f"""
 
 Topicwright answers Kafka clients on {kafka} and HTTP on {http}. In another terminal:
 
   curl -s -X POST http://{http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'    create a topic
-  .venv/bin/topicwright topics pay.orders{where}        what is
-  .venv/bin/topicwright explain pay.orders{where}       why it is so
-  .venv/bin/topicwright demo                     a story in a minute, with a real Kafka client
-
+  {command} topics pay.orders{where}        what is
+  {command} explain pay.orders{where}       why it is so
+  {command} demo                     a story in a minute, with a real Kafka client
+{path}
 Any Kafka client will do: bootstrap.servers={kafka}. Ctrl-C stops; the log stays in the data folder.
 """
+
+
+def _typed() -> tuple[str, str]:
+    """How this command is typed, and what makes its name alone enough where that is not so yet."""
+    here = Path(sys.argv[0]).absolute()
+    found = shutil.which("topicwright")
+    if found is not None and Path(found).resolve() == here.resolve():
+        return "topicwright", ""
+    return str(here), f"\n  export PATH={here.parent}:$PATH        then `topicwright` alone will do\n"

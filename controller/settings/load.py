@@ -79,6 +79,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     metadata_log_max_record_bytes_between_snapshots: int
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
+    log_signing_key_location: str | None
+    log_signing_interval_ms: int
     simulated_broker_listeners: bool
     api_versions_max: Mapping[str, int]
     socket_request_max_bytes: int

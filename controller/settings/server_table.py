@@ -116,6 +116,22 @@ SETTINGS: tuple[Setting, ...] = (
         AtLeast(1),
     ),
     Setting(
+        "log.signing.key.location",
+        _STRING,
+        None,
+        "The file with the private key that signs heads of the log, so that whoever has the public key can prove what "
+        "is in it: see docs/history.md. Without one heads are not signed.",
+        form="the path of a PEM file with an Ed25519 private key that is not encrypted",
+    ),
+    Setting(
+        "log.signing.interval.ms",
+        _LONG,
+        "600000",
+        "How often a signed head is kept as an event of the log, where there are new events. In front of workers heads "
+        "are signed when they are requested, and not kept.",
+        AtLeast(1),
+    ),
+    Setting(
         "simulated.broker.listeners",
         _BOOLEAN,
         "false",

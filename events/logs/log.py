@@ -1,4 +1,4 @@
-"""The event log: the port that deciding writes to and seeing reads from, and a log in memory.
+"""The event log: the port that deciding writes to and seeing reads from.
 
 What a log is for. It holds events, numbered from 0 without gaps, and the state that they lead to, and moves both in
 one atomic step: a `Commit`. So after any crash the state is the state of exactly the events that are there.
@@ -15,7 +15,6 @@ What it does not do: it encodes no events, decides nothing, and is written by on
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -155,16 +154,20 @@ class EventLog(Protocol):
         """
         ...
 
+    def note(self, state: Mapping[bytes, bytes]) -> None:
+        """Write state keys that say nothing new of the events: a reader's place in another log, what can be worked out
+        again. They are durable no sooner than the events before, and no later than those after.
+
+        Raises LogWriteError.
+        """
+        ...
+
     def flush(self) -> int:
         """Make all that is written so far durable; blocks for the disk and returns the new `durable_offset`.
 
         Raises LogWriteError (LogDiskFull), and then what was written since the flush before may be there or not:
         `recover` finds out.
         """
-        ...
-
-    def note(self, key: bytes, value: bytes) -> None:
-        """Write a state key that says nothing of the events, such as a reader's place in another log."""
         ...
 
     def vouch(self) -> None:
@@ -243,166 +246,3 @@ def key_range(prefix: bytes, start_after: bytes | None) -> tuple[bytes, bytes | 
     stem = prefix.rstrip(b"\xff")
     upper = stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
     return lower, upper
-
-
-class InMemoryLog:
-    """A log that lives as long as its process: for tests and simulations, where a power cut is `drop_unflushed`."""
-
-    def __init__(self, cluster_id: str) -> None:
-        self.path: Path | None = None
-        self._cluster_id = cluster_id
-        self._events: list[bytes] = []
-        self._by_shard: dict[str, list[int]] = {}
-        self._by_request: dict[str, list[int]] = {}
-        self._state: dict[bytes, bytes] = {}
-        self._keys: list[bytes] = []
-        self._next_offset = 0
-        self._durable_offset = 0
-        self._unflushed: list[tuple[int, Commit, dict[bytes, bytes | None]]] = []
-        self._open = True
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster_id
-
-    @property
-    def next_offset(self) -> int:
-        return self._next_offset
-
-    @property
-    def durable_offset(self) -> int:
-        return self._durable_offset
-
-    def write(self, commit: Commit) -> int:
-        self._check_open()
-        check_commit(commit)
-        first = self._next_offset
-        if not commit.entries:
-            return first
-        before = {key: self._state.get(key) for key in commit.state}
-        self._unflushed.append((first, commit, before))
-        for offset, entry in enumerate(commit.entries, first):
-            self._events.append(entry.value)
-            self._by_shard.setdefault(entry.shard_key, []).append(offset)
-            if entry.request_id:
-                self._by_request.setdefault(entry.request_id, []).append(offset)
-        self._put(commit.state)
-        self._next_offset = len(self._events)
-        return first
-
-    def flush(self) -> int:
-        self._check_open()
-        end = self._next_offset
-        while self._unflushed and self._unflushed[0][0] < end:
-            del self._unflushed[0]
-        self._durable_offset = max(self._durable_offset, end)
-        return self._durable_offset
-
-    def note(self, key: bytes, value: bytes) -> None:
-        self._check_open()
-        self._put({key: value})
-
-    def vouch(self) -> None:
-        self._durable_offset = self._next_offset
-
-    def recover(self) -> int:
-        self._check_open()
-        return self.flush()
-
-    def drop_unflushed(self, kept_commits: int = 0) -> int:
-        """Lose what was not flushed, as a power cut does, but for the oldest `kept_commits`; returns `next_offset`."""
-        while len(self._unflushed) > kept_commits:
-            first, commit, before = self._unflushed.pop()
-            for entry in reversed(commit.entries):
-                self._events.pop()
-                self._by_shard[entry.shard_key].pop()
-                if entry.request_id:
-                    self._by_request[entry.request_id].pop()
-            assert len(self._events) == first, "the newest commit must be undone first"
-            self._next_offset = first
-            self._put(before)
-        self._durable_offset = min(self._durable_offset, self._next_offset)
-        return self.flush()
-
-    def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        self._check_open()
-        check_range(start, end)
-        stop = self._next_offset if end is None else min(end, self._next_offset)
-        return self._each_event(start, stop)
-
-    def read_one(self, offset: int) -> bytes:
-        self._check_open()
-        if not 0 <= offset < self._next_offset:
-            raise IndexError(f"no event at offset {offset}: the log ends at {self._next_offset}")
-        return self._events[offset]
-
-    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        return [self.read_one(offset) for offset in offsets]
-
-    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
-        self._check_open()
-        check_range(start, end)
-        stop = self._next_offset if end is None else min(end, self._next_offset)
-        return self._each_offset(self._by_shard.get(shard_key, []), start, stop)
-
-    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
-        return [[range(one, one + 1) for one in self.shard_offsets(key, start, end)] for key in shard_keys]
-
-    def shard_keys(self, after: str = "") -> Iterator[str]:
-        self._check_open()
-        return iter(sorted(key for key in list(self._by_shard) if key > after and self._by_shard[key]))
-
-    def request_offsets(self, request_id: str) -> Iterator[int]:
-        self._check_open()
-        return self._each_offset(self._by_request.get(request_id, []), 0, self._next_offset)
-
-    def get(self, key: bytes) -> bytes | None:
-        self._check_open()
-        return self._state.get(key)
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self._check_open()
-        return [self._state.get(key) for key in keys]
-
-    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        self._check_open()
-        return self._each_pair(*key_range(prefix, start_after))
-
-    def close(self) -> None:
-        if self._open:
-            self.flush()
-            self._open = False
-
-    def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
-        for key, value in changes.items():
-            if value is None:
-                if self._state.pop(key, None) is not None:
-                    del self._keys[bisect_left(self._keys, key)]
-            else:
-                if key not in self._state:
-                    insort(self._keys, key)
-                self._state[key] = value
-
-    def _each_event(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        for offset in range(start, stop):
-            self._check_open()
-            yield offset, self.read_one(offset)
-
-    def _each_offset(self, offsets: list[int], start: int, stop: int) -> Iterator[int]:
-        for index in range(bisect_left(offsets, start), bisect_left(offsets, stop)):
-            self._check_open()
-            yield offsets[index]
-
-    def _each_pair(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        index = bisect_left(self._keys, lower)
-        while index < len(self._keys):
-            key = self._keys[index]
-            if upper is not None and key >= upper:
-                return
-            yield key, self._state[key]
-            self._check_open()
-            index = bisect_right(self._keys, key)
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise LogClosed("this log is closed")

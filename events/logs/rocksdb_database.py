@@ -54,8 +54,8 @@ Page = tuple[list[tuple[bytes, bytes]], bool]
 _MIB = 1 << 20
 _PAGE_BYTES = 256 * 1024
 """What one page may hold before it is handed out: some milliseconds of reading."""
-_RUNS_AT_ONCE = 1000
-"""The same of runs of events."""
+_RUNS_AT_ONCE, _NAMES_AT_ONCE = 1000, 250
+"""The same of runs of events, and of names that have some."""
 _ENTRY_BYTES = 64
 """What a pair costs beside its value: bounds a page of very small values."""
 
@@ -153,13 +153,17 @@ class Database:
             key: bytes | None = at.key() if _is_valid(at) else None
             return key if key is not None and key >= lower else None
 
-    def first_view_key(self, lower: bytes, below: bytes) -> bytes | None:
-        """The lowest view key in [lower, below), or None."""
+    def first_view_keys(self, lower: bytes, below: bytes, past: bytes) -> list[bytes]:
+        """Of each name with runs the first key, from `lower` on, below `below`; some hundred of them. `past` is what
+        comes after all offsets of a name."""
+        keys: list[bytes] = []
         with self._reading:
             at = self._views.iter()
             at.seek(lower)
-            key: bytes | None = at.key() if _is_valid(at) else None
-            return key if key is not None and key < below else None
+            while len(keys) < _NAMES_AT_ONCE and _is_valid(at) and (key := at.key()) < below:
+                keys.append(key)
+                at.seek(key[:-8] + past)
+        return keys
 
     def checkpoint(self, path: Path) -> None:
         """Write a frozen copy of the database to a folder that does not exist yet."""
@@ -189,6 +193,12 @@ class Database:
                     return page, False
             _check_ended(family, page[-1][0] + b"\0" if page else lower, options)
         return page, True
+
+
+def run_prefix(kind: bytes, name: str) -> bytes:
+    """What the keys of runs under a name begin with."""
+    text = name.encode("utf-8", "surrogatepass")
+    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"
 
 
 class Frozen:

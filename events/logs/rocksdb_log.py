@@ -19,9 +19,8 @@ copy made by `checkpoint`.
 from __future__ import annotations
 
 import os
-import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
@@ -29,9 +28,10 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from rocksdict import WriteBatch
 
 from events.logs import log
-from events.logs.rocksdb_database import Database, Frozen, Page
+from events.logs.rocksdb_batch import REQUEST, SHARD, STATE, batch_of, pack
+from events.logs.rocksdb_database import Database, Frozen, Page, run_prefix
 from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_recovery import NEXT_KEY, DurableMark, identify, make_folder, open_checked
+from events.logs.rocksdb_recovery import DurableMark, identify, make_folder, open_checked
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,10 +41,6 @@ _Paging = Callable[[Database, bytes, bytes], Page]
 DEFAULT_CACHE_BYTES = 64 << 20
 """64 MiB: what the block cache takes where the opener does not say."""
 
-_pack = struct.Struct(">Q").pack
-_STATE = b"s"
-SHARD = b"t"
-_REQUEST = b"r"
 _PAST_RUNS = b"\1"
 """After all runs of a name, whose offsets begin with 00, and before a name that goes on with a NUL, which is 00 FF."""
 _ROOM_BYTES = 8 << 20
@@ -64,14 +60,12 @@ class RocksDbLog:
         event_version: int,
         new_cluster_id: Callable[[], str],
     ) -> None:
-        self._path = path
-        self._cache_bytes = cache_bytes
+        self._path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
         self._failure: str | None = None
         self._database: Database | None = None
         self._closed = False
-        self._next_offset = 0
-        self._durable_offset = 0
+        self._next_offset = self._durable_offset = 0
         self._cut: int | None = None
         make_folder(path)
         try:
@@ -134,14 +128,15 @@ class RocksDbLog:
         first = self._next_offset
         if not commit.entries:
             return first
-        batch, end = _batch(commit, first, database)
+        batch, end = batch_of(commit, first, database)
         self._put(database, batch)
         self._next_offset = end
         return first
 
-    def note(self, key: bytes, value: bytes) -> None:
+    def note(self, state: Mapping[bytes, bytes]) -> None:
         database, batch = self._writable(), WriteBatch(raw_mode=True)
-        batch.put(_STATE + key, value, database.views_handle)
+        for key, value in state.items():
+            batch.put(STATE + key, value, database.views_handle)
         self._put(database, batch)
 
     def flush(self) -> int:
@@ -179,13 +174,13 @@ class RocksDbLog:
     def read_one(self, offset: int) -> bytes:
         if not 0 <= offset < self._next_offset:
             raise IndexError(f"no event at offset {offset}: {self._path} ends at {self._next_offset}")
-        value: bytes | None = self._read(lambda database: database.get_event(_pack(offset)))
+        value: bytes | None = self._read(lambda database: database.get_event(pack(offset)))
         if value is None:
             raise self._missing(offset)
         return value
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        values = self._read(Database.get_events, [_pack(offset) for offset in offsets])
+        values = self._read(Database.get_events, [pack(offset) for offset in offsets])
         return [self.read_one(offset) if one is None else one for offset, one in zip(offsets, values, strict=True)]
 
     def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
@@ -204,26 +199,33 @@ class RocksDbLog:
 
     def request_offsets(self, request_id: str) -> Iterator[int]:
         self._readable()
-        return self._each_in_runs(run_prefix(_REQUEST, request_id), 0, self._next_offset)
+        return self._each_in_runs(run_prefix(REQUEST, request_id), 0, self._next_offset)
 
     def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = self._read(lambda database: database.get_view(_STATE + key))
+        value: bytes | None = self._read(lambda database: database.get_view(STATE + key))
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return self._read(Database.get_views, [_STATE + key for key in keys])
+        return self._read(Database.get_views, [STATE + key for key in keys])
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._readable()
-        lower, upper = log.key_range(_STATE + prefix, None if start_after is None else _STATE + start_after)
+        lower, upper = log.key_range(STATE + prefix, None if start_after is None else STATE + start_after)
         assert upper is not None, "the leading byte of a state key has a successor"
         return self._each_pair(lower, upper)
+
+    def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
+        """Each name of the index by shard, or by request, with the first and last offset of a run under it."""
+        kind = REQUEST if of_requests else SHARD
+        for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
+            name = key[len(kind) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "replace")
+            yield name, int.from_bytes(key[-8:], "big"), int.from_bytes(value, "big")
 
     def frozen_scan(self, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that
         writes. Who is asked for them may be in another one; it is to go to the end, or to close the iterator."""
         frozen = self._read(Database.frozen_views)
-        return self._each_frozen(frozen, [log.key_range(_STATE + prefix, None) for prefix in prefixes])
+        return self._each_frozen(frozen, [log.key_range(STATE + prefix, None) for prefix in prefixes])
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.
@@ -316,16 +318,16 @@ class RocksDbLog:
             self._mark.close()
 
     def _each_event(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        expected, upper = start, _pack(stop)
+        expected, upper = start, pack(stop)
         while expected < stop:
-            for key, value in self._read(Database.event_page, _pack(expected), upper)[0] or ((b"", b""),):
-                if key != _pack(expected):
+            for key, value in self._read(Database.event_page, pack(expected), upper)[0] or ((b"", b""),):
+                if key != pack(expected):
                     raise self._missing(expected)
                 yield expected, value
                 expected += 1
 
     def _each_in_runs(self, prefix: bytes, start: int, stop: int) -> Iterator[int]:
-        lower, upper = prefix + _pack(start), prefix + _pack(stop)
+        lower, upper = prefix + pack(start), prefix + pack(stop)
         before = self._read(Database.last_view_key, prefix, lower)
         for key, value in self._each_view(lower if before is None else before, upper):
             first, last = key[-8:], value
@@ -333,10 +335,10 @@ class RocksDbLog:
 
     def _each_shard(self, run: bytes) -> Iterator[str]:
         below = SHARD[:-1] + bytes((SHARD[-1] + 1,))
-        key = self._read(Database.first_view_key, run + _PAST_RUNS, below)
-        while key is not None:
-            yield key[len(SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
-            key = self._read(Database.first_view_key, key[:-8] + _PAST_RUNS, below)
+        while keys := self._read(Database.first_view_keys, run + _PAST_RUNS, below, _PAST_RUNS):
+            for key in keys:
+                yield key[len(SHARD) : -9].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")
+            run = keys[-1][:-8]
 
     def _each_frozen(self, frozen: Frozen, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[_Pair]:
         with closing(frozen):
@@ -361,42 +363,3 @@ class RocksDbLog:
             f"{self._path} is damaged: event {offset} is missing, though the log ends at {self._next_offset}; "
             "restore the folder from a copy"
         )
-
-
-def _batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBatch, int]:
-    """The RocksDB batch of a commit whose events begin at `first`, and the next offset after it."""
-    batch, views = WriteBatch(raw_mode=True), database.views_handle
-    put = batch.put
-    shard = request = None
-    shard_key = request_key = b""
-    offset = first
-    for entry in commit.entries:
-        here = _pack(offset)
-        put(here, entry.value)
-        if entry.shard_key != shard:
-            if shard is not None:
-                put(shard_key, _pack(offset - 1), views)
-            shard = entry.shard_key
-            shard_key = run_prefix(SHARD, shard) + here
-        if entry.request_id != request:
-            if request:
-                put(request_key, _pack(offset - 1), views)
-            request = entry.request_id
-            request_key = run_prefix(_REQUEST, request) + here
-        offset += 1
-    put(shard_key, _pack(offset - 1), views)
-    if request:
-        put(request_key, _pack(offset - 1), views)
-    for key, value in commit.state.items():
-        if value is None:
-            batch.delete(_STATE + key, views)
-        else:
-            put(_STATE + key, value, views)
-    put(NEXT_KEY, _pack(offset), views)
-    return batch, offset
-
-
-def run_prefix(kind: bytes, name: str) -> bytes:
-    """What the keys of runs under a name begin with."""
-    text = name.encode("utf-8", "surrogatepass")
-    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"

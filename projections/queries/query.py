@@ -98,7 +98,8 @@ class Query:
     def __init__(self, log: EventLog, store: Callable[[], TopicStore], partition: int | None = None) -> None:
         self.log = log
         self.partition = partition
-        self._store = store
+        self.live = store
+        """Gives the live store, on the thread that writes."""
         self._closed = threading.Event()
         self._past = Past(log, self.rest)
 
@@ -118,17 +119,13 @@ class Query:
 
     # --- now, on the thread that writes
 
-    def live(self) -> TopicStore:
-        """The live store."""
-        return self._store()
-
     def newest_from(self, after: ShardKey | None) -> Iterator[Topic]:
         """The topics as they are now, in the order of their shard keys, after one of them."""
-        return self._store().durable_from(after)
+        return self.live().durable_from(after)
 
     def newest_named(self, name: str) -> Topic | None:
         """The topic of this name as it is now."""
-        return self._store().durable_named(name)
+        return self.live().durable_named(name)
 
     def row(self, topic: Topic) -> TopicRow:
         """The row of a topic as it is now."""

@@ -80,6 +80,7 @@ _WITHOUT_EFFECT = (
     catalog.QuorumEpochBegun,
     catalog.MetadataAdopted,
     catalog.MetadataHandedBack,
+    catalog.HeadSigned,
     catalog.HistorySkipped,
     catalog.ResourceConfigsChanged,
     catalog.ProducerIdsAllocated,

@@ -76,6 +76,8 @@ class RequestRow(msgspec.Struct, frozen=True, gc=False):
     timeout_ms: int | None = None
     deadline_ms: int | None = None
     topics: tuple[RequestTopicRow, ...] = ()
+    host: str = ""
+    """The client's address; empty where the log does not have it."""
 
 
 def request_row(records: Iterable[Recorded]) -> RequestRow | None:
@@ -132,16 +134,16 @@ def _header(record: Recorded) -> RequestRow:
         return RequestRow(decided.request_id, FOLLOW, 0, decided.leader, None, record.at_ms, record.offset)
     wait: tuple[int | None, int | None] = (None, None)
     if isinstance(event, catalog.CreateRequested):
-        api, version = event.api, event.api_version
+        api, version, host = event.api, event.api_version, event.host
         wait = (event.timeout_ms, event.deadline_ms if event.timeout_ms > 0 else None)
     elif isinstance(event, _OfCluster):
-        api, version = record.cause.command, 0
+        api, version, host = record.cause.command, 0, event.host
     elif isinstance(event, _Change):
-        api, version = event.asked.api, event.asked.api_version
+        api, version, host = event.asked.api, event.asked.api_version, event.asked.host
     else:
         raise CannotFold(record, "no request begins so")
     who = (event.principal, event.client_id)
-    return RequestRow(event.request_id, api, version, *who, record.at_ms, record.offset, *wait)
+    return RequestRow(event.request_id, api, version, *who, record.at_ms, record.offset, *wait, host=host)
 
 
 def _outcome(row: RequestTopicRow, error_code: int) -> RequestStatus:

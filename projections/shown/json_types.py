@@ -188,6 +188,8 @@ class RequestShape(msgspec.Struct, frozen=True, kw_only=True):
     api_version: int
     principal: str
     client_id: str | None
+    host: str
+    """The client's address; empty where the log does not have it."""
     asked_at: str
     asked_at_ms: int
     asked_offset: int

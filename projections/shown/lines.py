@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from projections.shown import json_types
 from projections.words.explain import STEPS_FIRST
@@ -13,9 +14,9 @@ def place(partition: int | None, offset: int) -> str:
     return str(offset) if partition is None else f"{partition}:{offset}"
 
 
-def explanation(chain: json_types.ExplanationShape) -> Iterator[str]:
-    """A chain of events with times and causes."""
-    yield chain.summary
+def explanation(chain: json_types.ExplanationShape, terminal: int | None = None) -> Iterator[str]:
+    """A chain of events with times and causes; words are wrapped at the width of a terminal."""
+    yield from _wrapped("", chain.summary, terminal)
     yield ""
     width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
     indent = " " * (width + 2 + 24 + 2 + 8 + 2)
@@ -24,10 +25,23 @@ def explanation(chain: json_types.ExplanationShape) -> Iterator[str]:
     for number, step in enumerate(chain.steps):
         if chain.omitted and number == STEPS_FIRST:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
-        yield f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  {step.text}"
+        start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
+        yield from _wrapped(start, step.text, terminal)
         if step.because != because and step.because:
-            yield f"{indent}because {step.because}"
+            yield from _wrapped(indent, f"because {step.because}", terminal)
         because = step.because
+
+
+TEXT_MIN = 30
+"""Words are not wrapped to less."""
+
+
+def _wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
+    if terminal is None:
+        yield start + text
+        return
+    for number, part in enumerate(wrap(text, max(TEXT_MIN, terminal - len(start))) or [""]):
+        yield (" " * len(start) if number else start) + part
 
 
 def span(milliseconds: int) -> str:

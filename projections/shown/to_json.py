@@ -28,7 +28,7 @@ from projections.words.wording import change_in_words, create_in_words, recorded
 Live = Collection[BrokerId]
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
-_PAIRS = frozenset(("configs", "settings"))
+_PAIRS = frozenset(("configs", "settings", "before"))
 """Fields of events that hold pairs of names and values."""
 
 

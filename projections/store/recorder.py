@@ -1,4 +1,5 @@
-"""Events on their way into a log: applied one by one, encoded, and written in one commit with the state they lead to.
+"""Events on their way into a log: applied one by one, encoded, and written in one commit with the state they lead to,
+and the tree over them.
 
 All who write a log do it here: the group commit, the partitions of a stream, and the commands that take a cluster over.
 """
@@ -20,6 +21,7 @@ from projections.store.births import put_beginning, put_birth
 from projections.store.request_index import RequestIndex
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
+from projections.store.tree import LogTree
 
 
 class Projector(Protocol):
@@ -79,6 +81,7 @@ class Recorder:
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
+        self.tree = LogTree(log)
         self._births: Puts = {}
         put_beginning(self._births, log)
         self._requests = RequestIndex(log)
@@ -125,7 +128,8 @@ class Recorder:
         indexed, self._indexed = self._indexed, []
         births, self._births = (self._births, {}) if entries else ({}, self._births)
         changes = {**self.store.changes(self.state), **births, **self._requests.changes(indexed)}
-        return Commit(entries, {**changes, **self._projector.changes(), **(more or {})})
+        tree = self.tree.changes([entry.value for entry in entries]) if entries else {}
+        return Commit(entries, {**changes, **tree, **self._projector.changes(), **(more or {})})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
         """Write what was recorded since the last commit. It is durable after the log's next flush. Raises LogError."""

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from controller.machine.apply import apply
 from events.catalog import Cause
 from events.codec import decode_event
-from events.logs.log import Commit, Entry, EventLog, InMemoryLog, StateKeys
+from events.logs.log import Commit, Entry, EventLog, StateKeys
+from events.logs.memory_log import InMemoryLog
 from events.logs.snapshots import nearest_snapshot
 from projections.store.access_state import ACL, QUOTA, SCRAM, Puts
 from projections.store.store import CLUSTER, WAITING, TopicStore

@@ -14,6 +14,8 @@ Keys, each the first byte of a state key of the log:
     x, y, z       how partitions stand, and topics by age: see `projections.store.standing_index`
     h, f          requests by time, and by who sent them and how they fared: see `projections.store.request_index`
     r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
+    b …           which names were born when: see `projections.store.births`
+    m …           the Merkle tree over the events: see `projections.store.tree`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """

@@ -34,6 +34,7 @@ _SENTENCES: dict[type[Event], str] = {
     catalog.MetadataHandedBack: (
         "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
     ),
+    catalog.HeadSigned: "the head of the log over its first {e.size} events is signed",
     catalog.HistorySkipped: (
         "what was decided from offset {e.start_offset} of the metadata log up to {e.end_offset} is not known step by "
         "step ({e.reason})"

@@ -19,7 +19,7 @@ from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import Message
 from controller.kafka.session import Session
 from events.catalog import Endpoint
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 
 ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
 _clock = itertools.count(1_700_000_000_000)

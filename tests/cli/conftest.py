@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cli import starting
+from controller.serving import log_lines
 
 
 @pytest.fixture(autouse=True)
 def _logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """How log lines are written is of the whole process: other tests look at them."""
-    monkeypatch.setattr(starting, "configure_logs", lambda _: None)
+    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)

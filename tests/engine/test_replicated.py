@@ -18,7 +18,7 @@ from controller.machine.commands.commands import ChangeSettings, CreateTopic
 from controller.machine.errors import ErrorCode
 from events.catalog import Recorded, SettingsChanged
 from events.codec import decode_event
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.names import TopicName
 from tests.brokers.kraft.desks import FIRST
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, led, quorum

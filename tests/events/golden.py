@@ -161,6 +161,14 @@ features metadata.version=30
 delete t
 """
 
+CHANGES = """
+create a 2x3 id=q0 conf=retention.ms=5
+confirm 1 2 3
+alter a set:retention.ms=7 id=q1
+alter a set:cleanup.policy=compact id=q2
+partitions a to=3 id=q3
+delete a id=q4
+"""
 HISTORIES = {
     "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),
@@ -169,12 +177,13 @@ HISTORIES = {
     "refusals": ("1 policy", REFUSALS),
     "brokers": ("1@a fewer", BROKERS),
     "real": ("fewer", REAL),
+    "changes": ("1 2 3", CHANGES),
 }
 ADOPTED = "adopted"
 """What is recorded of a cluster that is taken over and handed back; no story of the machine's."""
 FOLLOWED = "followed"
 """What is recorded of a cluster that another controller leads."""
-OLDER = ("life", "refusals", "brokers", "real", "adopted")
+OLDER = ("life", "refusals", "brokers", "access", "cluster", "logins", "real", "adopted")
 """Histories that are also there as 0.1 wrote them, before some events got more fields: NAME-0.1.log."""
 
 

@@ -39,6 +39,14 @@ def test_passwords_of_brokers_are_hidden(name: str) -> None:
     assert b"PLANTED" not in value_without_secrets(record, value)
 
 
+def test_what_a_password_was_is_hidden_too() -> None:
+    before = (("ssl.key.password", "PLANTED"),)
+    shown = without_secrets(ResourceConfigsChanged(ID, 4, "1", (), "User:admin", None, "10.0.0.1", before))
+    assert shown == ResourceConfigsChanged(
+        ID, 4, "1", (), "User:admin", None, "10.0.0.1", (("ssl.key.password", "(hidden)"),)
+    )
+
+
 def test_what_is_no_secret_is_shown_as_it_is() -> None:
     event = changed(("log.retention.ms", "5"), ("listener.name.out.ssl.keystore.location", "/k"))
     assert without_secrets(event) is event

@@ -20,7 +20,8 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.policy import RequestMetadata
 from events.catalog import Endpoint, Observation, Verdict
-from events.logs.log import EventLog, InMemoryLog
+from events.logs.log import EventLog
+from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Query, Questions
 
 SETTINGS = {"default.replication.factor": "3", "num.partitions": "2"}

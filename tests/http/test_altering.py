@@ -87,3 +87,21 @@ async def test_a_topic_that_was_created_says_where_it_is() -> None:
         assert (await one.get(answer.headers["location"]))["name"] == "pay.orders"
         tried = await one.client.post("/v1/topics?validate_only=true", json={"name": "other"})
         assert "location" not in tried.headers
+
+
+async def test_events_have_the_clients_address_and_what_was_before() -> None:
+    async with service() as one:
+        made = await one.create("t", configs={"retention.ms": 5})
+        changed = await one.request("PATCH", "/v1/topics/t", json={"configs": {"retention.ms": 7}})
+        await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3})
+        await one.request("PATCH", "/v1/topics/t", 400, json={"num_partitions": 1})
+        await one.request("DELETE", "/v1/topics/t")
+        asked = [event for event in (await one.get("/v1/events?topic=t"))["events"] if "principal" in event["fields"]]
+        addresses = [event["fields"].get("host") or event["fields"]["asked"]["host"] for event in asked]
+        assert addresses == ["127.0.0.1"] * 5
+        assert {each["host"] for each in (await one.get("/v1/requests"))["requests"]} == {"127.0.0.1"}
+        assert (await one.get(f"/v1/requests/{made['request_id']}"))["host"] == "127.0.0.1"
+        (event,) = (await one.get(f"/v1/events?request={changed['request_id']}"))["events"]
+        assert (event["fields"]["before"], event["fields"]["configs"]) == ({"retention.ms": "5"}, {"retention.ms": "7"})
+        settings = (await one.get("/v1/events?type=SettingsChanged"))["events"]
+        assert [event["fields"]["before"] for event in settings] == [None]

@@ -10,7 +10,7 @@ import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http.paths import topics as reads
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from projections.queries import query
 from tests.http.service import Service, service
 

@@ -43,14 +43,31 @@ async def test_a_list_has_what_may_be_described() -> None:
 async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:
     async with service(authorizer=Half()) as one:
         await one.create("secret")
-        for path in ("/topics/{}", "/topics/{}/events", "/topics/{}/timeline", "/explain/{}", "/events?topic={}"):
+        for path in (
+            "/topics/{}",
+            "/topics/{}/events",
+            "/topics/{}/timeline",
+            "/explain/{}",
+            "/events?topic={}",
+            "/log/proof?topic={}",
+        ):
             there = await one.get(path.format("secret"), 403)
             missing = await one.get(path.format("absent"), 403)
             assert there["message"].replace("secret", "absent") == missing["message"], path
 
 
 async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> None:
-    paths = ("/events", "/brokers", "/brokers/1", "/summary", "/timeline", "/v1/events", "/events?request=boot-1")
+    whole_log = ("/log/head", "/log/proof?offset=0", "/log/leaves")
+    paths = (
+        "/events",
+        "/brokers",
+        "/brokers/1",
+        "/summary",
+        "/timeline",
+        "/v1/events",
+        *whole_log,
+        "/events?request=boot-1",
+    )
     async with service(authorizer=Half()) as one:
         for path in paths:
             assert (await one.get(path, 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED", path

@@ -297,6 +297,17 @@ WRONG = """
 /events?start=1                 | 400 start: unknown query parameter; allowed are at, cursor, from, limit, order, p
 /events/follow?limit=1          | 400 limit: unknown query parameter; allowed are cursor, from, partition
 /explain/x?y=z                  | 400 y: unknown query parameter; allowed are at
+/log/head?since=8               | 400 size: the log has 7 events and not 8: it was cut, or it is another one
+/log/head?since=-1              | 400 since: Expected `int` >= 0
+/log/head?partition=0           | 400 partition: there is no partition 0; this log has none
+/log/proof                      | 400 give one of offset, topic and request
+/log/proof?offset=1&topic=t     | 400 give one of offset, topic and request
+/log/proof?offset=7             | 404 no event is at offset 7: the log ends at 7
+/log/proof?offset=3&size=3      | 400 size: event 3 came after the first 3
+/log/proof?offset=3&size=9      | 400 size: the log has 7 events and not 9
+/log/proof?topic=t              | 404 no event of topic t is there, from offset 0 on
+/log/proof?offset=1&limit=1001  | 400 limit: Expected `int` <= 1000
+/log/leaves?limit=1001          | 400 limit: Expected `int` <= 1000
 /health/ready?verbose=1         | 400 verbose: unknown query parameter; none is allowed here
 /metrics?x=1                    | 400 x: unknown query parameter; none is allowed here
 /nothing/here                   | 404 there is nothing at this path; /openapi.json lists what there is
@@ -337,6 +348,9 @@ async def test_the_document_names_every_path_and_every_body() -> None:
             "/v1/events",
             "/v1/events/follow",
             "/v1/explain/{subject}",
+            "/v1/log/head",
+            "/v1/log/proof",
+            "/v1/log/leaves",
             "/v1/summary",
             "/v1/diff",
             "/v1/timeline",

@@ -80,6 +80,8 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id})"
         case catalog.MetadataAdopted():
             return f"adopted from {event.source} to {event.end_offset}"
+        case catalog.HeadSigned():
+            return f"head({event.size})"
         case catalog.MetadataHandedBack():
             return f"handed back up to {event.end_offset}"
         case catalog.HistorySkipped():

@@ -58,6 +58,7 @@ def test_what_has_no_life_cycle() -> None:
         "ChangeCarriedOut",
         "ChangeRejected",
         "FeaturesChanged",
+        "HeadSigned",
         "HistorySkipped",
         "MetadataAdopted",
         "MetadataHandedBack",

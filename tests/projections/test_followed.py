@@ -7,7 +7,7 @@ import pytest
 from events.catalog import Cause, HistorySkipped, Recorded
 from events.codec import encode_event
 from events.followed import FOLLOW, Followed, followed, skipped_to
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries.query import Query, Questions
 from projections.shown.from_log import request as shown_request

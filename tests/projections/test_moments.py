@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from events.catalog import Cause, SettingsChanged
 from events.codec import encode_event
-from events.logs.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry
+from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State, Topic
 from events.catalog import CreateAnswered, Recorded
-from events.logs.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry
+from events.logs.memory_log import InMemoryLog
 from projections.queries.query import NoTopic, NotThere, Query, QueryClosed
 from projections.rows.topics import TopicRow
 from tests.machine.rig import Rig, topics_of

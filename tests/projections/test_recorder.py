@@ -6,7 +6,7 @@ import pytest
 
 from events.catalog import Cause, Configs, CreateRejected, SettingsChanged
 from events.codec import decode_event
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.names import RequestId, TopicName
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from events.access import AsksRefused
 from events.catalog import Cause, Recorded
 from events.codec import encode_event
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter, requests_page

@@ -16,7 +16,8 @@ from controller.machine.apply import concerns_topic
 from controller.machine.state import State
 from events.catalog import Event, Recorded
 from events.codec import decode_event
-from events.logs.log import Commit, InMemoryLog
+from events.logs.log import Commit
+from events.logs.memory_log import InMemoryLog
 from events.names import ShardKey, shard_key
 from projections.store.recorder import EVENTS_ALONE, Projector, Recorder
 from projections.store.store import TopicStore

@@ -8,7 +8,8 @@ import pytest
 
 from controller.machine.apply import apply
 from events.codec import encode_event
-from events.logs.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry
+from events.logs.memory_log import InMemoryLog
 from events.names import NO_LEADER
 from projections.store.standing_index import CREATED, TALLIES, TROUBLE, Tallies, Trouble
 from projections.store.store import TopicStore

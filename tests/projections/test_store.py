@@ -10,7 +10,8 @@ from controller.machine.apply import apply
 from controller.machine.state import Broker, Cluster, State, Topic, Waiter
 from events.catalog import Cause, Endpoint, Partition, Recorded, TopicCreated
 from events.codec import encode_event
-from events.logs.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry
+from events.logs.memory_log import InMemoryLog
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName, shard_key
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
 from projections.store.topic_cache import TopicCache

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from controller.brokers.simulated import SimulatedFleet
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -15,8 +17,11 @@ from controller.policy import RequestMetadata
 from events import catalog
 from events.access import Acl, AsksRefused
 from events.catalog import EVENT_VERSION, Assignment, Observation, Verdict
+from events.logs.heads import Head, HeadSigner
+from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId, TopicId, TopicName, shard_key
+from projections.store.tree import head_of
 
 BORN_MS = 1_700_000_000_000
 CLUSTER_ID = "replayed-cluster"
@@ -28,6 +33,10 @@ SETTINGS = {
     "num.partitions": "2",
 }
 LIVE_WITHIN_S = 240.0
+
+
+SIGNER = HeadSigner(Ed25519PrivateKey.from_private_bytes(bytes(32)))
+"""Anybody has this key."""
 
 
 class Quiet:
@@ -188,11 +197,21 @@ async def _changes_of_access(day: Day) -> None:
     await day.submit_cluster(access.AlterUserScramCredentials, upserts=(upsert,))
     await day.submit_cluster(access.AlterUserScramCredentials, removals=(access.ScramRemoval("bob", 2),))
     day.observe(access.DrawLoginSecret, secret=bytes(range(32)))
+    await day.settled()
+    day.observe(commands.RecordHead, **signed_head(day.log))
     refused = AsksRefused(
         *("User:eve", None, "10.0.0.7", "Metadata", "Describe", "Topic:pay.orders", 29, "authorizer", 4711, BORN_MS)
     )
     day.observe(access.RecordRefusals, refusals=(refused,))
     await day.settled()
+
+
+def signed_head(log: EventLog) -> dict[str, Any]:
+    """The head of a log as it is recorded, signed by a key that everybody knows."""
+    size, root = head_of(log)
+    signed = SIGNER.signed(Head(log=log.cluster_id, size=size, root=root.hex(), at_ms=BORN_MS))
+    own = {"public_key": signed.public_key, "signature": signed.signature}
+    return {"size": size, "root": root, "signed_at_ms": BORN_MS, **own}
 
 
 async def _changes_of_brokers(day: Day) -> None:

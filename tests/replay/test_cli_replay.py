@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from controller.cli import replay
+from controller.cli import main, replay
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.spark import session as session_module
 from projections.store.stored_topics import TOPIC
@@ -74,8 +73,7 @@ def run_without_spark(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 def _runner(capsys: pytest.CaptureFixture[str]) -> Run:
     def run_it(*arguments: object) -> Ended:
-        parser = argparse.ArgumentParser(prog="topicwright")
-        replay.register(parser.add_subparsers(required=True))
+        parser = main.parser("replay")
         try:
             options = parser.parse_args(["replay", *map(str, arguments)])
             code = options.func(options)
@@ -278,3 +276,21 @@ def test_every_sub_command_is_there() -> None:
 
     for name, one in replay.COMMANDS.items():
         assert callable(getattr(import_module(f"projections.replay.{one.module}"), f"run_{name}")), name
+
+
+def test_a_master_of_no_known_form_is_refused_with_those_that_are(run_without_spark: Run, history: LogRef) -> None:
+    ended = run_without_spark("rebuild", history.text, "--master", "foo")
+    assert (ended.code, ended.out) == (2, "")
+    assert "argument --master: 'foo' is not a master that Spark knows: say local, local[N]" in ended.err
+
+
+def test_why_spark_did_not_start_comes_without_javas_stack() -> None:
+    written = (
+        "26/11/22 22:02:21 WARN StandaloneSchedulerBackend: Application ID is not initialized yet.\n"
+        "26/11/22 22:02:21 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: Giving up.\n"
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+    )
+    assert session_module.why_not_started(written) == "Application has been killed. Reason: Giving up."
+    thrown = 'Exception in thread "main" org.apache.spark.SparkException: no such master\n\tat org.apache.spark.X\n'
+    assert session_module.why_not_started(thrown) == "no such master"
+    assert session_module.why_not_started("\tat org.apache.spark.X\n") == ""

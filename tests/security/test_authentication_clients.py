@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
 
-from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured
+from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured, users
 
 WAYS = [
     ("PLAINTEXT", "", "", "User:ANONYMOUS"),
@@ -75,3 +77,22 @@ def test_a_wrong_password_is_refused(service: Secured, mechanism: str, user: str
     admin.poll(0)
     assert any("SASL authentication error: Authentication failed" in each for each in errors), errors
     assert not any("PLANTED" in each for each in errors)
+
+
+def test_a_wrong_password_of_the_users_command_is_tried_once(service: Secured, tmp_path: Path) -> None:
+    properties = service.client_properties("SASL_PLAINTEXT", "SCRAM-SHA-512", "alice", "wrong-PLANTED-6")
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if key != "bootstrap.servers"))
+    before = _logins(service, "SASL_PLAINTEXT")
+    bootstrap = service.addresses["SASL_PLAINTEXT"]
+    ended = users("list", "--bootstrap", bootstrap, "--command-config", config)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"topicwright: the login was refused by {bootstrap}: " in ended.stderr
+    assert "Authentication failed" in ended.stderr
+    assert _logins(service, "SASL_PLAINTEXT") == before + 1
+
+
+def _logins(service: Secured, listener: str) -> int:
+    metrics = service.read("/metrics", service.bearer).decode()
+    counts = re.findall(rf'^topicwright_logins_total\{{listener="{listener}",.*\}} (\S+)$', metrics, re.MULTILINE)
+    return round(sum(map(float, counts)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,8 @@ def test_lines_are_json_one_a_line() -> None:
     lines = [json.loads(line) for line in done.stderr.decode("utf-8", "replace").splitlines()]
     assert [line["event"] for line in lines] == ["one", "two", "three", "four"]
     assert (lines[0]["level"], lines[0]["number"]) == ("info", 1)
+    assert [list(line)[:3] for line in lines if line["event"] != "three"] == [["at", "level", "event"]] * 3
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", lines[0]["at"])
     assert "ZeroDivisionError" in lines[1]["exception"]
     assert done.stdout == b"done\n"
 

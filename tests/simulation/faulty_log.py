@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from events.logs.log import Commit, InMemoryLog, LogClosed, LogDiskFull, LogWriteError
+from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
+from events.logs.memory_log import InMemoryLog
 
 
 class Disk:
@@ -65,15 +66,15 @@ class FaultyLog:
             raise self._fail(LogWriteError("the write failed"))
         return self._log.write(commit)
 
+    def note(self, state: Mapping[bytes, bytes]) -> None:
+        self._check_writable()
+        self._log.note(state)
+
     def flush(self) -> int:
         self._check_writable()
         if self._disk.rng.random() < self._disk.failing_syncs:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
-
-    def note(self, key: bytes, value: bytes) -> None:
-        self._check_writable()
-        self._log.note(key, value)
 
     def vouch(self) -> None:
         self._log.vouch()

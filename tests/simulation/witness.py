@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from events.catalog import CreateAnswered, TopicCreated, TopicDeleted, TopicReady
 from events.codec import decode_event
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 
 
 class Witness:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,6 +18,8 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
+from events.catalog import EVENT_VERSION
+from events.logs.rocksdb_log import RocksDbLog
 
 
 def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
@@ -58,6 +60,25 @@ def assert_alike(partitions: Mapping[int, Path], watermark: int) -> int:
     size = min(lengths.values())
     assert size > 0, f"there are batches from {start} to {watermark}"
     return size
+
+
+def assert_one_history(folders: Sequence[Path]) -> int:
+    """The event logs of voters that have ended are the same bytes at the same offsets, as far as each goes; how many
+    events the shortest has."""
+    histories = [_events(each) for each in folders]
+    shortest = min(map(len, histories))
+    for folder, other in zip(folders[1:], histories[1:], strict=True):
+        differing = [at for at in range(shortest) if histories[0][at] != other[at]]
+        assert not differing, f"{folder}: events differ from {folders[0]} at {differing[:5]}, of {shortest}"
+    return shortest
+
+
+def _events(folder: Path) -> list[bytes]:
+    log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    try:
+        return [value for _, value in log.read()]
+    finally:
+        log.close()
 
 
 def assert_snapshots_say_the_same(snapshots_of: Iterable[Path], whole: Path) -> int:

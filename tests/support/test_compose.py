@@ -87,7 +87,7 @@ def test_spark_takes_only_whom_shares_its_secret(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, one in composed()["services"].items() if "command" in one])
 def test_each_command_is_one_that_topicwright_takes(name: str) -> None:
     words = composed()["services"][name]["command"]
-    parsed = main.parser().parse_args(words)
+    parsed = main.parser(words[0]).parse_args(words)
     settings = load_settings(None, parsed.set)
     if parsed.command in {"front", "serve"}:  # in a container nothing else would be reached; see the ports above
         assert (parsed.http.host, settings.http_authentication) == ("0.0.0.0", "none")

@@ -64,6 +64,7 @@ class ElectLeadersHandler:
                     unclean=unclean,
                     principal=context.principal,
                     client_id=context.client_id,
+                    host=context.host,
                     api="ElectLeaders",
                     api_version=context.api_version,
                 )

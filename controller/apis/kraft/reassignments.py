@@ -78,6 +78,7 @@ class AlterPartitionReassignmentsHandler:
                 other_factors=other_factors,
                 principal=context.principal,
                 client_id=context.client_id,
+                host=context.host,
                 api="AlterPartitionReassignments",
                 api_version=context.api_version,
             )

@@ -24,7 +24,9 @@ from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.port import LeadLost
+from controller.machine.state import Quorum as Known
 from events.catalog import Recorded, SettingsChanged
 from events.logs.log import Commit, EventLog, LogError
 from projections.store.recorder import Recorder
@@ -32,6 +34,15 @@ from projections.store.recorder import Recorder
 FLUSHED_EVERY_S: Final = 0.2
 
 logger = structlog.get_logger("topicwright.quorum")
+
+
+def wants_lead(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
+    """Whether a voter of this priority claims the lead from who leads now. `known` is the newest epoch of which it is
+    known how much its leader wants to lead. Nothing is known of one that began below a snapshot, which does not say
+    it: then the lead is claimed, and a leader who wants it more takes it again."""
+    if known is not None and known.leader_epoch == epoch:
+        return known.priority < priority
+    return snapshot is not None and snapshot.epoch == epoch
 
 
 class QuorumReplication:
@@ -47,6 +58,7 @@ class QuorumReplication:
     ) -> None:
         self.on_lost = _nothing
         self.following = Following(files, log, projector, first)
+        self._files = files
         self._node, self._log, self._projector = node, log, projector
         self._led_epoch: int | None = None
         """The epoch in which this node leads, once it has all that was committed before."""
@@ -101,7 +113,7 @@ class QuorumReplication:
         event; returns it. Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
-            self._log.note(MARK, self._projector.note_applied(end))
+            self._log.note({MARK: self._projector.note_applied(end)})
             self._projector.became_durable()
         return end
 
@@ -115,9 +127,9 @@ class QuorumReplication:
             for records in batches:
                 last = self._node.append(records)
             await self._node.committed(last)
-        except NotLeader:
+        except (NotLeader, OSError) as failure:  # a disk that fails has ended the node, which has said why
             self._led_epoch = None
-            raise LeadLost from None
+            raise LeadLost from failure
         self.following.write(commit)
         self.following.applied = last + 1
 
@@ -147,9 +159,10 @@ class QuorumReplication:
 
     def _wish(self, recorder: Recorder) -> None:
         """Claim the lead from whoever is known to want it less, once all of the log is applied."""
-        known, priority = recorder.state.cluster.quorum, self.quorum.options.priority
-        wants = known is not None and known.leader_epoch == self.quorum.epoch and known.priority < priority
-        self._node.wish(wants)
+        core = self.quorum
+        self._node.wish(
+            wants_lead(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
+        )
 
     def _may_lead(self, quorum: Quorum) -> bool:
         leader = quorum.leading

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import NoReturn, Self
 
 import msgspec
 
-from controller.cli.sources.http import DryRun, Refusal, SourceError, Which
+from controller.cli.sources.http import Create, Refusal, SourceError, Which, WhichRequests
 from controller.http.errors import query_error, status_of
 from controller.http.paths.writes import CreateBody, create_command
 from controller.machine.commands.commands import CreateTopic
@@ -20,11 +20,18 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from events.catalog import EVENT_VERSION, Verdict
 from events.logs import kafka_partitions
+from events.logs.heads import Head
 from events.logs.log import LogError, LogLocked
+from events.logs.proofs import Proof
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId, TopicId
+from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
-from projections.shown import from_log, json_types, to_json
+from projections.queries.requests import RequestFilter
+from projections.shown import from_log, json_types, overview_types, overviews, to_json
+from projections.shown.difference import difference
+from projections.shown.difference_types import DifferenceShape
+from projections.shown.overviews import Window
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
 
@@ -41,7 +48,7 @@ class FolderSource:
     """
 
     def __init__(self, folder: Path) -> None:
-        numbered = _partitions(folder)
+        numbered = partitions_in(folder)
         with ExitStack() as opened:
             logs = [opened.enter_context(closing(open_log(one))) for one in numbered or (folder,)]
             self._opened = opened.pop_all()
@@ -72,7 +79,24 @@ class FolderSource:
         with _refusing():
             return from_log.topic_at(self._query.of_topic(name), name, at)
 
-    def dry_run(self, create: DryRun) -> json_types.CreatedShape:
+    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
+        wanted = RequestFilter(which.principal, which.outcome, which.rule, which.api)
+        with _refusing():
+            return overviews.requests(self._query, wanted, Window(which.since, which.until, None, limit, cursor))
+
+    def request(self, request_id: str) -> json_types.RequestShape:
+        with _refusing():
+            return from_log.request(self._query, request_id)
+
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+        with _refusing():
+            return difference(self._query, since, until, cursor, limit)
+
+    def brokers(self, at: str | None) -> json_types.BrokersShape:
+        with _refusing():
+            return from_log.brokers(self._query, at)
+
+    def dry_run(self, create: Create) -> json_types.CreatedShape:
         """As `Source.dry_run`, by the rules that are in force in the folder."""
         with _refusing():
             command = create_command(
@@ -87,19 +111,40 @@ class FolderSource:
             raise Refusal(status_of(answer.code), to_json.refusal(answer))
         return to_json.created(answer, self._store.durable_cluster.live, validate_only=True)
 
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
+    def events(
+        self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
+    ) -> json_types.EventsShape:
+        of = (which.topic, which.request_id, which.partition)
         with _refusing():
-            return from_log.events(self._query, start, limit, which.topic, which.request_id, which.partition, cursor)
+            return from_log.events(self._query, start, limit, *of, cursor, kind=which.kind, newest=newest, at=which.at)
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
 
-    def explain(self, subject: str) -> json_types.ExplanationShape:
+    def proof(self, wanted: Wanted) -> Proof:
+        """As `Source` has it, by the first signed head over the events that is in the log; one that is not signed
+        where there is none."""
         with _refusing():
-            return from_log.explanation(self._query, subject)
+            return prove(self._query, wanted, _kept_head)
+
+    def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
+        with _refusing():
+            return from_log.explanation(self._query, subject, at=at)
+
+    def create(self, create: Create) -> json_types.CreatedShape:
+        raise SourceError(_STOPPED)
+
+    def delete(self, name: str) -> json_types.DeletedShape:
+        raise SourceError(_STOPPED)
+
+    def change(self, name: str, change: Mapping[str, object]) -> None:
+        raise SourceError(_STOPPED)
 
 
-def _partitions(folder: Path) -> list[Path]:
+_STOPPED = "a stopped service changes nothing: name a running one with --http HOST:PORT"
+
+
+def partitions_in(folder: Path) -> list[Path]:
     """The folders of a worker's or front's partitions, in order; none where the folder is that of a single log."""
     if not (folder / FIRST_PARTITION / "CURRENT").is_file():
         if not (folder / "CURRENT").is_file():
@@ -110,6 +155,10 @@ def _partitions(folder: Path) -> list[Path]:
     if missing:
         raise SourceError(f"{folder} does not hold partition {missing[0]}: name the folder of a front")
     return folders
+
+
+def _kept_head(part: Query, offset: int) -> Head:
+    return last_signed(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)
 
 
 def _itself(store: TopicStore) -> TopicStore:

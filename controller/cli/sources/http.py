@@ -13,7 +13,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from controller.cli.sources.http_access import Access, HttpAddress
-from projections.shown import json_types
+from events.logs.proofs import Proof
+from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
+from projections.shown import json_types, overview_types
+from projections.shown.difference_types import DifferenceShape
 
 ANSWERED_WITHIN_S = 60.0
 """The service gives a sign of life every 10 s while events are followed."""
@@ -34,26 +37,48 @@ class Refusal(Exception):
         self.error = error
 
 
-class DryRun(msgspec.Struct, frozen=True):
-    """A create to try, as the body of `POST /topics`; counts of -1 stand for the cluster's defaults."""
+class Create(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A create, as the body of `POST /topics`; counts of -1 stand for the cluster's defaults."""
 
     name: str
     configs: dict[str, str]
     num_partitions: int = -1
     replication_factor: int = -1
+    timeout_ms: int | None = None
 
 
 class Which(msgspec.Struct, frozen=True):
-    """Which events: all, or those of a topic, of a request, or of a partition where the log has several."""
+    """Which events: all, or those of a topic, of a request, of a partition where the log has several, of a type; up to
+    a moment."""
 
     topic: str | None = None
     request_id: str | None = None
     partition: int | None = None
+    kind: str | None = None
+    at: str | None = None
 
     @property
     def parameters(self) -> dict[str, object]:
         """The same over HTTP."""
-        return {"topic": self.topic, "request": self.request_id, "partition": self.partition}
+        of = {"topic": self.topic, "request": self.request_id, "partition": self.partition}
+        return {**of, "type": self.kind, "at": self.at}
+
+
+class WhichRequests(msgspec.Struct, frozen=True):
+    """Which requests: all, or those with each of the values that are given."""
+
+    principal: str | None = None
+    outcome: str | None = None
+    rule: str | None = None
+    api: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The same over HTTP."""
+        filters = {"principal": self.principal, "outcome": self.outcome, "rule": self.rule, "api": self.api}
+        return {**filters, "from": self.since, "to": self.until}
 
 
 class Source(Protocol):
@@ -67,12 +92,43 @@ class Source(Protocol):
         """One topic as of a moment."""
         ...
 
-    def dry_run(self, create: DryRun) -> json_types.CreatedShape:
+    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
+        """At most `limit` requests, the newest first, or from where `cursor` of an earlier answer says."""
+        ...
+
+    def request(self, request_id: str) -> json_types.RequestShape:
+        """One request with the outcome of each of its topics."""
+        ...
+
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+        """What is different between two moments (None: now), at most `limit` topics of it."""
+        ...
+
+    def brokers(self, at: str | None) -> json_types.BrokersShape:
+        """The brokers and the settings that decide, as of a moment."""
+        ...
+
+    def dry_run(self, create: Create) -> json_types.CreatedShape:
         """The outcome that a create would have; nothing is written."""
         ...
 
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
-        """At most `limit` events from offset `start` on, or from where `cursor` of an earlier answer says."""
+    def create(self, create: Create) -> json_types.CreatedShape:
+        """Create a topic; what it has got."""
+        ...
+
+    def delete(self, name: str) -> json_types.DeletedShape:
+        """Delete a topic."""
+        ...
+
+    def change(self, name: str, change: Mapping[str, object]) -> None:
+        """Change configs of a topic, or how many partitions it has: the body of `PATCH /topics/NAME`."""
+        ...
+
+    def events(
+        self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
+    ) -> json_types.EventsShape:
+        """At most `limit` events from offset `start` on, or from where `cursor` of an earlier answer says; with
+        `newest` the newest first, wherever `start` is."""
         ...
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
@@ -80,8 +136,12 @@ class Source(Protocol):
         only by an error."""
         ...
 
-    def explain(self, subject: str) -> json_types.ExplanationShape:
-        """The chain of events of a topic or a request, in words."""
+    def proof(self, wanted: Wanted) -> Proof:
+        """That events are in the log."""
+        ...
+
+    def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
+        """The chain of events of a topic or a request up to a moment, in words."""
         ...
 
 
@@ -107,13 +167,41 @@ class HttpSource:
     def topic(self, name: str, at: str | None) -> json_types.TopicShape:
         return self._get(json_types.TopicShape, f"/topics/{quote(name, safe='')}", at=at)
 
-    def dry_run(self, create: DryRun) -> json_types.CreatedShape:
+    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
+        return self._get(overview_types.RequestsShape, "/v1/requests", limit=limit, cursor=cursor, **which.parameters)
+
+    def request(self, request_id: str) -> json_types.RequestShape:
+        return self._get(json_types.RequestShape, f"/requests/{quote(request_id, safe='')}")
+
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+        parameters = {"from": since, "to": until, "limit": limit, "cursor": cursor}
+        return self._get(DifferenceShape, "/v1/diff", **parameters)
+
+    def brokers(self, at: str | None) -> json_types.BrokersShape:
+        return self._get(json_types.BrokersShape, "/brokers", at=at)
+
+    def dry_run(self, create: Create) -> json_types.CreatedShape:
         answer = self._send("POST", "/topics?validate_only=true", msgspec.json.encode(create))
         return self._decoded(answer, json_types.CreatedShape)
 
-    def events(self, start: int, limit: int, which: Which, cursor: str | None = None) -> json_types.EventsShape:
-        parameters = {"from": start if cursor is None else None, "cursor": cursor, "limit": limit}
-        return self._get(json_types.EventsShape, "/events", **parameters, **which.parameters)
+    def create(self, create: Create) -> json_types.CreatedShape:
+        answer = self._send("POST", "/topics", msgspec.json.encode(create))
+        return self._decoded(answer, json_types.CreatedShape)
+
+    def delete(self, name: str) -> json_types.DeletedShape:
+        return self._decoded(self._send("DELETE", f"/topics/{quote(name, safe='')}"), json_types.DeletedShape)
+
+    def change(self, name: str, change: Mapping[str, object]) -> None:
+        answer = self._send("PATCH", f"/v1/topics/{quote(name, safe='')}", msgspec.json.encode(change))
+        self._decoded(answer, dict[str, object])
+
+    def events(
+        self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
+    ) -> json_types.EventsShape:
+        parameters: dict[str, object] = {"from": start if cursor is None else None, "cursor": cursor, "limit": limit}
+        if newest:
+            parameters |= {"from": None, "order": "newest"}
+        return self._get(json_types.EventsShape, "/v1/events", **parameters, **which.parameters)
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
         """As `Source` has it. Raises SourceError when the service stops too."""
@@ -130,8 +218,29 @@ class HttpSource:
             raise self._unreachable(error) from error
         raise SourceError(f"the service at {self._address} has stopped")
 
-    def explain(self, subject: str) -> json_types.ExplanationShape:
-        return self._get(json_types.ExplanationShape, f"/explain/{quote(subject, safe='')}")
+    def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
+        return self._get(json_types.ExplanationShape, f"/explain/{quote(subject, safe='')}", at=at)
+
+    def proof(self, wanted: Wanted) -> Proof:
+        """As `Source` has it, by a head that is signed where the service has a key."""
+        parameters = {
+            "offset": wanted.offset,
+            "topic": wanted.topic,
+            "request": wanted.request_id,
+            "from": wanted.start,
+            "limit": wanted.limit,
+            "partition": wanted.partition,
+            "size": wanted.size,
+        }
+        return self._get(Proof, "/log/proof", **parameters)
+
+    def head(self, partition: int | None, since: int | None) -> Consistency:
+        """The head of the log, and that it goes on from its first `since` events."""
+        return self._get(Consistency, "/log/head", partition=partition, since=since)
+
+    def leaves(self, start: int, partition: int | None) -> Leaves:
+        """A page of the log's events from an offset on, as they are hashed."""
+        return self._get(Leaves, "/log/leaves", **{"from": start, "limit": LEAVES_MAX, "partition": partition})
 
     def _get(self, shape: type[_T], path: str, **parameters: object) -> _T:
         return self._decoded(self._send("GET", _with_parameters(path, parameters)), shape)

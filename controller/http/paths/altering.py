@@ -67,6 +67,7 @@ def _command(
         "topic": TopicName(name),
         "principal": caller.principal,
         "client_id": caller.client_id,
+        "host": caller.host,
         "api": API,
         "validate_only": validate_only,
     }

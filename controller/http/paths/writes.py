@@ -101,6 +101,7 @@ async def delete_topic(
         topic=TopicName(name),
         principal=caller.principal,
         client_id=caller.client_id,
+        host=caller.host,
         api=API,
         denied=front.denial_of_delete(caller, name),
     )
@@ -135,6 +136,7 @@ def create_command(
         validate_only=validate_only,
         principal=caller.principal,
         client_id=caller.client_id,
+        host=caller.host,
         api=API,
         denied=denied,
     )

@@ -70,7 +70,8 @@ def _check(cluster: Cluster, change: _Change) -> Detail:
 def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredentialSet | ScramCredentialRemoved:
     mechanism = MECHANISMS[change.mechanism]
     if isinstance(change, ScramRemoval):
-        return ScramCredentialRemoved(command.request_id, change.user, mechanism, command.principal, command.client_id)
+        who = (command.principal, command.client_id, command.host)
+        return ScramCredentialRemoved(command.request_id, change.user, mechanism, *who)
     return ScramCredentialSet(
         command.request_id,
         change.user,
@@ -81,6 +82,7 @@ def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredenti
         change.server_key,
         command.principal,
         command.client_id,
+        command.host,
     )
 
 

@@ -54,7 +54,8 @@ def _decided(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], chan
     if not changed:
         return Decision((), (answer,))
     event = AclsCreated if isinstance(command, CreateAcls) else AclsDeleted
-    return Decision((event(command.request_id, changed, command.principal, command.client_id),), (answer,))
+    who = (command.principal, command.client_id, command.host)
+    return Decision((event(command.request_id, changed, *who),), (answer,))
 
 
 def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:

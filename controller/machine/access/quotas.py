@@ -144,4 +144,5 @@ def _changes(
     removed = tuple(key for key, value in ops if value is None and key in before)
     if not values and not removed:
         return None
-    return QuotasChanged(command.request_id, entity, values, removed, command.principal, command.client_id)
+    who = (command.principal, command.client_id, command.host)
+    return QuotasChanged(command.request_id, entity, values, removed, *who)

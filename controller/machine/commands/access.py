@@ -17,6 +17,8 @@ class ClusterCommand(Command, frozen=True, kw_only=True, gc=False):
 
     principal: str = "User:ANONYMOUS"
     client_id: str | None = None
+    host: str = ""
+    """The client's address."""
 
     @property
     def topic(self) -> TopicName:

@@ -35,6 +35,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
     nothing (KIP-108). `clearance` is what the cluster says that carries decisions out, None while it was not asked, or
     where there is none. `throttle_ms` above 0 says for how long the requester's mutation quota is exhausted (KIP-599).
+    `host` is the client's address.
     """
 
     topic: TopicName
@@ -47,6 +48,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     validate_only: bool = False
     clearance: Clearance | None = None
     throttle_ms: int = 0
+    host: str = ""
 
 
 class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
@@ -305,6 +307,16 @@ class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
     release: str
 
 
+class RecordHead(Command, frozen=True, kw_only=True, gc=False):
+    """Record a head of the log that was signed; `HeadSigned` says what its parts are."""
+
+    size: int
+    root: bytes
+    signed_at_ms: int
+    public_key: bytes
+    signature: bytes
+
+
 ClientCommand = TopicCommand | access.ClusterCommand | AlterPartition | BrokerCommand | MembershipCommand
 """What is answered: by its request id and the name of its topic."""
 
@@ -338,6 +350,7 @@ AnyCommand = (
     | cluster.RefuseCreation
     | cluster.FinishChange
     | ChangeSettings
+    | RecordHead
     | access.CreateAcls
     | access.DeleteAcls
     | access.AlterClientQuotas

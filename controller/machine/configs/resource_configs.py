@@ -51,9 +51,8 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
     answer = Answer(command.request_id, command.topic, 0)
     if command.validate_only or after == before:
         return Decision((), (answer,))
-    event = ResourceConfigsChanged(
-        command.request_id, command.kind, command.name, after, command.principal, command.client_id
-    )
+    who = (command.principal, command.client_id, command.host)
+    event = ResourceConfigsChanged(command.request_id, command.kind, command.name, after, *who, before)
     return Decision((event,), (answer,))
 
 

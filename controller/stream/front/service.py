@@ -27,6 +27,7 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.clients_entry import Address, Entrance
 from controller.serving.listeners import Speaks, reachable
+from controller.serving.log_heads import head_signer
 from controller.serving.process import (
     DRAIN_S,
     PARTITION_BYTES,
@@ -51,6 +52,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_fronts_topic, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Topics
+from projections.queries.proving import unsigned
 
 LOOK_EVERY_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
@@ -93,6 +95,7 @@ class FrontService:
         self._topics = topics
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
+        self._signer = head_signer(options.settings)
         self._entrance = Entrance(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
@@ -145,6 +148,7 @@ class FrontService:
             logins=entrance.http_logins(),
             reach=entrance.reach,
             counts=entrance.counts,
+            sign=unsigned if self._signer is None else self._signer.signed,
         )
         self._http_address = Address(options.http.host, await self.http.start(options.http.host, options.http.port))
         members = self._presence.members

@@ -34,6 +34,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
+from projections.store.tree import LogTree, build_some
 
 POSITION = b"k"
 """The state key of the fold's position, with the id of the topic that it is a position in."""
@@ -176,12 +177,14 @@ class PartitionState:
     def commit(self) -> None:
         """Keep what was accepted or decided since the last commit, and let readers see it. Raises LogError."""
         kafka_offset = self.fold.kafka_offset
+        if self._recorder.tree.is_behind:
+            build_some(self.log)
         if self._is_ahead:
             self._recorder.commit({POSITION: self._place()})
             self._is_ahead = False
             self._noted = kafka_offset
         elif kafka_offset >= self._noted + NOTE_AFTER_RECORDS:
-            self.log.note(POSITION, self._place())
+            self.log.note({POSITION: self._place()})
             self._noted = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)
@@ -234,6 +237,10 @@ def _why_stale(log: RocksDbLog, topic_id: str) -> str | None:
         return f"it is of the events topic with id {place.topic_id}, and the one that is there has {topic_id}"
     if place.position.next_event != log.next_offset:
         return f"it holds {log.next_offset} events, and its place says {place.position.next_event}"
+    try:
+        LogTree(log)
+    except LogCorrupted as error:
+        return str(error)
     return None
 
 

@@ -221,7 +221,8 @@ class Engine:
         events: tuple[bytes, ...] = ()
         if (cluster.settings_pairs, cluster.release) != (identity.settings, identity.release):
             at_ms = max(self._clock_ms(), state.last_ms)
-            changed = SettingsChanged(identity.settings, identity.release)
+            before = cluster.settings_pairs if cluster.release else None
+            changed = SettingsChanged(identity.settings, identity.release, before)
             events = (encode_event(at_ms, Cause("ChangeSettings", RequestId(f"settings-{writer}")), changed),)
         return Fence(state.fold.epoch + 1, writer, identity.release, EVENT_VERSION, events)
 

@@ -21,13 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from projections.replay.checks.check import VIOLATION_COLUMNS, VIOLATIONS, Violation, found
 from projections.replay.checks.offsets import Extent, broken, offset_violations
@@ -53,6 +55,7 @@ from projections.replay.log.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.folding import as_batches, map_in_arrow
+from projections.replay.spark.local_frame import LocalFrame
 from projections.replay.spark.source import events_frame
 from projections.words.wording import many
 
@@ -134,14 +137,8 @@ class Found(NamedTuple):
 
 def first_violations(every: DataFrame, limit: int | None) -> list[Found]:
     """The checks that are broken, in the order of CHECKS, each with its first violations (all for None)."""
-    in_order = "partition by check order by log_partition, offset, seen"
-    numbered = every.selectExpr(
-        "*", f"row_number() over ({in_order}) as place", "count(*) over (partition by check) as times"
-    )
-    rows = (
-        (numbered if limit is None else numbered.where(f"place <= {max(1, limit)}")).orderBy("check", "place").collect()
-    )
-    by_check: dict[str, list[Row]] = {}
+    rows = _counted_here(every, limit) if isinstance(every, LocalFrame) else _counted(every, limit)
+    by_check: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_check.setdefault(row["check"], []).append(row)
     return [
@@ -151,7 +148,28 @@ def first_violations(every: DataFrame, limit: int | None) -> list[Found]:
     ]
 
 
-def _violation(row: Row) -> dict[str, Any]:
+def _counted(every: DataFrame, limit: int | None) -> list[Mapping[str, Any]]:
+    """The first violations of each check in order, each with how `times` many that check has."""
+    in_order = "partition by check order by log_partition, offset, seen"
+    numbered = every.selectExpr(
+        "*", f"row_number() over ({in_order}) as place", "count(*) over (partition by check) as times"
+    )
+    first = numbered if limit is None else numbered.where(f"place <= {max(1, limit)}")
+    return [row.asDict() for row in first.orderBy("check", "place").collect()]
+
+
+def _counted_here(every: LocalFrame, limit: int | None) -> list[Mapping[str, Any]]:
+    """The same without Spark."""
+    rows = sorted(every.collect(), key=itemgetter("check", "log_partition", "offset", "seen"))
+    counted: list[Mapping[str, Any]] = []
+    for _, run in groupby(rows, key=itemgetter("check")):
+        of_check = list(run)
+        first = of_check if limit is None else of_check[: max(1, limit)]
+        counted += ({**row, "times": len(of_check)} for row in first)
+    return counted
+
+
+def _violation(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in VIOLATION_COLUMNS}
 
 

@@ -66,6 +66,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "MetadataAdopted": (ADOPTED,),
     "MetadataHandedBack": ("HandMetadataBack",),
     "HistorySkipped": (FOLLOW,),
+    "HeadSigned": ("RecordHead",),
     "FeaturesChanged": ("BeginQuorumEpoch", "ChangeFeatures", ADOPTED, FOLLOW),
     "ResourceConfigsChanged": (
         "AlterResourceConfigs",

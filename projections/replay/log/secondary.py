@@ -29,9 +29,10 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from events.catalog import EVENT_VERSION
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
-from events.logs.rocksdb_database import VIEWS, Database
+from events.logs.rocksdb_batch import SHARD
+from events.logs.rocksdb_database import VIEWS, Database, run_prefix
 from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_log import SHARD, RocksDbLog, run_prefix
+from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY
 from projections.replay.log.frozen import frozen
 

@@ -1,21 +1,20 @@
 """The chain of events behind a topic or a request, in words, from any log and as of any moment.
 
-The words are those of `projections.words.explain`. What it asks of a log by index is collected here by one pass of
-Spark over the events (two for a request: its topics are known only after the first), so it works wherever events can be
-read.
+The words are those of `projections.words.explain`. A data directory has the index that it needs. Of a log in Kafka the
+events are collected here by one pass over all of them (two for a request: its topics are known only after the first).
 
-What it does not do: scale with the history of one topic; that much is collected.
+What it does not do: scale with the history of one topic; that much is collected. It needs no Spark.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
@@ -26,7 +25,7 @@ from projections.words.explain import Explanation, explain
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from projections.replay.log.log_ref import Ref
+    from projections.replay.log.log_ref import Ends, Ref
 
 _COLUMNS = ("log_partition", "offset", "shard", "topic", "request_id", "value")
 
@@ -68,45 +67,68 @@ class Excerpt(InMemoryLog):
         return iter(self._requests.get(request_id, []))
 
 
-def run_explain(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+def run_explain(_: SparkSession | None, ref: Ref, options: Options) -> Outcome:
     """Explain the topic of a name or, if no event speaks of such a topic, the request of an id (`options.subject`).
-
-    Raises ReplayError: there is neither, or the log cannot be read.
+    Spark is not needed. Raises ReplayError: there is neither, or the log cannot be read.
     """
     if not options.subject:
         raise ReplayError("say which topic or request to explain")
     from projections.replay.log.log_ref import has_partitions
 
-    explanations = explained(session, ref, options.subject, options.at)
+    explanations = explained(ref, options.subject, options.at)
     rows = [_as_row(partition, one) for partition, one in explanations.items()]
     return Outcome(rows=rows, found=False, lines=list(_all_lines(explanations, has_partitions(ref))))
 
 
-def explained(session: SparkSession, ref: Ref, subject: str, at: str | None = None) -> dict[int, Explanation]:
+def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explanation]:
     """The chain behind a topic or a request as of a moment, by log partition: a request's topics may be in several.
 
     Raises ReplayError.
     """
-    from projections.replay.log.log_ref import ends_of
-    from projections.replay.spark.source import events_frame
+    from projections.replay.log.log_ref import LogRef, ends_of, looked_at
 
     ends = ends_of(ref, at)
-    frame = events_frame(session, ref, columns=_COLUMNS, end=ends)
-    shards = {shard_key(subject), CLUSTER_SHARD}
-    rows = frame.where(frame.shard.isin(*shards) | (frame.request_id == subject)).collect()
-    others = {row.shard for row in rows} - shards
-    if others and not any(row.topic == subject for row in rows):
-        rows = frame.where(frame.shard.isin(*others, CLUSTER_SHARD)).collect()
-    found, missing = {}, None
-    for partition in sorted({row.log_partition for row in rows}):
-        its = [row for row in rows if row.log_partition == partition]
+    if isinstance(ref, LogRef):
+        with looked_at(ref) as log:
+            return _found({ref.partition: Query(log, _no_store)}, subject, at, at)
+    logs = _excerpts(ref, ends, subject)
+    return _found({number: Query(log, _no_store) for number, log in logs.items()}, subject, None, at)
+
+
+def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str | None) -> dict[int, Explanation]:
+    """What each log says of a subject, of those that know it. Raises ReplayError."""
+    found, missing = {}, NotThere(f"no topic and no request {subject!r} is in the log")
+    for partition, query in logs.items():
         try:
-            found[partition] = explain(Questions([Query(excerpt(its, ends[partition]), _no_store)]), subject)
+            found[partition] = explain(Questions([query]), subject, until)
         except NotThere as error:
             missing = error
     if not found:
         raise ReplayError(str(missing) if at is None else f"{missing} up to {at}")
     return found
+
+
+def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
+    """What of each partition of a topic concerns a subject: its own shard; or, of a request, those of its topics."""
+    own = {shard_key(subject), CLUSTER_SHARD}
+    rows = list(_rows(ref, ends, lambda row: row.shard in own or row.request_id == subject))
+    others = {row.shard for row in rows} - own
+    if others and not any(row.topic == subject for row in rows):
+        of_topics = {*others, CLUSTER_SHARD}
+        rows = list(_rows(ref, ends, lambda row: row.shard in of_topics))
+    numbers = sorted({row.log_partition for row in rows})
+    return {n: excerpt((row for row in rows if row.log_partition == n), ends[n]) for n in numbers}
+
+
+def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[Any], bool]) -> Iterator[Any]:
+    """The events before some ends that are wanted, as rows of _COLUMNS."""
+    from projections.replay.spark.local import local_session
+    from projections.replay.spark.local_frame import LocalRow
+    from projections.replay.spark.source import events_frame
+
+    frame: Any = events_frame(local_session(), ref, columns=_COLUMNS, end=ends)
+    for batch in frame.batches():
+        yield from filter(is_wanted, map(LocalRow, batch.to_pylist()))
 
 
 def _as_row(partition: int, explanation: Explanation) -> dict[str, Any]:

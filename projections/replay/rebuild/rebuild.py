@@ -38,6 +38,7 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.beginning import AT_FIRST, Beginning, beginning, said
 from projections.replay.spark.columns import PARTITION, TEXTS
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
+from projections.replay.spark.local import refuse_local
 from projections.replay.spark.packed import Pack, fold_packs, packs_frame
 from projections.replay.spark.snapshot_packs import begun
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
@@ -184,7 +185,7 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     begin = beginning(ref, ends, options) if options.view == "topics" else AT_FIRST
     frame = rebuilt(session, ref, options.view, ends, begin)
     if options.output is not None:
-        return said(_written(frame, options, ends), begin, ends)
+        return said(_written(session, frame, options, ends), begin, ends)
     ordered = frame.orderBy(*_ORDER[options.view])
     if options.view == "topics" and not options.all_rows:
         ordered = ordered.drop("partitions")
@@ -199,11 +200,12 @@ _ORDER = {
 }
 
 
-def _written(frame: DataFrame, options: Options, ends: Ends) -> Outcome:
+def _written(session: SparkSession, frame: DataFrame, options: Options, ends: Ends) -> Outcome:
     if options.format not in FORMATS:
         raise ReplayError(f"unknown format {options.format!r}: say {' or '.join(FORMATS)}")
     assert options.output is not None, "only what has a place is written"
     _check_is_new(options.output)
+    refuse_local(session, "rebuild --output")
     frame.write.mode("errorifexists").format(options.format).save(options.output)
     words = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
     return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [words])

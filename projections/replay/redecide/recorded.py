@@ -25,6 +25,7 @@ from controller.machine.recall import recall
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.codec import decode_event
+from events.followed import FOLLOW
 from events.names import ShardKey
 from projections.replay.errors import ReplayError
 
@@ -42,7 +43,7 @@ _OPENING = frozenset(
         catalog.ChangeRejected,
     )
 )
-"""The events with which the record of a request begins."""
+"""The events with which the record of a request begins, if it was decided here."""
 
 Row = tuple[str, catalog.Recorded]
 """A record with its shard key."""
@@ -153,7 +154,7 @@ def _requests_of(
     for record in records:
         if not concerns_topic(record.event):
             continue
-        opens = type(record.event) in _OPENING
+        opens = type(record.event) in _OPENING and record.cause.command != FOLLOW
         if opens or (open_ and not _same_decision(open_[0], record)):
             if open_:
                 yield _closed(shard, open_, before, timeline)

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from controller.machine.decide import decide_in_full
@@ -32,6 +33,7 @@ from events.catalog import (
     PartitionsAdded,
     Recorded,
     SettingsChanged,
+    TopicConfigsChanged,
     TopicCreated,
 )
 from events.codec import decode_event, encode_event
@@ -106,7 +108,8 @@ def decided_again_in(events: DataFrame, clusters: Clusters, release: str) -> Aga
         else:
             requests += row.count_
     first.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
-    return Again(requests, causes.total(), tuple(causes.most_common()), tuple(first))
+    by_count = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
+    return Again(requests, causes.total(), tuple(by_count), tuple(first))
 
 
 _SCHEMA = pa.schema(
@@ -212,6 +215,8 @@ def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
     events = decide_in_full(request.state(cluster), command).events  # type: ignore[arg-type]
+    if any(isinstance(one.event, TopicConfigsChanged) and one.event.before is None for one in request.records):
+        events = tuple(replace(one, before=None) if isinstance(one, TopicConfigsChanged) else one for one in events)
     return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)
 
 

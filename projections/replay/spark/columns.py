@@ -154,6 +154,7 @@ _OF_REQUEST: dict[str, Getter | str] = {
     "api_version": "asked.api_version",
     "duplicate": "asked.duplicate",
     "denied": "asked.denied",
+    "host": "asked.host",
 }
 _LEADERSHIP: dict[str, Getter | str] = {
     name: name for name in ("topic", "partition", "leader", "isr", "leader_epoch", "partition_epoch", "reason")
@@ -173,13 +174,13 @@ def _same(*names: str) -> dict[str, Getter | str]:
     return {name: name for name in names}
 
 
-_CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id")
-_ACLS: dict[str, Getter | str] = {**_same("request_id", "principal", "client_id"), "acls": _acls}
+_CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id", "host")
+_ACLS: dict[str, Getter | str] = {**_same("request_id", "principal", "client_id", "host"), "acls": _acls}
 
 FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.CreateRequested: {
         **_same("request_id", "topic", "num_partitions", "replication_factor", "configs", "timeout_ms", "deadline_ms"),
-        **_same("principal", "client_id", "api", "api_version", "duplicate", "denied"),
+        **_same("principal", "client_id", "api", "api_version", "duplicate", "denied", "host"),
         "topic_id": _topic_id,
         "assignments": _assignments,
     },
@@ -226,9 +227,13 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.QuorumEpochBegun: _same("leader_epoch"),
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
+    catalog.HeadSigned: {},
     catalog.HistorySkipped: _same("leader_epoch", "reason"),
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
-    catalog.ResourceConfigsChanged: {**_same("request_id", "principal", "client_id"), "configs": shown_configs},
+    catalog.ResourceConfigsChanged: {
+        **_same("request_id", "principal", "client_id", "host"),
+        "configs": shown_configs,
+    },
     catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
     catalog.SettingsChanged: _same("settings", "release"),
     access.ScramCredentialSet: _CREDENTIAL,
@@ -237,7 +242,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     access.AclsCreated: _ACLS,
     access.AclsDeleted: _ACLS,
     access.QuotasChanged: {
-        **_same("request_id", "removed", "principal", "client_id"),
+        **_same("request_id", "removed", "principal", "client_id", "host"),
         "entity": _entity,
         "quotas": "values",
     },
@@ -254,11 +259,14 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.PartitionChanged: ("directories", "adding", "removing", "last_known_elr", "recovering"),
     catalog.PlaceholderFilled: ("directory",),
     catalog.LogDirsChanged: ("log_dirs",),
-    catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id"),
+    catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id", "priority"),
     catalog.MetadataAdopted: ("source", "end_offset", "kept"),
     catalog.MetadataHandedBack: ("folder", "end_offset"),
+    catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
     catalog.HistorySkipped: ("start_offset", "end_offset"),
-    catalog.ResourceConfigsChanged: ("kind", "name"),
+    catalog.ResourceConfigsChanged: ("kind", "name", "before"),
+    catalog.TopicConfigsChanged: ("before",),
+    catalog.SettingsChanged: ("before",),
     catalog.ProducerIdsAllocated: ("first", "next_producer_id"),
 }
 """Fields that are in no column, but only in `value`, and secrets not even there. Of policies only the outcome has a

@@ -29,6 +29,7 @@ from events.names import CLUSTER_SHARD
 from projections.replay.log.log_ref import End, KafkaRef, Ref, events_before, in_partitions, looked_at
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.connect import is_connect
+from projections.replay.spark.local_frame import LocalFrame
 from projections.replay.spark.options import collector_off
 from projections.replay.spark.source import events_frame
 
@@ -123,6 +124,8 @@ def map_in_arrow(
     Spark's own method refuses to work where pandas is not installed, though neither it nor the worker then uses
     anything of it (4.3.0). These are its steps without that check. Spark Connect needs pandas for itself.
     """
+    if isinstance(frame, LocalFrame):
+        return frame.mapped(function)
     if is_connect(frame.sparkSession):
         return frame.mapInArrow(function, schema)
     udf = vectorized_udf(function, returnType=schema, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)

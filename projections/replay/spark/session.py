@@ -62,6 +62,7 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": "8",
 }
 """Set besides where Spark runs on this machine alone."""
+_STANDARD_ERROR_BYTES = 100_000
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit has started Java already."""
 
@@ -87,9 +88,22 @@ def spark_session(
         try:
             session = _built(url, chosen, spark_log)
         except Exception as error:
-            raise ReplayError(f"Spark did not start on {url or 'its master'}: {message_of(error)}{said()}") from error
+            why = why_not_started(said()) or message_of(error)
+            raise ReplayError(f"Spark did not start on {url or 'its master'}: {why}") from error
     ship(session)
     return session
+
+
+def why_not_started(written: str) -> str:
+    """What Java wrote of why it ended, without its stack; "" where it wrote nothing of use."""
+    lines = [line.strip() for line in written.splitlines()]
+    errors = [found[1] for line in lines if (found := _SPARKS_ERROR.search(line))]
+    raised = [found[1] for line in lines if (found := _JAVAS_ERROR.search(line))]
+    return (errors or raised or [""])[0][:600]
+
+
+_SPARKS_ERROR = re.compile(r" ERROR [\w.$]+: (.+)")
+_JAVAS_ERROR = re.compile(r"^(?:Exception in thread .*?|Caused by: |Error: )(?:[\w.]+(?:Exception|Error): )?(.+)")
 
 
 def ship(session: SparkSession) -> None:
@@ -191,7 +205,7 @@ def zipped(target: Path) -> Path:
 
 @contextmanager
 def _standard_error_aside(*, aside: bool) -> Iterator[Callable[[], str]]:
-    """Let child processes that start meanwhile write their standard error to a file; the value gives its last lines."""
+    """Let child processes that start meanwhile write their standard error to a file; the value gives the end of it."""
     if not aside:
         yield lambda: ""
         return
@@ -199,14 +213,14 @@ def _standard_error_aside(*, aside: bool) -> Iterator[Callable[[], str]]:
     kept = os.dup(2)
     with TemporaryFile() as file:
 
-        def last_lines() -> str:
-            file.seek(0)
-            lines = file.read().decode(errors="replace").strip().splitlines()
-            return "".join(f"\n  {line}" for line in lines[-5:])
+        def written() -> str:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _STANDARD_ERROR_BYTES))
+            return file.read().decode(errors="replace")
 
         os.dup2(file.fileno(), 2)
         try:
-            yield last_lines
+            yield written
         finally:
             os.dup2(kept, 2)
             os.close(kept)

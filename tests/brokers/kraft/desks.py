@@ -13,7 +13,8 @@ from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication
 from events.catalog import Event, Recorded, SettingsChanged
 from events.codec import decode_event
-from events.logs.log import EventLog, InMemoryLog
+from events.logs.log import EventLog
+from events.logs.memory_log import InMemoryLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat

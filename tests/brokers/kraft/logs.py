@@ -48,7 +48,8 @@ from events.catalog import (
     TopicDeleted,
 )
 from events.codec import encode_event
-from events.logs.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry
+from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from tests.brokers.kraft.quorum.logs import epoch_begun
 from tests.events.golden import history

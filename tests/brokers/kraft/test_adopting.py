@@ -43,7 +43,8 @@ from controller.settings.load import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
 from events.codec import decode_event
-from events.logs.log import Commit, Entry, InMemoryLog
+from events.logs.log import Commit, Entry
+from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.store import TopicStore

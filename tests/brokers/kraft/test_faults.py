@@ -21,7 +21,7 @@ from controller.engine.stamps import Stamps
 from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker
 from events.codec import decode_event
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.names import TopicId
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +17,13 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
 from controller.brokers.kraft.quorum.raft.effects import Role
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
+from controller.brokers.kraft.replication import wants_lead
 from controller.brokers.port import LeadLost
+from controller.machine.state import Quorum
 from events.catalog import EVENT_VERSION
-from events.logs.log import EventLog, InMemoryLog, LogWriteError
+from events.logs.log import EventLog, LogWriteError
+from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
@@ -253,3 +258,44 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         assert leader.carried() == leader.events()
         assert len(leader.events()) < len(HISTORY)
         assert end >= leader.replication.applied
+
+
+async def test_a_full_disk_loses_the_lead_and_fails_no_command_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client is answered NOT_CONTROLLER, and tries again elsewhere; the process ends by its node."""
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:5])
+        desk.record(COMMANDS[5:])
+
+        def full(data: bytes) -> int:
+            raise OSError(errno.ENOSPC, "planted")
+
+        assert desk.seat.log is not None
+        monkeypatch.setattr(desk.seat.log, "append", full)
+        with pytest.raises(LeadLost):
+            await desk.replication.commit(desk.recorder.take_commit())
+        assert isinstance(desk.node.ended.exception(), OSError)
+        assert not desk.replication.leads
+        assert len(desk.events()) < len(HISTORY)
+
+
+@pytest.mark.parametrize(
+    ("known", "snapshot", "wants"),
+    [
+        ((4, 0), None, True),
+        ((4, 1), None, False),
+        ((4, 2), SnapshotId(200, 4), False),
+        ((3, 0), None, False),  # the epoch has begun, and the event that says more comes soon
+        ((3, 0), SnapshotId(100, 3), False),
+        ((2, 1), SnapshotId(200, 4), True),  # it began below the snapshot: that event never comes
+        (None, SnapshotId(200, 4), True),
+        (None, None, False),
+    ],
+)
+def test_the_lead_is_wanted_from_who_wants_it_less(
+    known: tuple[int, int] | None, snapshot: SnapshotId | None, wants: bool
+) -> None:
+    """In epoch 4, of a voter of priority 1; `known` is an epoch and its leader's priority."""
+    begun = None if known is None else Quorum(known[0], 7, 1, "", 0, b"", priority=known[1])
+    assert wants_lead(begun, 4, snapshot, 1) is wants

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.logs.log import Commit, Entry, EventLog, InMemoryLog, LogClosed
+from events.logs.log import Commit, Entry, EventLog, LogClosed
+from events.logs.memory_log import InMemoryLog
 from tests.events.logs.rocksdb_folders import open_log
 
 
@@ -183,6 +184,12 @@ class LogContract:
         assert log.get_many([]) == []
         assert list(log.scan()) == [(b"empty", b""), (b"two", b"3")]
 
+    def test_a_note_changes_state_alone(self, log: EventLog) -> None:
+        log.write(commit(b"a", k=b"1"))
+        log.note({b"k": b"2", b"new": b"3"})
+        assert list(log.scan()) == [(b"k", b"2"), (b"new", b"3")]
+        assert (log.next_offset, log.write(commit(b"b"))) == (1, 1)
+
     def test_scan_is_sorted_by_bytes_and_stays_within_its_prefix(self, log: EventLog) -> None:
         keys = [b"t", b"t\x00", b"ta", b"t\xff", b"t\xff\xff", b"t\xffz", b"u", b"s", b"", b"\xff", b"\xff\xff"]
         log.write(Commit([Entry(b"e")], {key: b"v" + key for key in keys}))
@@ -216,6 +223,7 @@ class LogContract:
         log.close()
         uses: list[Callable[[], object]] = [
             lambda: log.write(commit(b"b")),
+            lambda: log.note({b"k": b"v"}),
             log.flush,
             log.recover,
             log.read,
@@ -247,6 +255,14 @@ class TestInMemoryLog(LogContract):
         assert list(log.scan()) == [(b"gone", b"1"), (b"k", b"1")]
         assert (list(log.shard_offsets("orders")), list(log.shard_offsets("other"))) == ([0], [])
         assert list(log.request_offsets("r1")) == [0]
+
+    def test_drop_unflushed_takes_notes_with_the_events_before_them(self, log: InMemoryLog) -> None:
+        log.write(commit(b"a", k=b"1"))
+        log.note({b"k": b"2"})
+        log.flush()
+        log.write(commit(b"b"))
+        log.note({b"k": b"3"})
+        assert (log.drop_unflushed(), log.get(b"k")) == (1, b"2")
 
     def test_drop_unflushed_may_keep_the_oldest_commits(self, log: InMemoryLog) -> None:
         for value in (b"a", b"b", b"c"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.logs.log import InMemoryLog
+from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
 from events.logs.snapshots import (

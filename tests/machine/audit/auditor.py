@@ -23,6 +23,7 @@ from events.catalog import (
     CreateAnswered,
     CreateRejected,
     CreateRequested,
+    HeadSigned,
     IsrChanged,
     LeaderElected,
     MetadataPropagated,
@@ -368,6 +369,9 @@ class Auditor(ClusterWitness, AccessAudit):
     def _on_broker_unregistered(self, event: BrokerUnregistered) -> None:
         self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")
         self.live.pop(event.broker_id, None)
+
+    def _on_head_signed(self, event: HeadSigned) -> None:
+        self._expect("cause-exists", event.size <= self.record.offset, f"a head of {event.size} events")
 
     def _on_settings_changed(self, event: SettingsChanged) -> None:
         self.settings = dict(event.settings)

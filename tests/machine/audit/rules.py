@@ -45,8 +45,8 @@ CHECKS = {
 COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
     "FenceBroker", "UnfenceBroker", "ReviewTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
-    "ExpireRequest", "ChangeSettings", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation", "FinishChange",
-    *ACCESS_COMMANDS,
+    "ExpireRequest", "ChangeSettings", "RecordHead", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation",
+    "FinishChange", *ACCESS_COMMANDS,
 }  # fmt: skip
 
 BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker"}

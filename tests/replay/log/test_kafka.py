@@ -210,11 +210,11 @@ def test_a_topic_is_explained_from_its_partition(spark: SparkSession, in_kafka: 
     for number, part in enumerate(parts):
         created = part[at(part, TopicCreated)]
         topic = created.event.topic  # type: ignore[union-attr]
-        found = explained(spark, in_kafka, topic)
+        found = explained(in_kafka, topic)
         assert list(found) == [number]
         assert created.offset in [step.offset for step in found[number].steps]
     with pytest.raises(ReplayError, match="nobody"):
-        explained(spark, in_kafka, "nobody")
+        explained(in_kafka, "nobody")
 
 
 def test_an_export_has_a_folder_for_each_partition(

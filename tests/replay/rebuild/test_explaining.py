@@ -82,7 +82,7 @@ def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSes
         for subject in ("pay.orders", refunds):
             done = run_explain(spark, history, Options(subject=subject))
             whole = explain(Questions([query]), subject)
-            assert explained(spark, history, subject) == {0: whole}
+            assert explained(history, subject) == {0: whole}
             assert done.lines == list(lines.explanation(to_json.explanation(whole)))
             assert not done.found
             assert [step["offset"] for step in done.rows[0]["steps"]] == [step.offset for step in whole.steps]
@@ -90,7 +90,7 @@ def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSes
 
 def test_a_topic_is_explained_as_of_any_moment(spark: SparkSession, history: LogRef) -> None:
     created = next(one for one in records_of(history) if type(one.event).__name__ == "TopicCreated")
-    explanation = explained(spark, history, "pay.orders", at=str(created.offset))[0]
+    explanation = explained(history, "pay.orders", at=str(created.offset))[0]
     assert [step.event for step in explanation.steps] == ["CreateRequested", "TopicCreated"]
     assert explanation.summary.startswith("topic pay.orders: pending, 3 partitions")
 

@@ -222,3 +222,14 @@ def test_topics_that_were_taken_over_with_their_cluster_were_requested_by_nobody
     stored = [(one.offset, encode_event(one.at_ms, one.cause, one.event)) for one in taken]
     assert stored, "a topic was taken over"
     assert list(requests_of_shard("t", iter(stored))) == []
+
+
+def test_what_another_controller_decided_was_requested_there() -> None:
+    by_topic: dict[str, list[tuple[int, bytes]]] = {}
+    for one in golden.history(golden.FOLLOWED):
+        if hasattr(one.event, "topic"):
+            value = encode_event(one.at_ms, one.cause, one.event)
+            by_topic.setdefault(one.event.topic, []).append((one.offset, value))
+    assert {"orders", "pay.eu"} <= by_topic.keys()
+    for topic, stored in by_topic.items():
+        assert list(requests_of_shard(topic, iter(stored))) == []

@@ -34,6 +34,7 @@ from projections.replay.outcome import Options
 from projections.replay.redecide import redecide
 from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Row, Timeline, recorded_requests
 from projections.replay.redecide.redecide import Difference, differences, run_redecide
+from tests.events import golden
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import story
 from tests.replay.written import records_of, written
@@ -324,3 +325,9 @@ def test_of_very_many_differences_all_are_counted_and_some_reported(
 def _stored(ref: LogRef) -> Iterator[tuple[int, str, int, bytes]]:
     for shard, record in rows_of(records_of(ref)):
         yield 0, shard, record.offset, encode_event(record.at_ms, record.cause, record.event)
+
+
+def test_what_another_controller_decided_is_not_decided_again() -> None:
+    log = golden.history(golden.FOLLOWED)
+    assert {"PartitionsAdded", "TopicConfigsChanged"} <= {type(one.event).__name__ for one in log}
+    assert list(recorded_requests(rows_of(log), Timeline(log))) == []

@@ -95,6 +95,7 @@ def test_a_request_by_columns() -> None:
         "api_version": 4,
         "duplicate": True,
         "denied": 29,
+        "host": "",
     }
 
 

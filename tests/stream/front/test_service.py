@@ -233,7 +233,7 @@ def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> N
     taken = ("--kafka", "127.0.0.1:0", "--http", running.fronts[0].http)
     refused = command("front", "--bootstrap", running.kafka, "--data", tmp_path / "d", *taken, *words)
     assert refused.returncode == 2
-    assert f"cannot listen on {running.fronts[0].http} for HTTP" in refused.stderr
+    assert f"cannot listen on {running.fronts[0].http} (--http): another process listens there" in refused.stderr
 
 
 def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:

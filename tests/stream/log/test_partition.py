@@ -16,6 +16,8 @@ from events.codec import EventDecodeError, decode_event, encode_event
 from events.logs.kafka_record import Decided, Fence, encode_record
 from events.logs.log import LogLocked
 from events.names import RequestId, TopicName
+from projections.store import tree
+from projections.store.tree import HEAD, LogTree, TreeBehind, head_of
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 
 CLUSTER, TOPIC = "cluster-1", "topic-1"
@@ -162,6 +164,50 @@ def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path) -> None:
     again = opened(tmp_path / "worker")
     assert again.log.next_offset == 0
     again.close()
+
+
+def test_all_who_read_a_partition_have_the_same_tree(writing: Writing, tmp_path: Path) -> None:
+    writing.decide(*(create(f"t{number}") for number in range(200)))
+    writing.partition.commit()
+    front = opened(tmp_path / "front")
+    read_all(front, writing.topic, commit_every=7)
+    assert head_of(front.log) == head_of(writing.partition.log)
+    assert list(front.log.scan(HEAD)) == list(writing.partition.log.scan(HEAD))
+    assert head_of(front.log)[0] > 300
+    front.close()
+
+
+def test_a_cache_from_before_the_tree_gets_it_as_it_is_followed(
+    writing: Writing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing.decide(*(create(f"t{number}") for number in range(200)))
+    writing.partition.commit()
+    with monkeypatch.context() as before:
+        before.setattr(LogTree, "changes", lambda self, values: {})
+        older = opened(tmp_path / "front")
+        read_all(older, writing.topic)
+        older.close()
+    monkeypatch.setattr(tree, "BEHIND_MAX", 100)
+    monkeypatch.setattr(tree, "SLICE", 256)
+    front = opened(tmp_path / "front")
+    with pytest.raises(TreeBehind):
+        head_of(front.log)
+    front.commit()
+    front.commit()
+    assert head_of(front.log) == head_of(writing.partition.log)
+    front.close()
+
+
+def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, tmp_path: Path) -> None:
+    front = opened(tmp_path / "front")
+    read_all(front, writing.topic)
+    front.log.note({HEAD: front.log.next_offset.to_bytes(8, "big") + bytes(32)})
+    front.close()
+    front = opened(tmp_path / "front")
+    assert front.log.next_offset == 0
+    read_all(front, writing.topic)
+    assert list(front.log.read()) == list(writing.partition.log.read())
+    front.close()
 
 
 def test_a_second_process_is_refused(writing: Writing, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""What brokers go by that the machine does not keep: their epochs on the wire, and the ids of access control entries.
+"""What brokers go by that the machine does not keep: their epochs on the wire, the ids of access control entries, and
+which log directories are cordoned (KIP-1066).
 
-The machine counts registrations and knows entries by what they say. Another controller gives both as it writes the
-records, so they are read from there and never worked out.
+The machine counts registrations, knows entries by what they say, and places replicas without regard to cordons. All
+of this is read from the records of another controller, and never worked out.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from events.names import BrokerId
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """Changes of it, None for what is gone: epochs by broker, entries by their id (16 bytes)."""
+    """Changes of it, None for what is gone: epochs and cordoned directories by broker, entries by id (16 bytes)."""
 
     broker_epochs: Mapping[BrokerId, int | None] = {}
     acls: Mapping[bytes, Acl | None] = {}
+    cordoned: Mapping[BrokerId, tuple[bytes, ...] | None] = {}
 
 
 class KnownWire(msgspec.Struct, frozen=True):
@@ -26,12 +28,15 @@ class KnownWire(msgspec.Struct, frozen=True):
 
     broker_epochs: Mapping[BrokerId, int] = {}
     acls: Mapping[bytes, Acl] = {}
+    cordoned: Mapping[BrokerId, tuple[bytes, ...]] = {}
 
     def after(self, changes: Wire) -> KnownWire:
         """The same after some changes."""
         epochs = {**self.broker_epochs, **changes.broker_epochs}
         acls = {**self.acls, **changes.acls}
+        cordoned = {**self.cordoned, **changes.cordoned}
         return KnownWire(
             {key: epoch for key, epoch in epochs.items() if epoch is not None},
             {key: acl for key, acl in acls.items() if acl is not None},
+            {key: directories for key, directories in cordoned.items() if directories is not None},
         )

@@ -127,7 +127,12 @@ class QuorumClient:
             voter_directory_id=voter.directory,
             listeners=tuple(add.Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
         )
-        await self._at_leader(request, add.AddRaftVoterResponse, lambda each: (each.error_code, each.error_message))
+        try:
+            await self._at_leader(request, add.AddRaftVoterResponse, lambda each: (each.error_code, each.error_message))
+        except QuorumError:  # the response of a leader that led no more is lost, and what it did may hold
+            voters = (await self.describe()).current_voters
+            if (voter.id, voter.directory) not in [(each.replica_id, each.replica_directory_id) for each in voters]:
+                raise
 
     async def remove(self, cluster_id: str, quorum: dq.ResponsePartitionData, leaver: dq.ReplicaState) -> None:
         """Have a voter taken out of the quorum. Raises QuorumError, also where too few of the others are there to go

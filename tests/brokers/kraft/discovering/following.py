@@ -125,7 +125,8 @@ def records_of(state: State, wire: KnownWire) -> Iterator[MetadataRecord]:
     for name, level in cluster.features:
         yield kinds.FeatureLevelRecord(name=name, feature_level=level)
     for broker_id, broker in cluster.brokers.items():
-        yield registration_record(broker, wire.broker_epochs[broker_id], LEVEL)
+        one = registration_record(broker, wire.broker_epochs[broker_id], LEVEL)
+        yield replace(one, cordoned_log_dirs=wire.cordoned.get(broker_id))
     for topic in topics_of(state):
         yield from topic_records(None, topic, LEVEL)
     for (kind, name), configs in cluster.resource_configs:
@@ -142,6 +143,8 @@ def _text(record: MetadataRecord) -> str:
     match record:
         case kinds.ProducerIdsRecord():
             record = replace(record, broker_id=0, broker_epoch=0)  # the machine keeps the ids alone
+        case kinds.RegisterBrokerRecord():
+            record = replace(record, cordoned_log_dirs=record.cordoned_log_dirs or None)
         case kinds.ClientQuotaRecord():
             record = replace(record, entity=tuple(sorted(record.entity, key=repr)))
         case kinds.PartitionRecord():

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionChangeRecord, PartitionRecord
+from controller.brokers.kraft.log.projection import CORDONED_SINCE
 from events.names import shard_key
 
 NAMES = ("a", "b", "a.b", "a_b", "pay.orders")
@@ -46,10 +47,12 @@ class KafkaWalk:
         self.image = MetadataImage()
         self.offset = 0
         self.count = 0
+        self.level = 0
 
     def first(self) -> Batch:
         """What a log begins with."""
-        record = kinds.FeatureLevelRecord(name="metadata.version", feature_level=25)
+        self.level = self.chance.choice((27, CORDONED_SINCE))
+        record = kinds.FeatureLevelRecord(name="metadata.version", feature_level=self.level)
         self.image.apply(record)
         self.offset += 1
         return (record,)
@@ -83,6 +86,7 @@ class KafkaWalk:
             fenced=self.chance.random() < 0.8,
             in_controlled_shutdown=self.chance.random() < 0.1,
             log_dirs=DIRECTORIES[: self.chance.randint(1, 2)],
+            cordoned_log_dirs=self._cordoned(),
         )
 
     def change_broker(self) -> Iterator[MetadataRecord]:
@@ -93,6 +97,7 @@ class KafkaWalk:
                 fenced=self.chance.choice((-1, 0, 1)),
                 in_controlled_shutdown=self.chance.choice((0, 0, 1)),
                 log_dirs=self.chance.choice(((), DIRECTORIES[:1], DIRECTORIES[1:3])),
+                cordoned_log_dirs=self._cordoned(),
             )
 
     def fence_as_before(self) -> Iterator[MetadataRecord]:
@@ -232,14 +237,8 @@ class KafkaWalk:
                 yield replace(one, id=self._id("entry"))
 
     def set_feature(self) -> Iterator[MetadataRecord]:
-        name, levels = self.chance.choice(
-            (
-                ("metadata.version", (25, 27, 30)),
-                ("group.version", (0, 1)),
-                ("eligible.leader.replicas.version", (0, 1)),
-            )
-        )
-        yield kinds.FeatureLevelRecord(name=name, feature_level=self.chance.choice(levels))
+        name = self.chance.choice(("group.version", "eligible.leader.replicas.version"))
+        yield kinds.FeatureLevelRecord(name=name, feature_level=self.chance.choice((0, 1)))
 
     def give_producer_ids(self) -> Iterator[MetadataRecord]:
         for one in self._some(kinds.RegisterBrokerRecord):
@@ -260,6 +259,9 @@ class KafkaWalk:
         )
 
     # --- chance
+
+    def _cordoned(self) -> tuple[bytes, ...] | None:
+        return self.chance.choice((None, None, (), DIRECTORIES[:1])) if self.level >= CORDONED_SINCE else None
 
     def _some(self, kind: type[Any]) -> list[Any]:
         """One that there is, or none."""

@@ -1,0 +1,73 @@
+"""What the Merkle tree costs the creates: two servers, one of which keeps none, take turns at the same work.
+
+The figure is the processor time of the serving process for a topic, because a machine that others use too has no other
+that holds still: a round of one server is right beside a round of the other, and the median of the rounds is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from benchmarks import servers
+from benchmarks.creates import in_requests, one_by_one, pipelined
+from benchmarks.figures import Figure, show
+from benchmarks.usage import cpu_seconds
+
+WITHOUT = """\
+import sys
+from controller.cli.main import main
+from projections.store.tree import LogTree
+LogTree.changes = lambda self, values: {}
+sys.exit(main())
+"""
+WORK: tuple[tuple[str, int, Callable[[str], object]], ...] = (
+    ("one create after another", 440, lambda address: one_by_one(address, 400, False)),
+    ("creates pipelined on one connection", 3000, lambda address: pipelined(address, 3000)),
+    ("300 topics in one request", 6600, lambda address: in_requests(address, 20, 300, False)),
+)
+
+
+def run(rounds: int = 9) -> list[Figure]:
+    """Measure each kind of work in so many rounds."""
+    with TemporaryDirectory(prefix="topicwright-bench-") as folder, ExitStack() as running:
+        without = Path(folder) / "without"
+        without.write_text(f"#!{sys.executable}\n{WITHOUT}")
+        without.chmod(0o700)
+        plain = running.enter_context(servers.topicwright(Path(folder) / "a", program=without))
+        ours = running.enter_context(servers.topicwright(Path(folder) / "b"))
+        return [figure(*work, (plain, ours), rounds) for work in WORK]
+
+
+def figure(
+    work: str, topics: int, do: Callable[[str], object], both: tuple[servers.Running, servers.Running], rounds: int
+) -> Figure:
+    """The processor time of a topic with the tree, and by how much more it is than without."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        for server, times in zip(both, took, strict=True):
+            before = cpu_seconds(server.process.pid)
+            do(server.kafka)
+            if number:
+                times.append((cpu_seconds(server.process.pid) - before) / topics * 1e6)
+    plain, ours = (median(times) for times in took)
+    more = median(new / old - 1 for old, new in zip(*took, strict=True))
+    return Figure(work, "us of processor a topic", ours, None, "", f"without a tree {plain:.1f}; {more:+.1%}")
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tree", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="how often each server takes its turn (default 9)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    show(run(options.rounds), options.json)
+
+
+if __name__ == "__main__":
+    main()

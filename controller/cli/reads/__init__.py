@@ -1,0 +1,1 @@
+"""Commands that only read: topics, events, explanations, brokers, settings, requests, differences."""

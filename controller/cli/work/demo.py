@@ -1,0 +1,146 @@
+"""`topicwright demo`: a story in a minute, with real output from a real client against a real `serve`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+POLICY = """\
+from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadata
+
+class Owned(CreateTopicPolicy):
+    def validate(self, request: RequestMetadata) -> None:
+        if "." not in request.topic:
+            raise PolicyViolation(f"topic {request.topic!r} has no owner: say TEAM.NAME")
+"""
+SETTINGS = (
+    "create.topic.policy.class.name=team_policy.Owned",
+    "enable.under.replicated.topic.creation=true",
+    "default.replication.factor=3",
+    "min.insync.replicas=2",
+    "log.level=warning",
+)
+STARTED_WITHIN_S = 60  # generous: a cold start on a busy machine
+ANSWERED_WITHIN_S = 10
+
+
+def demo(_: argparse.Namespace) -> int:
+    """Tell the story; 0 when every step came out as told."""
+    with TemporaryDirectory(prefix="topicwright-demo-") as folder:
+        (Path(folder) / "team_policy.py").write_text(POLICY)
+        _say("A policy, in Python (KIP-108), in the working folder:")
+        print(_indented(POLICY))
+        with _serving(Path(folder)) as (kafka, http):
+            _Story(kafka, http).tell()
+    return 0
+
+
+@contextmanager
+def _serving(folder: Path) -> Iterator[tuple[str, str]]:
+    argv = [sys.executable, "-m", "controller.cli", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    argv += ["--data", str(folder / "data")]
+    for setting in SETTINGS:
+        argv += ["--set", setting]
+    _say("topicwright serve --set " + " --set ".join(SETTINGS[:4]))
+    with subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.match(r"ready kafka=(\S+) http=(\S+)", line)
+            if found is None:
+                raise SystemExit(f"topicwright: the service did not start: {line!r}")
+            print(_indented(line))
+            yield found[1], found[2]
+        finally:
+            process.terminate()
+            process.wait(timeout=STARTED_WITHIN_S)
+
+
+class _Story:
+    """The steps, each with what a real client gets."""
+
+    def __init__(self, kafka: str, http: str) -> None:
+        self._http = http
+        self._admin = AdminClient({"bootstrap.servers": kafka, "client.id": "demo"})
+        self._admin.list_topics(timeout=ANSWERED_WITHIN_S)  # connects, so that what is timed below is the create
+
+    def tell(self) -> None:
+        """All steps in order."""
+        _say("confluent-kafka creates pay.orders with 6 partitions, and waits until it is complete (KIP-4):")
+        self._create(NewTopic("pay.orders", 6))
+        _say("The policy refuses a topic without an owner:")
+        self._create(NewTopic("orders", 6))
+        _say("A dry run shows the very replicas that a create would get:")
+        dry = self._post("/topics?validate_only=true", {"name": "pay.refunds", "num_partitions": 3})
+        self._show_partitions(dry)
+        _say("Broker 3 stops. A factor of 3 with two live brokers leaves a placeholder (KIP-409):")
+        self._post("/simulated/brokers/3/stop", None)
+        self._await(lambda: self._live() == [1, 2])
+        self._create(NewTopic("pay.refunds", 3))
+        self._show_partitions(self._get("/topics/pay.refunds"))
+        _say("Broker 3 comes back and takes the place that was kept:")
+        self._post("/simulated/brokers/3/start", None)
+        self._await(lambda: all(min(p["replicas"]) > 0 for p in self._get("/topics/pay.refunds")["partitions"]))
+        self._show_partitions(self._get("/topics/pay.refunds"))
+        _say("Why is it so? topicwright explain pay.refunds")
+        self._explain("pay.refunds")
+        _say("Done. `make run` serves on 127.0.0.1:9092; README.md has the rest.")
+
+    def _create(self, topic: NewTopic) -> None:
+        started = time.perf_counter()
+        try:
+            self._admin.create_topics([topic], operation_timeout=ANSWERED_WITHIN_S)[topic.topic].result()
+            outcome = "created"
+        except KafkaException as refusal:
+            outcome = f"{refusal.args[0].name()}: {refusal.args[0].str()}"
+        print(f"    {topic.topic}: {outcome}   ({(time.perf_counter() - started) * 1000:.1f} ms)")
+
+    def _show_partitions(self, topic: Any) -> None:
+        for index, partition in enumerate(topic["partitions"]):
+            print(f"    partition {index}: replicas {partition['replicas']} leader {partition['leader']}")
+
+    def _live(self) -> list[int]:
+        return [broker["broker_id"] for broker in self._get("/brokers")["brokers"] if not broker["fenced"]]
+
+    def _explain(self, topic: str) -> None:
+        argv = [sys.executable, "-m", "controller.cli", "explain", topic, "--http", self._http]
+        print(_indented(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://{self._http}{path}") as answer:
+            return json.load(answer)
+
+    def _post(self, path: str, body: Any) -> Any:
+        data = b"" if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{self._http}{path}", data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def _await(self, reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + ANSWERED_WITHIN_S
+        while not reached():
+            if time.monotonic() > deadline:
+                raise SystemExit("topicwright: the demo waited in vain; the service did not get there in time")
+            time.sleep(0.02)
+
+
+def _say(text: str) -> None:
+    print(f"\n● {text}", flush=True)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())

@@ -1,0 +1,130 @@
+"""Heads of a log: a size, the root of the Merkle tree over so many events, and who says so.
+
+Whoever keeps a head can find out later whether anybody, with whatever access to the disk, changed, dropped, swapped or
+cut off events below it. A head that is signed (Ed25519, RFC 8032) shows besides that the service with that key has said
+so, and when. What is signed is plain text, so that other programs can check it:
+
+    topicwright log head 1
+    LOG
+    SIZE
+    ROOT, in hexadecimal digits
+    TIME, in ms since the epoch
+
+each line ended by a line feed. LOG is the cluster's id, of a log in partitions with `/` and the partition's number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Self, TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from msgspec import Meta
+
+KEY_FILE_BYTES_MAX = 1 << 16
+OFFSET_MAX = 2**63 - 1
+_V = TypeVar("_V", bound=Hashable)
+
+
+class BadKey(ValueError):
+    """A file that holds no key of the right kind; the message names it and says what is allowed."""
+
+
+_Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
+_Count = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The head of a log; `root` in hexadecimal digits. `public_key` (32 bytes) and `signature` (64) are there where it
+    is signed."""
+
+    log: _Name
+    size: _Count
+    root: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    at_ms: _Count
+    public_key: Annotated[bytes, Meta(max_length=32)] = b""
+    signature: Annotated[bytes, Meta(max_length=64)] = b""
+
+    @property
+    def text(self) -> bytes:
+        """What is signed."""
+        lines = ("topicwright log head 1", self.log, str(self.size), self.root, str(self.at_ms))
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    def is_signed_by(self, public_key: bytes) -> bool:
+        """Whether the holder of this key (32 bytes) has signed it."""
+        try:
+            Ed25519PublicKey.from_public_bytes(public_key).verify(self.signature, self.text)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+def log_name(cluster_id: str, partition: int | None = None) -> str:
+    """The log as a head names it."""
+    return cluster_id if partition is None else f"{cluster_id}/{partition}"
+
+
+class HeadSigner:
+    """Signs heads with a private key."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public_key = key.public_key().public_bytes_raw()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """With the key in a file, an Ed25519 one in PEM that is not encrypted. Raises BadKey."""
+        key = _key(path, lambda pem: load_pem_private_key(pem, None))
+        if not isinstance(key, Ed25519PrivateKey):
+            raise _wrong_kind(path, key, "private", "openssl genpkey -algorithm ed25519")
+        return cls(key)
+
+    def signed(self, head: Head) -> Head:
+        """The head with this key's signature."""
+        return msgspec.structs.replace(head, public_key=self.public_key, signature=self._key.sign(head.text))
+
+
+def read_public_key(path: Path) -> bytes:
+    """The 32 bytes of an Ed25519 public key in PEM. Raises BadKey."""
+    key = _key(path, load_pem_public_key)
+    if not isinstance(key, Ed25519PublicKey):
+        raise _wrong_kind(path, key, "public", "openssl pkey -in KEY -pubout")
+    return key.public_bytes_raw()
+
+
+def differing(said: Mapping[_V, bytes]) -> tuple[bytes | None, frozenset[_V]]:
+    """Of the roots that several voters have at the same size: the one that most of them have, and who has another.
+
+    None, and all of them, where no root has more than half.
+    """
+    root, count = Counter(said.values()).most_common(1)[0] if said else (None, 0)
+    if 2 * count <= len(said):
+        return None, frozenset(said)
+    return root, frozenset(voter for voter, own in said.items() if own != root)
+
+
+def _key(path: Path, load: Callable[[bytes], object]) -> object:
+    try:
+        with path.open("rb") as file:
+            pem = file.read(KEY_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise BadKey(f"{path} cannot be read: {error.strerror}") from error
+    if len(pem) > KEY_FILE_BYTES_MAX:
+        raise BadKey(f"{path} is larger than {KEY_FILE_BYTES_MAX} bytes: no key is")
+    try:
+        return load(pem)
+    except TypeError:
+        raise BadKey(f"{path} is encrypted, and nobody is there to be asked: protect the file instead") from None
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+
+
+def _wrong_kind(path: Path, key: object, kind: str, how: str) -> BadKey:
+    found = "no key that can be read" if key is None else f"a key of another kind ({type(key).__name__.lstrip('_')})"
+    return BadKey(f"{path} holds {found}; it must be an Ed25519 {kind} key in PEM: {how}")

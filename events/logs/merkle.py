@@ -1,0 +1,187 @@
+"""The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and the two kinds of proof.
+
+A leaf is the hash of an event's canonical bytes, in the order of offsets; two subtrees make one by the hash of theirs.
+The root over the first `size` events stands for all of them: who kept one finds out, from some thirty hashes, whether
+an event stood at its place (inclusion, section 2.1.3), and whether a later root is over the same events and more
+(consistency, section 2.1.4).
+
+Pure: a tree that is to give proofs is anything that has the hashes of complete subtrees (`Subtree`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+
+HASH_BYTES = 32
+EMPTY_ROOT = sha256(b"").digest()
+PATH_LENGTH_MAX = 64
+"""Of offsets below 2 ** 63 no path is longer."""
+
+Subtree = Callable[[int, int], bytes]
+"""The hash of the complete subtree at a level (0: a leaf) and an index in that level: of the leaves from
+`index << level` on, `1 << level` of them."""
+
+
+def leaf_hash(value: bytes) -> bytes:
+    """The hash of an event's canonical bytes."""
+    return sha256(b"\0" + value).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of two subtrees beside each other."""
+    return sha256(b"\1" + left + right).digest()
+
+
+class Frontier:
+    """The right edge of a growing tree: the hashes of its complete subtrees that have no neighbour yet.
+
+    `peaks` are these by level, the highest first, one for each bit of `size`.
+    """
+
+    def __init__(self, size: int = 0, peaks: Sequence[bytes] = ()) -> None:
+        assert size.bit_count() == len(peaks), "one peak for each bit of the size"
+        self.size = size
+        self._peaks = list(peaks)
+
+    def extend(self, values: Iterable[bytes], kept_from: int) -> list[tuple[int, int, bytes]]:
+        """Append events; the subtrees that they complete at level `kept_from` and above: level, index, hash."""
+        return self.extend_leaves([sha256(b"\0" + value).digest() for value in values], kept_from)
+
+    def extend_leaves(self, leaves: Iterable[bytes], kept_from: int = PATH_LENGTH_MAX) -> list[tuple[int, int, bytes]]:
+        """The same with the hashes of events."""
+        peaks, size, kept = self._peaks, self.size, []
+        for leaf in leaves:
+            node, level, index = leaf, 0, size
+            while index & 1:
+                node = sha256(b"\1" + peaks.pop() + node).digest()
+                index >>= 1
+                level += 1
+                if level >= kept_from:
+                    kept.append((level, index, node))
+            peaks.append(node)
+            size += 1
+        self.size = size
+        return kept
+
+    def root(self) -> bytes:
+        """The root over all events so far."""
+        return root_of(self._peaks)
+
+
+def root_of(peaks: Sequence[bytes]) -> bytes:
+    """The root of the tree whose complete subtrees are these, from the first leaves to the last."""
+    if not peaks:
+        return EMPTY_ROOT
+    root = peaks[-1]
+    for peak in reversed(peaks[:-1]):
+        root = node_hash(peak, root)
+    return root
+
+
+def peaks_of(size: int) -> list[tuple[int, int]]:
+    """The complete subtrees of a tree: level and index of each, from the first leaves to the last."""
+    return _cover(0, size)
+
+
+def _cover(start: int, end: int) -> list[tuple[int, int]]:
+    """The complete subtrees that are the leaves [start, end), where `start` is a multiple of the largest."""
+    found = []
+    while start < end:
+        level = (end - start).bit_length() - 1
+        found.append((level, start >> level))
+        start += 1 << level
+    return found
+
+
+def _hash_of(subtree: Subtree, start: int, end: int) -> bytes:
+    return root_of([subtree(level, index) for level, index in _cover(start, end)])
+
+
+def root_at(subtree: Subtree, size: int) -> bytes:
+    """The root over the first `size` events."""
+    return _hash_of(subtree, 0, size)
+
+
+def inclusion_path(subtree: Subtree, offset: int, size: int) -> list[bytes]:
+    """The hashes that lead from the event at an offset to the root over the first `size`, from the leaf up."""
+    assert 0 <= offset < size, "the event is one of them"
+    path, start, end = [], 0, size
+    while end - start > 1:
+        middle = start + _split(end - start)
+        if offset < middle:
+            path.append(_hash_of(subtree, middle, end))
+            end = middle
+        else:
+            path.append(_hash_of(subtree, start, middle))
+            start = middle
+    return path[::-1]
+
+
+def consistency_path(subtree: Subtree, old: int, size: int) -> list[bytes]:
+    """The hashes from which the roots over the first `old` and the first `size` events both follow."""
+    assert 0 <= old <= size, "the older tree is the smaller one"
+    if old in (0, size):
+        return []
+    path, start, end, is_whole = [], 0, size, True
+    while old != end:
+        middle = start + _split(end - start)
+        if old <= middle:
+            path.append(_hash_of(subtree, middle, end))
+            end = middle
+        else:
+            path.append(_hash_of(subtree, start, middle))
+            start, is_whole = middle, False
+    if not is_whole:
+        path.append(_hash_of(subtree, start, end))
+    return path[::-1]
+
+
+def _split(count: int) -> int:
+    """The largest power of two below a count of leaves above 1: so many are on the left."""
+    return 1 << ((count - 1).bit_length() - 1)
+
+
+def root_from_inclusion(leaf: bytes, offset: int, size: int, path: Sequence[bytes]) -> bytes | None:
+    """The root that a path leads to from a leaf hash at an offset (RFC 9162, 2.1.3.2); None where the path is not of
+    the length that it must have."""
+    if not 0 <= offset < size:
+        return None
+    index, last, root = offset, size - 1, leaf
+    for hash_ in path:
+        if last == 0:
+            return None
+        if index & 1 or index == last:
+            root = node_hash(hash_, root)
+            while not index & 1 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            root = node_hash(root, hash_)
+        index, last = index >> 1, last >> 1
+    return root if last == 0 else None
+
+
+def is_consistent(old: int, old_root: bytes, size: int, root: bytes, path: Sequence[bytes]) -> bool:
+    """Whether the path proves that the first `old` of `size` events are those of the old root (RFC 9162, 2.1.4.2)."""
+    if old > size:
+        return False
+    if old in (0, size):
+        return not path and old_root == (root if old else EMPTY_ROOT)
+    hashes = list(path) if old & (old - 1) else [old_root, *path]
+    if not hashes:
+        return False
+    index, last = old - 1, size - 1
+    while index & 1:
+        index, last = index >> 1, last >> 1
+    older = newer = hashes[0]
+    for hash_ in hashes[1:]:
+        if last == 0:
+            return False
+        if index & 1 or index == last:
+            older, newer = node_hash(hash_, older), node_hash(hash_, newer)
+            while not index & 1 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            newer = node_hash(newer, hash_)
+        index, last = index >> 1, last >> 1
+    return last == 0 and older == old_root and newer == root

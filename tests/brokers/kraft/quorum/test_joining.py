@@ -1,0 +1,70 @@
+"""What is requested of a running quorum, where a response gets lost while the lead changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.kafka.handling import Answer, Handler, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages import describe_quorum as dq
+from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from controller.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from controller.machine.errors import ErrorCode
+from tests.kafka.server.listener import serving
+
+LEADER, OURS = 1, 9
+
+
+class Leader:
+    """Makes a voter of whoever wants to be one, and loses the first response to that."""
+
+    def __init__(self) -> None:
+        self.voters: dict[int, bytes] = {}
+        self.port = 0
+
+    @property
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.DESCRIBE_CLUSTER: self._cluster,
+            ApiKey.DESCRIBE_QUORUM: self._quorum,
+            ApiKey.ADD_RAFT_VOTER: self._add,
+        }
+
+    async def _cluster(self, context: RequestContext, request: DescribeClusterRequest) -> Answer:
+        broker = DescribeClusterBroker(broker_id=LEADER, host="127.0.0.1", port=self.port)
+        return DescribeClusterResponse(cluster_id="c", controller_id=LEADER, brokers=(broker,))
+
+    async def _quorum(self, context: RequestContext, request: dq.DescribeQuorumRequest) -> Answer:
+        voters = tuple(dq.ReplicaState(replica_id=one, replica_directory_id=at) for one, at in self.voters.items())
+        part = dq.ResponsePartitionData(leader_id=LEADER, current_voters=voters)
+        return dq.DescribeQuorumResponse(topics=(dq.ResponseTopicData(partitions=(part,)),))
+
+    async def _add(self, context: RequestContext, request: AddRaftVoterRequest) -> Answer:
+        if request.voter_id in self.voters:
+            return AddRaftVoterResponse(error_code=int(ErrorCode.DUPLICATE_VOTER))
+        self.voters[request.voter_id] = request.voter_directory_id
+        return AddRaftVoterResponse(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_a_node_that_was_made_a_voter_without_being_shown_so_is_one(is_same: bool) -> None:
+    leader = Leader()
+    async with serving(leader.handlers) as server:
+        leader.port = server.port
+        client = QuorumClient((("127.0.0.1", server.port),), Security())
+        if not is_same:
+            leader.voters[OURS] = b"o" * 16
+        voter = Voter(OURS, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 9093),))
+        if is_same:
+            await client.add("c", voter)
+        else:
+            with pytest.raises(QuorumError, match="DUPLICATE_VOTER"):
+                await client.add("c", voter)
+        client.close()

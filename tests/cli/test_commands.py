@@ -1,0 +1,152 @@
+"""`topic`, `check`, `completion`, and what the command line itself does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from controller.cli.commands import COMMANDS
+from controller.cli.main import main
+from tests.http.service import service
+from tests.support.tools import ROOT
+
+Run = Callable[..., tuple[int, str, str]]
+HEAVY = ("msgspec", "litestar", "confluent_kafka", "rocksdict", "pyspark", "uvloop", "structlog", "kio", "cryptography")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process; its exit code and what it printed."""
+
+    def run_it(*words: object) -> tuple[int, str, str]:
+        try:
+            code: object = main([str(word) for word in words])
+        except SystemExit as end:
+            code = end.code
+        assert isinstance(code, int)
+        return (code, *capsys.readouterr())
+
+    return run_it
+
+
+async def test_a_topic_is_created_and_deleted(run: Run) -> None:
+    async with service() as one:
+        where = ("--http", f"127.0.0.1:{one.port}")
+        tried = await asyncio.to_thread(run, "topic", "create", "pay.orders", "--partitions", 2, "--dry-run", *where)
+        assert tried[0] == 0
+        assert tried[1].startswith("pay.orders would be created: 2 partitions, factor 3\n")
+        code, out, err = await asyncio.to_thread(
+            run, "topic", "create", "pay.orders", "--partitions", 2, "--config", "retention.ms=5", *where
+        )
+        assert (code, err) == (0, "")
+        assert out.startswith("pay.orders is created: 2 partitions, factor 3\n  retention.ms=5\n\nPARTITION  LEADER")
+        code, out, err = await asyncio.to_thread(run, "topic", "create", "pay.orders", *where)
+        assert (code, err) == (1, "")
+        assert out.startswith("pay.orders is refused: Topic 'pay.orders' already exists.")
+        code, out, _ = await asyncio.to_thread(run, "topic", "create", "pay.orders", "-o", "json", *where)
+        assert (code, json.loads(out)["rule"]) == (1, "validation:exists")
+        before = one.log.durable_offset - 1
+        code, out, _ = await asyncio.to_thread(run, "topic", "grow", "pay.orders", "--partitions", 3, *where)
+        assert (code, "partitions  3, factor 3" in out) == (0, True)
+        words = ("alter", "pay.orders", "--config", "cleanup.policy=compact", "--delete-config", "retention.ms")
+        code, out, _ = await asyncio.to_thread(run, "topic", *words, *where)
+        assert (code, "configs     cleanup.policy=compact" in out, "retention.ms" in out) == (0, True, False)
+        code, out, _ = await asyncio.to_thread(
+            run, "topic", "alter", "pay.orders", "--config", "retention.ms=x", *where
+        )
+        assert (code, out.startswith("pay.orders is not changed: Invalid value x")) == (1, True)
+        code, out, _ = await asyncio.to_thread(run, "topic", "grow", "pay.orders", "--partitions", 2, *where)
+        assert (code, "would not be an increase" in out) == (1, True)
+        code, out, _ = await asyncio.to_thread(run, "diff", before, *where)
+        assert code == 1
+        row = next(line for line in out.splitlines() if line.startswith("pay.orders"))
+        assert row.split()[:5] == ["pay.orders", "changed", "2", "->", "3"]
+        assert "retention.ms: 5 -> (none)" in row
+        assert (await asyncio.to_thread(run, "diff", before, before, *where))[0] == 0
+        assert (await asyncio.to_thread(run, "diff", before, "-o", "name", *where))[1] == "pay.orders\n"
+        code, out, _ = await asyncio.to_thread(run, "topic", "delete", "pay.orders", *where)
+        assert (code, out.startswith("pay.orders is deleted, in request ")) == (0, True)
+        code, out, err = await asyncio.to_thread(run, "topic", "delete", "pay.orders", *where)
+        assert (code, "does not host this topic" in out + err) == (1, True)
+
+
+GOOD = "num.partitions=3\n"
+BAD = {
+    "num.partitions=none\n": "num.partitions=none",
+    "num.partition=3\n": "did you mean num.partitions?",
+    "create.topic.policy.class.name=no.such.Policy\n": "no.such.Policy",
+    "listeners=SASL_SSL://127.0.0.1:0\n": "ssl.keystore.location",
+    "users.file=/nowhere/users\n": "/nowhere/users",
+}
+
+
+def test_settings_are_checked_without_a_server(run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(GOOD)
+    assert run("check", "--config", config) == (
+        0,
+        "settings are sound: 1 given; policies: none; listeners: 1\n",
+        "",
+    )
+    for text, says in BAD.items():
+        config.write_text(text)
+        code, out, err = run("check", "--config", config)
+        assert (code, out) == (2, ""), text
+        assert says in err, text
+    missing = run("check", "--config", tmp_path / "none")
+    assert (missing[0], "none" in missing[2]) == (2, True)
+    assert run("check")[0] == 2
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["server.properties"]
+
+
+def test_rules_are_checked_without_settings(run: Run, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("nonsense = 3\n")
+    code, out, err = run("check", "--rules", rules)
+    assert (code, out) == (2, "")
+    assert "nonsense" in err
+    assert str(rules) in err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script(run: Run, shell: str) -> None:
+    code, out, _ = run("completion", shell)
+    assert (code, "_ARGCOMPLETE" in out, "topicwright" in out) == (0, True, True)
+
+
+def completed(line: str, tmp_path: Path) -> list[str]:
+    """What the shell is offered for a line."""
+    into = tmp_path / "offered"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    env |= {"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(into), "_ARGCOMPLETE_SHELL": "bash"}
+    subprocess.run([sys.executable, "-m", "controller.cli"], env=env, check=True, timeout=60, cwd=ROOT)
+    return [word.strip() for word in into.read_text().split("\n")]
+
+
+def test_commands_flags_and_values_are_completed(tmp_path: Path) -> None:
+    assert set(completed("topicwright ", tmp_path)) >= COMMANDS.keys()
+    assert completed("topicwright topi", tmp_path) == ["topics", "topic"]
+    assert "--replication-factor" in completed("topicwright topic create t --re", tmp_path)
+    assert completed("topicwright topics --status un", tmp_path) == ["under-replicated"]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_loads_nothing_that_takes_long(command: str) -> None:
+    script = (
+        "import sys; from controller.cli.main import main\n"
+        f"try: main({[*command.split(), '--help']!r})\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, cwd=ROOT
+    )
+    assert done.stdout.startswith("usage: topicwright")
+    assert done.stderr.strip() == "[]"

@@ -1,0 +1,373 @@
+"""`topicwright prove` and `verify`, and the verifier in docs/ as a process of its own: what holds does, and nothing
+else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from controller.cli.main import main
+from controller.machine.commands.access import DrawLoginSecret
+from controller.machine.commands.commands import RecordHead
+from events.logs.heads import Head, HeadSigner
+from events.logs.proofs import FILE_BYTES_MAX
+from projections.store.tree import HEAD, head_of
+from tests.cli.test_query import CLUSTER_ID, _open
+from tests.events.logs.test_heads import key_files
+from tests.http.service import service
+from tests.support.tools import ROOT
+from tests.support.topicwright import Topicwright, topicwright
+
+VERIFIER = ROOT / "docs" / "verify_proof.py"
+Run = Callable[..., "Outcome"]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Stopped(NamedTuple):
+    """The folder of a stopped service, with the key that signed a head over the first events of it."""
+
+    folder: Path
+    public: Path
+    signer: HeadSigner
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_it(*arguments: object) -> Outcome:
+        try:
+            code = main([str(one) for one in arguments])
+        except SystemExit as end:
+            code = int(str(end.code))
+        return Outcome(code, *capsys.readouterr())
+
+    return run_it
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Stopped:
+    private, public = key_files(tmp_path)
+    signer = HeadSigner.read(private)
+
+    async def live() -> None:
+        log = _open(tmp_path / "data")
+        async with service(log=log) as one:
+            one.controller.observe(
+                DrawLoginSecret(
+                    request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"s" * 9
+                )
+            )
+            for number in range(30):
+                await one.create(f"pay.t{number}")
+            size, root = head_of(log)
+            head = signer.signed(Head(log=CLUSTER_ID, size=size, root=root.hex(), at_ms=1_700_000_000_000))
+            one.controller.observe(
+                RecordHead(
+                    request_id=one.controller.new_request_id(),
+                    at_ms=one.controller.now_ms(),
+                    size=size,
+                    root=root,
+                    signed_at_ms=head.at_ms,
+                    public_key=head.public_key,
+                    signature=head.signature,
+                )
+            )
+            await one.controller.decided()
+            await one.create("later")
+        log.close()
+
+    asyncio.run(live())
+    return Stopped(tmp_path / "data", public, signer)
+
+
+def proof_of(run: Run, tmp_path: Path, *arguments: object) -> Path:
+    outcome = run("prove", *arguments)
+    assert outcome.code == 0, outcome.err
+    file = tmp_path / "proof.json"
+    file.write_text(outcome.out)
+    return file
+
+
+def by_itself(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The verifier in docs/, without the project or any package within reach."""
+    argv = [sys.executable, "-I", "-S", str(VERIFIER), *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, env={}, cwd="/")
+
+
+def test_the_verifier_is_short_and_imports_the_standard_library_alone() -> None:
+    lines = VERIFIER.read_text().splitlines()
+    assert len(lines) < 150
+    imported = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
+    assert imported <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("subject", ["pay.t3", "0", "1"])
+def test_a_proof_holds_by_the_key_of_the_service(run: Run, stopped: Stopped, tmp_path: Path, subject: str) -> None:
+    proof = proof_of(run, tmp_path, subject, "--data", stopped.folder)
+    checked = run("verify", proof, "--key", stopped.public)
+    assert (checked.code, checked.err) == (0, "")
+    assert checked.out.startswith("holds: ")
+    assert "2023-11-14T22:13:20" in checked.out.splitlines()[0], "when the head was signed"
+    alone = by_itself(proof, "--key", stopped.public)
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout.splitlines()[-1].startswith("holds: ")
+    if subject == "pay.t3":
+        assert "TopicCreated" in checked.out
+        assert '["TopicCreated", "' in alone.stdout
+
+
+def test_a_request_is_proved_too(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    explained = json.loads(run("events", "--topic", "pay.t5", "--data", stopped.folder, "--json").out.splitlines()[0])
+    proof = proof_of(run, tmp_path, explained["cause"]["request_id"], "--data", stopped.folder)
+    assert json.loads(proof.read_text())["about"] == f"request {explained['cause']['request_id']}"
+    assert by_itself(proof, "--key", stopped.public).returncode == 0
+
+
+def test_an_event_with_a_secret_is_proved_without_it(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    events = [json.loads(line) for line in run("events", "--data", stopped.folder, "--json").out.splitlines()]
+    (secret,) = (each["offset"] for each in events if each["type"] == "LoginSecretDrawn")
+    proof = proof_of(run, tmp_path, secret, "--data", stopped.folder)
+    assert "value" not in json.loads(proof.read_text())["events"][0]
+    assert "an event with a secret" in run("verify", proof, "--key", stopped.public).out
+    assert "an event with a secret" in by_itself(proof, "--key", stopped.public).stdout
+
+
+def test_a_proof_may_be_long_and_goes_on_where_it_ended(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    outcome = run("prove", "pay.t3", "--data", stopped.folder, "--limit", 2)
+    said = outcome.err.splitlines()
+    assert said[0].startswith("2 events of topic pay.t3, by a head of ")
+    assert said[0].endswith("that is signed")
+    start = said[1].removeprefix("there are more: --from ")
+    rest = run("prove", "pay.t3", "--data", stopped.folder, "--from", start)
+    assert len(json.loads(rest.out)["events"]) > 1
+
+
+def test_what_came_after_the_last_signed_head_is_proved_to_who_kept_one(
+    run: Run, stopped: Stopped, tmp_path: Path
+) -> None:
+    proof = proof_of(run, tmp_path, "later", "--data", stopped.folder)
+    for checked in (
+        run("verify", proof, "--key", stopped.public).code,
+        by_itself(proof, "--key", stopped.public).returncode,
+    ):
+        assert checked == 1, "its head is not signed"
+    nobody = run("verify", proof)
+    assert nobody.code == 2
+    assert "say by whom that head is to be trusted" in nobody.err
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({"head": json.loads(proof.read_text())["head"]}))
+    assert run("verify", proof, "--head", kept).code == by_itself(proof, "--head", kept).returncode == 0
+    older = run("prove", "pay.t3", "--data", stopped.folder, "--head", kept)
+    again = tmp_path / "again.json"
+    again.write_text(older.out)
+    assert run("verify", again, "--head", kept).code == by_itself(again, "--head", kept).returncode == 0
+    signed = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
+    other = run("verify", signed, "--head", kept)
+    assert (other.code, by_itself(signed, "--head", kept).returncode) == (1, 1)
+    assert "have it made with `topicwright prove --head`" in other.err
+
+
+def change_value(proof: dict[str, Any]) -> None:
+    proof["events"][1]["value"] = proof["events"][0]["value"]
+
+
+def change_offset(proof: dict[str, Any]) -> None:
+    proof["events"][1]["offset"] += 1
+
+
+def swap_places(proof: dict[str, Any]) -> None:
+    first, second = proof["events"][:2]
+    first["offset"], second["offset"] = second["offset"], first["offset"]
+
+
+def change_path(proof: dict[str, Any]) -> None:
+    proof["events"][0]["path"][3] = proof["events"][0]["path"][2]
+
+
+def shorten_path(proof: dict[str, Any]) -> None:
+    proof["events"][0]["path"].pop()
+
+
+def lengthen_path(proof: dict[str, Any]) -> None:
+    proof["events"][0]["path"] *= 2
+
+
+def change_root(proof: dict[str, Any]) -> None:
+    proof["head"]["root"] = "0" * 64
+
+
+def change_size(proof: dict[str, Any]) -> None:
+    proof["head"]["size"] += 1
+
+
+def change_time(proof: dict[str, Any]) -> None:
+    proof["head"]["at_ms"] += 1
+
+
+def change_log(proof: dict[str, Any]) -> None:
+    proof["head"]["log"] = "another"
+
+
+def change_signature(proof: dict[str, Any]) -> None:
+    proof["head"]["signature"] = "A" * 86 + "=="
+
+
+def drop_signature(proof: dict[str, Any]) -> None:
+    del proof["head"]["signature"]
+
+
+def sign_by_another(proof: dict[str, Any]) -> None:
+    head = msgspec.convert(proof["head"], Head, strict=False)
+    another = HeadSigner(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+    proof["head"] = msgspec.to_builtins(another.signed(head))
+
+
+def no_bytes(proof: dict[str, Any]) -> None:
+    del proof["events"][0]["value"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_value, change_offset, swap_places, change_path, shorten_path, lengthen_path, change_root, change_size,
+        change_time, change_log, change_signature, drop_signature, sign_by_another, no_bytes,
+    ],
+)  # fmt: skip
+def test_a_proof_that_was_changed_does_not_hold(
+    run: Run, stopped: Stopped, tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    file = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
+    proof = json.loads(file.read_text())
+    change(proof)
+    file.write_text(json.dumps(proof))
+    assert run("verify", file, "--key", stopped.public).code == 1
+    alone = by_itself(file, "--key", stopped.public)
+    assert alone.returncode == 1
+    assert alone.stderr.startswith("does not hold: ")
+    assert "Traceback" not in alone.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "[" * 100_000, '{"head": 1}', '{"format": "topicwright proof 9"}', "\ud800", "1e999"],
+)
+def test_what_is_no_proof_does_not_hold(run: Run, stopped: Stopped, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "proof.json"
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    outcome = run("verify", file, "--key", stopped.public)
+    assert outcome.code == 1
+    assert "it is not a proof" in outcome.err
+    alone = by_itself(file, "--key", stopped.public)
+    assert (alone.returncode, "Traceback" in alone.stderr) == (1, False)
+
+
+def test_files_are_not_read_without_end(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    file = tmp_path / "large.json"
+    with file.open("wb") as large:
+        large.truncate(FILE_BYTES_MAX + 1)
+    assert "larger than" in run("verify", file, "--key", stopped.public).err
+    assert "larger than" in run("verify", stopped.folder, "--head", file).err
+    assert "larger than" in run("verify", stopped.folder, "--key", file).err
+    assert by_itself(file, "--key", stopped.public).returncode == 1
+
+
+WRONG = """
+verify nowhere --key PUBLIC              | 2 'nowhere' is no file, no folder, and not HOST:PORT
+verify FOLDER --head none.json           | 2 none.json cannot be read: No such file
+verify FOLDER --head PUBLIC              | 2 holds no head
+verify FOLDER --key PRIVATE              | 2 it must be an Ed25519 public key in PEM
+verify FOLDER --partition 3              | 2 --partition 3
+verify 127.0.0.1:1                       | 2 no answer from a service at 127.0.0.1:1
+prove nonesuch --data FOLDER             | 1 no event of request nonesuch is there
+prove 99999 --data FOLDER                | 1 no event is at offset 99999: the log ends at
+prove 3 --data FOLDER --partition 1      | 2 there is no partition 1; this log has none
+prove 3 --data FOLDER --head PUBLIC      | 2 holds no head
+"""
+
+
+def test_wrong_usage_is_said_to_be(run: Run, stopped: Stopped, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {"FOLDER": stopped.folder, "PUBLIC": stopped.public, "PRIVATE": tmp_path / "key.pem"}
+    for line in WRONG.strip().splitlines():
+        command, expected = (column.strip() for column in line.split("|"))
+        outcome = run(*(words.get(word, word) for word in command.split()))
+        code, says = expected.split(" ", 1)
+        assert outcome.code == int(code), f"{command}: {outcome}"
+        assert says in outcome.err, f"{command}: {outcome}"
+
+
+def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    kept = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
+    outcome = run("verify", stopped.folder, "--key", stopped.public, "--head", kept)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"{CLUSTER_ID}: ")
+    assert "those of the head that was kept, 1 signed heads among them; root " in outcome.out
+    log = _open(stopped.folder)
+    log.note({HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)})
+    log.close()
+    damaged = run("verify", stopped.folder)
+    assert damaged.code == 1
+    assert "the head that is kept with the log is not that of its first" in damaged.out
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Topicwright, Path]]:
+    folder = tmp_path_factory.mktemp("serving")
+    private, public = key_files(folder)
+    with topicwright(folder, {"log.signing.key.location": str(private), "log.signing.interval.ms": "50"}) as one:
+        for number in range(40):
+            body = json.dumps({"name": f"pay.t{number}"}).encode()
+            urllib.request.urlopen(f"http://{one.http}/topics", body, timeout=60).close()
+        yield one, public
+
+
+def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicwright, Path], tmp_path: Path) -> None:
+    one, public = serving
+    with urllib.request.urlopen(f"http://{one.http}/log/head", timeout=60) as answer:
+        kept = tmp_path / "kept.json"
+        kept.write_bytes(answer.read())
+    proof = proof_of(run, tmp_path, "pay.t7", "--http", one.http)
+    assert run("verify", proof, "--key", public).code == by_itself(proof, "--key", public).returncode == 0
+    urllib.request.urlopen(f"http://{one.http}/topics", b'{"name": "one.more"}', timeout=60).close()
+    outcome = run("verify", one.http, "--key", public, "--head", kept)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "those of the head that was kept; root " in outcome.out
+    head = json.loads(kept.read_text())
+    for change, says in (
+        ({"root": "0" * 64}, "are not those that the head was made over"),
+        ({"size": 10**9}, "the log was cut: it has "),
+        ({"log": "other"}, "the head is one of log other"),
+    ):
+        kept.write_text(json.dumps({"head": {**head["head"], **change}}))
+        outcome = run("verify", one.http, "--head", kept)
+        assert outcome.code == 1
+        assert says in outcome.out
+    other = tmp_path / "other"
+    other.mkdir()
+    assert "its head is not signed by that key" in run("verify", one.http, "--key", key_files(other)[1]).out
+
+
+def test_a_key_of_the_wrong_kind_stops_the_start(tmp_path: Path) -> None:
+    _, public = key_files(tmp_path)
+    argv: list[str | Path] = [
+        Path(sys.executable).parent / "topicwright", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0",
+        "--data", tmp_path / "data", "--set", f"log.signing.key.location={public}",
+    ]  # fmt: skip
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 2
+    assert f"setting log.signing.key.location={public} is not allowed: {public} holds no key" in ended.stderr
+    assert "Ed25519 private key in PEM" in ended.stderr

@@ -1,0 +1,210 @@
+"""Tables, times, contexts, colour and the pager."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from controller.cli.main import main
+from controller.cli.terminal.moments import absolute, moment, time
+from controller.cli.terminal.tables import Marked, harmless, painted, table
+from tests.support.tools import ROOT
+
+NOW = datetime(2026, 7, 17, 15, 30, 20, 5000, timezone(timedelta(hours=2)))
+
+TIMES = """
+5m               | 2026-07-17T13:25:20.005Z
+90 s ago         | 2026-07-17T13:28:50.005Z
+2h               | 2026-07-17T11:30:20.005Z
+3d               | 2026-07-14T13:30:20.005Z
+1w               | 2026-07-10T13:30:20.005Z
+now              | 2026-07-17T13:30:20.005Z
+today            | 2026-07-16T22:00:00.000Z
+yesterday        | 2026-07-15T22:00:00.000Z
+Yesterday 14:00  | 2026-07-16T12:00:00.000Z
+14:00            | 2026-07-17T12:00:00.000Z
+today 9:05:07    | 2026-07-17T07:05:07.000Z
+1234             |
+1784282400000ms  |
+2026-07-17       |
+tomorrow         |
+now 14:00        |
+5 months         |
+"""
+
+
+@pytest.mark.parametrize("row", TIMES.strip().splitlines())
+def test_a_time_is_made_absolute(row: str) -> None:
+    text, expected = (cell.strip() for cell in row.split("|"))
+    assert absolute(text, NOW) == (expected or None)
+
+
+@pytest.mark.parametrize("text", ["24:00", "9:60", "today 23:59:60", "999999d", "99999w"])
+def test_a_time_that_no_day_has_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        moment(text)
+
+
+def test_an_offset_is_no_time() -> None:
+    assert moment("12") == "12"
+    with pytest.raises(argparse.ArgumentTypeError, match="'12' is an offset: say a time, such as 5m"):
+        time("12")
+
+
+ROWS = [("a", 1, "ready"), ("long-name-of-a-topic", 100, "under-replicated (3 of 100)")]
+
+
+def test_a_table_is_as_wide_as_it_needs_or_as_the_terminal() -> None:
+    whole = list(table(("NAME", "N", "STATUS"), ROWS))
+    assert whole[0].split() == ["NAME", "N", "STATUS"]
+    assert whole[1].split() == ["a", "1", "ready"]
+    assert whole[2].endswith("under-replicated (3 of 100)")
+    assert whole[1].index("1") == whole[2].index("100") + 2, "numbers stand at the right"
+    for width in range(26, 60):
+        cut = list(table(("NAME", "N", "STATUS"), ROWS, width))
+        assert max(map(len, cut)) <= width
+        assert ("…" in "".join(cut)) is (width < max(map(len, whole)))
+    assert list(table(("NAME",), [])) == ["NAME"]
+    assert max(map(len, table(("NAME", "N", "STATUS"), ROWS, 1))) == 8 + 2 + 3 + 2 + 8, "no column is cut to nothing"
+
+
+def test_marks_are_colours_where_there_are_any() -> None:
+    rows = [(Marked("live", "good"),), (Marked("fenced", "bad"),)]
+    assert list(table(("STATE",), rows)) == ["STATE", "live", "fenced"]
+    assert list(table(("STATE",), rows, None, colour=True))[1] == painted("live  ", "good").rstrip()
+
+
+HOSTILE = {
+    "a\x1b]0;title\x07b": "a\\x1b]0;title\\x07b",
+    "\x1b[2Jgone": "\\x1b[2Jgone",
+    "one\ntwo\rthree\tfour": "one\\ntwo\\rthree\\tfour",
+    "\x9b31m": "\\x9b31m",
+    "abc\u202ecba": "abc\\u202ecba",
+    "lone \ud800": "lone \\ud800",
+    "ä – ok": "ä – ok",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_client_has_sent_does_nothing_to_a_terminal(text: str) -> None:
+    assert harmless(text) == HOSTILE[text]
+    for colour in (True, False):
+        assert harmless(text, colour) == HOSTILE[text]
+    red = painted("fenced", "bad")
+    assert harmless(f"{text}{red}", True) == HOSTILE[text] + red
+    assert "\x1b" not in harmless(red)
+
+
+def on_terminal(*words: str, **environment: str) -> str:
+    """What a command shows on a terminal of 80 columns."""
+    leader, follower = pty.openpty()
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80", "LINES": "24", **environment}
+    env.pop("NO_COLOR", None) if "NO_COLOR" not in environment else None
+    argv = [sys.executable, "-m", "controller.cli", *words]
+    with subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, env=env) as process:
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                some = os.read(leader, 65536)
+            except OSError:  # it has ended
+                break
+            if not some:
+                break
+            shown += some
+        process.wait(60)
+    os.close(leader)
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The data folder of a log with a user in it."""
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "secret")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert main(["users", "add", "alice", "--data", str(tmp_path / "data")]) == 0
+    return str(tmp_path / "data")
+
+
+def test_colour_and_a_fitting_width_on_a_terminal_alone(folder: str) -> None:
+    words = ("events", "--data", folder)
+    shown = on_terminal(*words, PAGER="cat")
+    assert "\x1b[1m" in shown
+    plain = on_terminal(*words, PAGER="cat", NO_COLOR="1")
+    assert "\x1b" not in plain
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "\x1b" not in on_terminal(*words, PAGER="cat", TERM="dumb")
+    done = subprocess.run(
+        [sys.executable, "-m", "controller.cli", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) > 80, "what goes to a file is whole"
+
+
+def test_the_pager_is_used_on_a_terminal_unless_it_is_not_wanted(folder: str, tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho through the pager $LESS; cat\n")
+    pager.chmod(0o700)
+    words = ("events", "--data", folder)
+    shown = on_terminal(*words, PAGER=str(pager), LESS="")
+    assert "through the pager" in shown
+    assert "alice" in shown
+    assert "through" not in on_terminal(*words, "--no-pager", PAGER=str(pager))
+    assert "alice" in on_terminal(*words, PAGER=""), "no pager at all"
+    assert "alice" in on_terminal(*words, PAGER="/nowhere/less"), "a pager that is not there"
+
+
+def test_contexts_are_kept_used_and_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code: object = main(list(words))
+        except SystemExit as end:
+            code = end.code
+        assert isinstance(code, int)
+        return (code, *capsys.readouterr())
+
+    assert run("context", "list")[1] == f"There are no contexts in {tmp_path / 'topicwright' / 'contexts.toml'}.\n"
+    assert run("context", "add", "prod", "--http", "https://127.0.0.1:1")[1].endswith("and in use\n")
+    assert run("context", "add", "test", "--http", "127.0.0.1:2")[0] == 0
+    assert run("context", "list", "-o", "name")[1] == "prod\ntest\n"
+    assert "127.0.0.1:1 " in run("topics")[2], "the one in use"
+    assert "127.0.0.1:2 " in run("topics", "--context", "test")[2]
+    monkeypatch.setenv("TOPICWRIGHT_CONTEXT", "test")
+    assert "127.0.0.1:2 " in run("topics")[2]
+    monkeypatch.setenv("TOPICWRIGHT_HTTP", "127.0.0.1:3")
+    assert "127.0.0.1:3 " in run("topics")[2]
+    assert "127.0.0.1:4 " in run("topics", "--http", "127.0.0.1:4")[2], "a flag goes before all"
+    monkeypatch.setenv("TOPICWRIGHT_HTTP", "nonsense")
+    assert "TOPICWRIGHT_HTTP or the context in use: 'nonsense' is not HOST:PORT" in run("topics")[2]
+    monkeypatch.delenv("TOPICWRIGHT_HTTP")
+    monkeypatch.delenv("TOPICWRIGHT_CONTEXT")
+    code, _, err = run("topics", "--context", "none")
+    assert (code, err) == (
+        2,
+        "topicwright: there is no context 'none'; there are: prod, test (topicwright context add NAME)\n",
+    )
+    assert run("context", "use", "test")[1] == "context test is in use: 127.0.0.1:2\n"
+    assert run("context", "remove", "test")[0] == 0
+    assert run("context", "remove", "test")[0] == 1
+    assert "127.0.0.1:8080 " in run("topics")[2] or run("topics")[0] == 0, "none is in use"
+    assert run("context", "add", "a/b", "--http", "h:1")[0] == 2
+    (tmp_path / "topicwright" / "contexts.toml").write_text("[contexts.x]\nport = 3\n")
+    assert "context 'x' must have http" in run("topics")[2]

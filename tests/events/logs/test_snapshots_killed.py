@@ -1,0 +1,77 @@
+"""kill -9 at every step of keeping a snapshot: it is there whole or not at all, and those before it are untouched."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, remove_unfinished, snapshot_offsets
+from tests.events.logs.rocksdb_folders import open_log, write_counted
+
+PAIRS = [(b"t%05d" % number, b"%d" % number * 40) for number in range(1500)]
+
+KEEP = """
+import os, signal, sys, zlib
+from pathlib import Path
+from events.logs import snapshot_file
+from events.logs.snapshots import about_at, put_snapshot
+from tests.events.logs.rocksdb_folders import open_log
+from tests.events.logs.test_snapshots_killed import PAIRS
+
+steps = int(sys.argv[2])
+
+def step():
+    global steps
+    steps -= 1
+    if steps < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def stepwise(holder, name):
+    real = getattr(holder, name)
+    def doing(*args, **named):
+        step()
+        done = real(*args, **named)
+        step()
+        return done
+    setattr(holder, name, doing)
+
+log = open_log(Path(sys.argv[1]))
+for holder, name in ((Path, "mkdir"), (Path, "unlink"), (Path, "open"), (Path, "rename"), (os, "fchmod"), (os, "fsync"),
+                     (zlib, "compress"), (snapshot_file.os, "open")):
+    stepwise(holder, name)
+put_snapshot(log, about_at(log, log.next_offset), PAIRS)
+"""
+
+
+def killed(folder: Path, steps: int) -> bool:
+    """Keep a snapshot, and die after so many steps; whether it came to that."""
+    done = subprocess.run([sys.executable, "-c", KEEP, str(folder), str(steps)], capture_output=True, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+    return done.returncode != 0
+
+
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    write_counted(log, range(4))
+    log.close()
+    steps, there = 0, 0
+    while killed(folder, steps):
+        log = open_log(folder)
+        offsets = snapshot_offsets(log)
+        if offsets:
+            there += 1
+            assert newest_snapshot(log) == offsets[0] == log.next_offset, f"after {steps} steps"
+            with open_snapshot(log, offsets[0]) as snapshot:
+                assert list(snapshot.scan()) == PAIRS, f"whole, after {steps} steps"
+        remove_unfinished(log)
+        left = [file.name for file in (folder / FOLDER).glob("*")] if (folder / FOLDER).is_dir() else []
+        assert left == [f"{offset:020}.snapshot" for offset in offsets], f"nothing half-done, after {steps} steps"
+        for file in (folder / FOLDER).glob("*"):
+            file.unlink()
+        log.close()
+        steps += 1
+    assert steps > 12, "it was killed at many steps"
+    assert there >= 2, "also after the rename"

@@ -1,0 +1,100 @@
+"""A client that is generated from the OpenAPI document works; so the document says what is so."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openapi_python_client import generate
+from openapi_python_client.config import Config, ConfigFile, MetaType
+
+from tests.http.service import service
+
+PACKAGE = "generated_topicwright_client"
+
+
+def _generated(document: dict[str, Any], folder: Path) -> list[str]:
+    """Generate a client into a folder; what the generator complains of."""
+    source = folder / "openapi.json"
+    source.write_text(json.dumps(document))
+    config = Config.from_sources(
+        ConfigFile(post_hooks=[]), MetaType.NONE, source, "utf-8", overwrite=False, output_path=folder / PACKAGE
+    )
+    return [f"{error.header} {error.detail}" for error in generate(config=config)]
+
+
+@pytest.fixture
+def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to import from, for the time of the test."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+
+
+def _part(name: str) -> Any:
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def _work_with(base_url: str) -> dict[str, Any]:
+    """Create, look, change, refuse: what a team's program does."""
+    models = _part("models")
+    create, topic = _part("api.default.create_topic"), _part("api.default.topic")
+    body = models.CreateTopicCreateBody(name="orders", num_partitions=3)
+    with _part("client").Client(base_url=base_url) as client:
+        made = create.sync_detailed(client=client, body=body)
+        again = create.sync_detailed(client=client, body=body)
+        shown = topic.sync(client=client, name="orders")
+        listed = _part("api.default.topics").sync(client=client, name="ord*")
+        requests = _part("api.default.requests").sync(client=client, limit=1)
+        gone = topic.sync_detailed(client=client, name="absent")
+    return {
+        "made": (int(made.status_code), made.parsed.name, made.headers["location"]),
+        "again": (int(again.status_code), again.parsed.error, again.parsed.rule),
+        "shown": (shown.name, len(shown.partitions)),
+        "listed": [each.name for each in listed.topics],
+        "newest": requests.requests[0].outcomes.to_dict(),
+        "gone": (int(gone.status_code), gone.parsed.code),
+    }
+
+
+async def test_a_generated_client_works(on_path: Path) -> None:
+    async with service() as one:
+        complaints = await asyncio.to_thread(_generated, await one.get("/openapi.json"), on_path)
+        assert [one for one in complaints if "/v1/events/follow" not in one] == [], "that one never ends"
+        done = await asyncio.to_thread(_work_with, f"http://127.0.0.1:{one.port}")
+        assert done == {
+            "made": (201, "orders", "/v1/topics/orders"),
+            "again": (409, "TOPIC_ALREADY_EXISTS", "validation:exists"),
+            "shown": ("orders", 3),
+            "listed": ["orders"],
+            "newest": {"rejected": 1},
+            "gone": (404, 3),
+        }
+
+
+async def test_the_document_says_how_operations_end_and_how_clients_log_in() -> None:
+    async with service() as one:
+        document = await one.get("/openapi.json")
+        assert set(document["components"]["securitySchemes"]) == {"bearer", "basic"}
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                ends = operation["responses"]
+                if path.startswith("/health"):
+                    assert operation["security"] == []
+                    continue
+                assert set(ends) >= {"400", "401", "403", "503"}, f"{method} {path}"
+                for status, end in ends.items():
+                    if int(status) >= 400:
+                        assert list(end["content"]) == ["application/problem+json"], f"{method} {path} {status}"
+        create = document["paths"]["/v1/topics"]["post"]
+        assert set(create["responses"]) >= {"200", "201", "202", "404", "409", "429", "504"}
+        assert "Location" in create["responses"]["201"]["headers"]
+        example = create["requestBody"]["content"]["application/json"]["example"]
+        assert (await one.request("POST", "/v1/topics?validate_only=true", json=example))["num_partitions"] == 3

@@ -1,0 +1,171 @@
+"""Heads and proofs over HTTP: they are those of the log, for who may see its events, and hide its secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.http.server import HttpServer
+from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramUpsert
+from controller.serving.log_heads import build_tree, sign_heads
+from events.catalog import HeadSigned
+from events.codec import decode_event
+from events.logs.heads import Head, HeadSigner
+from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash
+from events.logs.proofs import check_paths, read_proof
+from projections.store import tree
+from projections.store.tree import HEAD
+from tests.events.logs.test_heads import key_files
+from tests.http.service import Service, service
+from tests.http.test_permissions import Half
+
+
+def root_of(one: Service, size: int) -> bytes:
+    frontier = Frontier()
+    frontier.extend((value for _, value in one.log.read(0, size)), 99)
+    return frontier.root()
+
+
+def head_in(body: dict[str, Any]) -> Head:
+    return msgspec.json.decode(msgspec.json.encode(body["head"]), type=Head)
+
+
+async def test_the_head_is_that_of_the_durable_events() -> None:
+    async with service() as one:
+        for number in range(60):
+            await one.create(f"t{number}")
+        reply = await one.get("/log/head")
+        head = head_in(reply)
+        assert (head.log, head.size) == (one.log.cluster_id, one.log.durable_offset)
+        assert bytes.fromhex(head.root) == root_of(one, head.size)
+        assert "consistency" not in reply
+        assert not head.signature
+        since = await one.get("/log/head", since=5)
+        path = [base64.b64decode(each) for each in since["consistency"]]
+        assert is_consistent(5, root_of(one, 5), head.size, bytes.fromhex(head.root), path)
+
+
+async def test_every_event_of_a_topic_and_a_request_is_proved() -> None:
+    async with service() as one:
+        await one.create("a")
+        created = await one.create("pay.orders")
+        await one.create("b")
+        for which in ({"topic": "pay.orders"}, {"request": created["request_id"]}, {"offset": "3"}):
+            proof = read_proof(msgspec.json.encode(await one.get("/log/proof", **which)))
+            check_paths(proof)
+            events = [decode_event(event.offset, event.value) for event in proof.events]
+            assert bytes.fromhex(proof.head.root) == root_of(one, proof.head.size)
+            if "topic" in which:
+                shown = await one.get("/topics/pay.orders/events")
+                assert [event.offset for event in events] == [each["offset"] for each in shown["events"]]
+            elif "request" in which:
+                assert {event.event.topic for event in events} == {"pay.orders"}  # type: ignore[union-attr]
+        first = await one.get("/log/proof", topic="pay.orders", limit=2)
+        rest = await one.get("/log/proof", topic="pay.orders", **{"from": first["next_offset"]})
+        whole = await one.get("/log/proof", topic="pay.orders")
+        assert first["events"] + rest["events"] == whole["events"]
+        older = read_proof(msgspec.json.encode(await one.get("/log/proof", offset=2, size=9)))
+        check_paths(older)
+        assert (older.head.size, bytes.fromhex(older.head.root)) == (9, root_of(one, 9))
+
+
+async def test_leaves_are_the_events_and_secrets_are_hashes() -> None:
+    async with service() as one:
+        upsert = ScramUpsert("bob", 1, 4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6)
+        for command in (
+            AlterUserScramCredentials(
+                request_id=one.controller.new_request_id(),
+                at_ms=one.controller.now_ms(),
+                principal="User:a",
+                client_id=None,
+                upserts=(upsert,),
+            ),
+            DrawLoginSecret(
+                request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"PLANTED" * 5
+            ),
+        ):
+            one.controller.observe(command)
+        await one.controller.decided()
+        await one.create("t")
+        hashes: list[bytes] = []
+        place: int | None = 0
+        hidden = 0
+        while place is not None:
+            answer = await one.client.get("/log/leaves", params={"from": place, "limit": 3})
+            assert base64.b64encode(b"PLANTEDPLANTEDP")[:-4] not in answer.content
+            body = answer.json()
+            for each in body["leaves"]:
+                hidden += "leaf" in each
+                value = base64.b64decode(each.get("value", ""))
+                hashes.append(base64.b64decode(each["leaf"]) if "leaf" in each else leaf_hash(value))
+                assert b"PLANTED" not in value
+            place = body["next_offset"]
+        assert hashes == [leaf_hash(value) for _, value in one.log.read()]
+        assert hidden == 2
+        secret = next(offset for offset, value in one.log.read() if b"PLANTED" in value)
+        proof = read_proof(msgspec.json.encode(await one.get("/log/proof", offset=secret)))
+        check_paths(proof)
+        assert not proof.events[0].value
+
+
+async def test_who_may_see_a_topic_may_prove_it_and_no_more() -> None:
+    async with service(authorizer=Half()) as one:
+        await one.create("open-1")
+        await one.create("secret")
+        check_paths(read_proof(msgspec.json.encode(await one.get("/log/proof", topic="open-1"))))
+        assert (await one.get("/log/proof", 403, topic="secret"))["error"] == "TOPIC_AUTHORIZATION_FAILED"
+        assert (await one.get("/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+
+
+async def test_heads_are_signed_and_kept_where_there_is_a_key(tmp_path: Path) -> None:
+    signer = HeadSigner.read(key_files(tmp_path)[0])
+    async with service() as one:
+        await one.create("t")
+        other = HttpServer(one.front, one.fleet, one.query, one.metrics, sign=signer.signed)
+        port = await other.start("127.0.0.1", 0)
+        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/log/head")).json())
+        assert head.is_signed_by(signer.public_key)
+        await other.stop()
+        keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))
+        await one.until(lambda: len(kept(one)) == 1)
+        await one.create("u")
+        await one.until(lambda: len(kept(one)) >= 2)
+        keeping.cancel()
+        for offset, event in kept(one):
+            assert event.size <= offset
+            assert event.root == root_of(one, event.size)
+        sizes = [event.size for _, event in kept(one)]
+        assert sizes == sorted(set(sizes))
+        assert one.log.durable_offset - sizes[-1] < 20, "a head is not signed for the event that keeps a head"
+
+
+def kept(one: Service) -> list[tuple[int, HeadSigned]]:
+    events = ((offset, decode_event(offset, value).event) for offset, value in one.log.read())
+    return [(offset, event) for offset, event in events if isinstance(event, HeadSigned)]
+
+
+async def test_the_head_is_a_figure() -> None:
+    async with service() as one:
+        await one.create("t")
+        text = (await one.client.get("/metrics")).text
+        lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("topicwright_log_head"))
+        size = int(float(lines["topicwright_log_head_size"]))
+        assert float(lines["topicwright_log_head_root"]) == int.from_bytes(root_of(one, size)[:6], "big")
+        assert float(lines["topicwright_log_head_timestamp_seconds"]) > 1.7e9
+
+
+async def test_a_log_whose_tree_is_being_built_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "BEHIND_MAX", 3)
+    async with service() as one:
+        await one.create("t")
+        one.log.note({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
+        reply = await one.get("/log/head", 503)
+        assert reply["message"].startswith("the tree of the log is being built: it is over 0 of ")
+        assert "topicwright_log_head" not in (await one.client.get("/metrics")).text
+        await build_tree(one.log)
+        assert bytes.fromhex(head_in(await one.get("/log/head")).root) == root_of(one, one.log.durable_offset)

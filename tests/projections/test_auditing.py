@@ -1,0 +1,329 @@
+"""Whoever may write the disk changes a log in every way: an audit finds it, by itself or with a head that was kept."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rocksdict import DBRecoveryMode, WriteBatch
+
+from controller.machine.commands.commands import RecordHead
+from events.catalog import Cause, HeadSigned, TopicReady
+from events.codec import decode_event, encode_event
+from events.logs.heads import Head, HeadSigner
+from events.logs.log import Commit, Entry, LogCorrupted
+from events.logs.merkle import Frontier
+from events.logs.rocksdb_database import Database
+from events.names import RequestId, TopicName, shard_key
+from projections.queries.auditing import FINDINGS_MAX, Audit, audit
+from projections.queries.query import Query
+from projections.store import tree
+from projections.store.store import TopicStore
+from projections.store.tree import LogTree
+from tests.replay.history import CLUSTER_ID, SIGNER, Day, live_a_day, open_log, signed_head
+
+HALF = 300
+"""Of so many events a head was kept when there were no more."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A day, some more hundred events, and a signed head after these."""
+    folder = tmp_path_factory.mktemp("audit") / "log"
+
+    async def write() -> None:
+        log = open_log(folder)
+        day = await Day(log).start()
+        await live_a_day(day)
+        while log.next_offset < 2 * HALF:
+            await day.create(*(f"more.{log.next_offset + number}" for number in range(20)))
+            await day.settled()
+        day.observe(RecordHead, **signed_head(log))
+        await day.settled()
+        await day.controller.stop()
+        log.close()
+
+    asyncio.run(write())
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "log"))
+
+
+def audited(folder: Path, *heads: Head, public_key: bytes | None = SIGNER.public_key) -> Audit:
+    log = open_log(folder)
+    try:
+        part = Query(log, partial(TopicStore, log))
+        return audit(log, CLUSTER_ID, part, heads=heads, public_key=public_key, index_key=b"k" * 32)
+    finally:
+        log.close()
+
+
+def head_at(folder: Path, size: int) -> Head:
+    log = open_log(folder)
+    try:
+        return Head(log=CLUSTER_ID, size=size, root=tree.head_of(log, size)[1].hex(), at_ms=1)
+    finally:
+        log.close()
+
+
+def size_of(folder: Path) -> int:
+    log = open_log(folder)
+    log.close()
+    return log.next_offset
+
+
+# --- ways to change a log
+
+
+class Pairs(NamedTuple):
+    """All that is in the database beneath a log: events by key, and all else."""
+
+    events: dict[bytes, bytes]
+    views: dict[bytes, bytes]
+
+    def view(self, prefix: bytes) -> bytes:
+        """The first key that begins so."""
+        return min(key for key in self.views if key.startswith(prefix))
+
+
+Change = Callable[[Pairs], object]
+FORGED = encode_event(5, Cause("ConfirmMetadata", RequestId("forged")), TopicReady(TopicName("forged")))
+OTHERS = HeadSigner(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+MORE, SUBTREE = b"tmore", b"sm\x08"
+
+
+def key(offset: int) -> bytes:
+    return offset.to_bytes(8, "big")
+
+
+def changed(folder: Path, change: Change) -> None:
+    """Make the database beneath a log anew with something changed, so that it is whole as far as RocksDB knows."""
+    open_log(folder).close()
+    database = Database(folder, 8 << 20, DBRecoveryMode.absolute_consistency())
+    pairs = Pairs(dict(pages(database.event_page)), dict(pages(database.view_page)))
+    database.close()
+    change(pairs)
+    shutil.rmtree(folder)
+    database = Database(folder, 8 << 20, DBRecoveryMode.absolute_consistency())
+    batch = WriteBatch(raw_mode=True)
+    for name, value in pairs.events.items():
+        batch.put(name, value)
+    for name, value in pairs.views.items():
+        batch.put(name, value, database.views_handle)
+    database.write(batch)
+    database.close()
+
+
+def pages(page: Callable[[bytes, bytes], tuple[list[tuple[bytes, bytes]], bool]]) -> Iterator[tuple[bytes, bytes]]:
+    lower, last = b"", False
+    while not last:
+        pairs, last = page(lower, b"\xff")
+        yield from pairs
+        lower = pairs[-1][0] + b"\0" if pairs else lower
+
+
+def change_event(pairs: Pairs) -> None:
+    pairs.events[key(100)] = FORGED
+
+
+def change_newest(pairs: Pairs) -> None:
+    pairs.events[max(pairs.events)] = FORGED
+
+
+def swap_events(pairs: Pairs) -> None:
+    pairs.events[key(40)], pairs.events[key(400)] = pairs.events[key(400)], pairs.events[key(40)]
+
+
+def drop_event(pairs: Pairs) -> None:
+    del pairs.events[key(100)]
+
+
+def cut(pairs: Pairs) -> None:
+    end = len(pairs.events) - 20
+    for offset in range(end, len(pairs.events)):
+        del pairs.events[key(offset)]
+    pairs.views[b"mnext"] = key(end)
+
+
+def change_subtree(pairs: Pairs) -> None:
+    pairs.views[pairs.view(SUBTREE)] = bytes(32)
+
+
+def drop_subtree(pairs: Pairs) -> None:
+    del pairs.views[pairs.view(SUBTREE)]
+
+
+def change_head(pairs: Pairs) -> None:
+    pairs.views[b"sm"] = key(len(pairs.events)) + bytes(32)
+
+
+def drop_from_topics(pairs: Pairs) -> None:
+    del pairs.views[pairs.view(MORE)]
+
+
+def move_in_topics(pairs: Pairs) -> None:
+    run = pairs.view(MORE)
+    pairs.views[b"tother\0" + run[-8:]] = pairs.views.pop(run)
+
+
+def add_to_topics(pairs: Pairs) -> None:
+    pairs.views[b"tother\0" + key(5)] = key(7)
+
+
+def lengthen_in_topics(pairs: Pairs) -> None:
+    pairs.views[pairs.view(MORE)] = key(1 << 40)
+
+
+def drop_from_requests(pairs: Pairs) -> None:
+    del pairs.views[pairs.view(b"r")]
+
+
+def add_to_requests(pairs: Pairs) -> None:
+    pairs.views[b"rother\0" + key(5)] = key(5)
+
+
+class Tampering(NamedTuple):
+    change: Change
+    says: str
+
+
+TAMPERINGS = [
+    Tampering(change_event, "events 0 to 255 are not those that the tree was made over"),
+    Tampering(change_newest, "are not those that its tree was made over|the head that is kept with the log is not"),
+    Tampering(swap_events, "events 256 to 511 are not those that the tree was made over"),
+    Tampering(drop_event, "event 100 is missing|events are missing after"),
+    Tampering(cut, "its tree is over .* events, and there are|everything up to .* was synced"),
+    Tampering(change_subtree, "events 0 to 255 are not those that the tree was made over"),
+    Tampering(drop_subtree, "its tree lacks the hash over events 0 to 255"),
+    Tampering(change_head, "the head that is kept with the log is not that of its first"),
+    Tampering(drop_from_topics, "the index of topics is not that of the events"),
+    Tampering(move_in_topics, "the index of topics has event .* under 'other': it is one of 'more_"),
+    Tampering(add_to_topics, "the index of topics has event 5 under 'other'"),
+    Tampering(lengthen_in_topics, "the index of topics has events .* to 1099511627776 under 'more_"),
+    Tampering(drop_from_requests, "the index of requests is not that of the events"),
+    Tampering(add_to_requests, "the index of requests has event 5 under 'other'"),
+]
+
+
+def test_a_log_that_nobody_changed_has_no_findings(folder: Path) -> None:
+    found = audited(folder, head_at(folder, HALF), head_at(folder, 0), head_at(folder, size_of(folder)))
+    assert found.findings == ()
+    assert found.signed == 2
+    assert found == audited(folder, public_key=None)
+    assert found.root == head_at(folder, found.size).root
+
+
+@pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda one: one.change.__name__)
+def test_what_is_changed_beneath_a_log_is_found(folder: Path, tampering: Tampering) -> None:
+    changed(folder, tampering.change)
+    try:
+        findings = audited(folder).findings
+    except LogCorrupted as error:
+        findings = (str(error),)
+    assert len(findings) <= FINDINGS_MAX
+    assert any(re.search(tampering.says, finding) for finding in findings), findings
+
+
+# --- everything made anew
+
+
+def rewritten(folder: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Write other events with all that goes with them, as the project itself would."""
+    log = open_log(folder)
+    values = change([value for _, value in log.read()])
+    log.close()
+    shutil.rmtree(folder)
+    log = open_log(folder)
+    events = (decode_event(offset, value).event for offset, value in enumerate(values))
+    entries = [
+        Entry(value, shard_key(getattr(event, "topic", "")), getattr(event, "request_id", ""))
+        for value, event in zip(values, events, strict=True)
+    ]
+    log.write(Commit(entries, {**LogTree(log).changes(values)}))
+    log.close()
+
+
+def with_own_heads(values: list[bytes]) -> list[bytes]:
+    """Signed heads that fit the events again, by a key of one's own."""
+    for offset, value in enumerate(values):
+        record = decode_event(offset, value)
+        if isinstance(record.event, HeadSigned):
+            frontier = Frontier()
+            frontier.extend(values[: min(record.event.size, offset)], 99)
+            root = frontier.root()
+            head = OTHERS.signed(Head(log=CLUSTER_ID, size=frontier.size, root=root.hex(), at_ms=5))
+            event = HeadSigned(head.size, root, 5, head.public_key, head.signature)
+            values[offset] = encode_event(record.at_ms, record.cause, event)
+    return values
+
+
+def one_changed(values: list[bytes]) -> list[bytes]:
+    return with_own_heads([*values[:100], FORGED, *values[101:]])
+
+
+def one_dropped(values: list[bytes]) -> list[bytes]:
+    return with_own_heads([*values[:100], *values[101:]])
+
+
+def one_put_in(values: list[bytes]) -> list[bytes]:
+    return with_own_heads([*values[:100], FORGED, *values[100:]])
+
+
+def two_swapped(values: list[bytes]) -> list[bytes]:
+    return with_own_heads([*values[:100], values[101], values[100], *values[102:]])
+
+
+def cut_short(values: list[bytes]) -> list[bytes]:
+    return values[: HALF - 1]
+
+
+def grown_otherwise(values: list[bytes]) -> list[bytes]:
+    return with_own_heads([*values[: HALF - 1], *[FORGED] * 500])
+
+
+REWRITES = [one_changed, one_dropped, one_put_in, two_swapped, cut_short, grown_otherwise]
+
+
+@pytest.mark.parametrize("change", REWRITES)
+def test_a_log_made_anew_is_found_by_who_kept_a_head(
+    folder: Path, change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    head = head_at(folder, HALF)
+    rewritten(folder, change)
+    assert audited(folder, public_key=None).findings == (), "the log alone is as good as any"
+    (finding,) = audited(folder, head, public_key=None).findings
+    cut_off = f"the log was cut: it has {HALF - 1} events, and had {HALF} when the head was made"
+    other = f"the first {HALF} events are not those that the head was made over"
+    assert finding == (cut_off if change is cut_short else other)
+
+
+@pytest.mark.parametrize("change", [one for one in REWRITES if one not in {cut_short, grown_otherwise}])
+def test_a_log_made_anew_is_found_by_who_has_the_public_key(
+    folder: Path, change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    rewritten(folder, change)
+    findings = audited(folder).findings
+    assert findings
+    assert all("was not signed by the key that it should be" in finding for finding in findings)
+
+
+def test_a_head_that_was_signed_for_other_events_is_found(folder: Path) -> None:
+    rewritten(folder, lambda values: [*values[:100], FORGED, *values[101:]])
+    findings = audited(folder, public_key=None).findings
+    assert findings
+    assert all("events are not those whose head event" in finding for finding in findings)
+
+
+def test_a_head_of_another_log_is_said_to_be_one(folder: Path) -> None:
+    (finding,) = audited(folder, Head(log="other", size=5, root="00" * 32, at_ms=1)).findings
+    assert finding == f"the head is one of log other, and this is log {CLUSTER_ID}"

@@ -1,0 +1,123 @@
+"""Without Spark a replay has the same answers: every sub-command that does without, on sound logs and damaged ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from controller.cli import main
+from controller.cli.replay import COMMANDS
+from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at
+from projections.replay.outcome import Options, Outcome
+from projections.replay.spark import session as session_module
+from projections.replay.spark.local import local_session
+from projections.store.stored_topics import TOPIC
+from tests.replay.damage import put_event, put_view
+
+WAYS: list[tuple[str, Options]] = [
+    *(
+        ("rebuild", Options(view=view, all_rows=rows))
+        for view in ("topics", "requests", "brokers")
+        for rows in (True, False)
+    ),
+    ("rebuild", Options(at="10")),
+    ("compare", Options()),
+    ("invariants", Options()),
+    ("invariants", Options(at="20", all_rows=True)),
+    ("redecide", Options()),
+    ("backtest", Options(settings=(("enable.under.replicated.topic.creation", "true"),))),
+    ("backtest", Options(policies=("tests.replay.redecide.policies.FewPartitions",))),
+]
+
+
+def outcome(session: SparkSession, name: str, ref: Ref, options: Options) -> Any:
+    run: Callable[..., Outcome] = getattr(import_module(f"projections.replay.{COMMANDS[name].module}"), f"run_{name}")
+    return msgspec.to_builtins(run(session, ref, options))
+
+
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=lambda one: one if isinstance(one, str) else "")
+def test_the_answers_are_sparks(spark: SparkSession, history: LogRef, name: str, options: Options) -> None:
+    assert outcome(local_session(), name, history, options) == outcome(spark, name, history, options)
+
+
+def test_what_spark_finds_is_found(spark: SparkSession, own_history: LogRef) -> None:
+    with looked_at(own_history) as log:
+        stored, event = log.get(TOPIC + b"slow_one"), log.read_one(20)
+    put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
+    put_event(own_history.path, 15, event)
+    for name in ("compare", "invariants", "redecide"):
+        here = outcome(local_session(), name, own_history, Options())
+        assert here["found"], name
+        assert here == outcome(spark, name, own_history, Options())
+
+
+def test_an_export_is_the_same(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+    tables = []
+    for name, session in (("here", local_session()), ("spark", spark)):
+        outcome(session, "export", history, Options(output=str(tmp_path / name)))
+        files = sorted((tmp_path / name).rglob("*.parquet"))
+        tables.append(pa.concat_tables([pq.read_table(file) for file in files]).sort_by("offset"))
+    assert tables[0].equals(tables[1])
+    checked = outcome(local_session(), "invariants", history, Options(output=str(tmp_path / "here")))
+    assert not checked["found"]
+
+
+def test_a_log_in_kafka_too(spark: SparkSession, in_kafka: KafkaRef) -> None:
+    for name in ("rebuild", "invariants", "redecide"):
+        assert outcome(local_session(), name, in_kafka, Options()) == outcome(spark, name, in_kafka, Options())
+
+
+@pytest.fixture
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session_module, "spark_session", never)
+
+
+@pytest.mark.usefixtures("_no_spark")
+def test_the_command_starts_no_spark(history: LogRef, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name, command in COMMANDS.items():
+        if command.local and not command.without_spark:
+            words = ["replay", name, history.text, "--local"]
+            words += ["--set", "num.partitions=3"] if name == "backtest" else []
+            words += ["--output", str(tmp_path / "export")] if name == "export" else []
+            assert main.main(words) in (0, 1), name
+    assert main.main(["replay", "explain", history.text, "pay.orders", "--at", "10"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+MISUSE = {
+    ("rebuild", "--local", "--master", "local"): "--local goes without --master",
+    ("rebuild", "--local", "--conf", "a=b"): "--local goes without --conf",
+    ("rebuild", "--local", "--output", "rows"): "rebuild --output needs Spark: it goes without --local",
+    ("report", "--local"): "there is no flag --local",
+}
+
+
+@pytest.mark.usefixtures("_no_spark")
+@pytest.mark.parametrize("words", MISUSE)
+def test_what_does_not_go_with_it(
+    words: tuple[str, ...],
+    history: LogRef,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *more = words
+    try:
+        code: object = main.main(["replay", name, history.text, *more])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    assert MISUSE[words] in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
