@@ -1,5 +1,5 @@
 """Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, a franz-go program;
-and Debian's browser, for the page of the replay's report.
+Prometheus' checker of rules; and from Debian a browser, for the page of the replay's report, and systemd's checker.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. Each has
 a stamp that holds all it was made from, so that a second run does nothing and a changed pin fetches again. A client
@@ -35,8 +35,8 @@ from tests.support.tools import (
 )
 
 SLF4J = "1.7.36"
-BROWSER = {"chromium": "chromium", "chromedriver": "chromium-driver"}
-"""The programs that look at the replay's report, and the Debian packages that bring them."""
+PROGRAMS = {"chromium": "chromium", "chromedriver": "chromium-driver", "systemd-analyze": "systemd"}
+"""The programs that look at the replay's report and at systemd's units, and the Debian packages that bring them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,16 @@ def _build_go(tool: Tool, into: Path) -> None:
     _run(["go", "build", "-mod=readonly", "-o", str(into / "scenario"), "."], cwd=tool.sources[0].parent)
 
 
+def _unpack_debian(tool: Tool, into: Path) -> None:
+    """Unpack Debian's packages without installing them: nothing of them starts."""
+    if os.geteuid() == 0:
+        _run(["apt-get", "update", "-qq"], cwd=into)
+    _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *tool.pins], cwd=into)
+    for package in into.glob("*.deb"):
+        _run(["dpkg-deb", "--extract", str(package), str(into)], cwd=into)
+        package.unlink()
+
+
 def _tools() -> Sequence[Tool]:
     clients = ROOT / "tests/clients"
     franz = clients / "franz"
@@ -88,6 +98,7 @@ def _tools() -> Sequence[Tool]:
         ),
         Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),
         Tool("franz", "go", (franz / "go.mod", franz / "go.sum", franz / "main.go"), (), _build_go),
+        Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),
     )
 
 
@@ -106,7 +117,7 @@ def main() -> int:
         for version in (KAFKA_SERVER, *KAFKA_BROKERS_OLDER):
             _archive_classes(version)
         _archive_spark()
-    _install_browser()
+    _install_programs()
     return 0
 
 
@@ -165,9 +176,9 @@ def _archive_spark() -> None:
         made.rename(archive)
 
 
-def _install_browser() -> None:
-    """Debian's browser, where it is missing and this user may install packages; its version is the distribution's."""
-    missing = [package for program, package in BROWSER.items() if shutil.which(program) is None]
+def _install_programs() -> None:
+    """Debian's programs, where they are missing and this user may install packages; versions are the distribution's."""
+    missing = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
     if not missing:
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:

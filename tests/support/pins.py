@@ -14,6 +14,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -32,7 +33,7 @@ def _fits(file: str) -> bool:
     return any(
         PLATFORM.fullmatch(tag.platform)
         and (tag.interpreter in ("py3", "py311", "cp311") or (tag.abi == "abi3" and int(tag.interpreter[3:]) < 11))
-        for tag in parse_wheel_filename(file)[3]
+        for tag in parse_wheel_filename(unquote(file))[3]
     )
 
 

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from tests.support.pins import CONSTRAINTS, PLATFORM, PROJECT, SECTIONS, requirements, sections
 from tests.support.tools import ROOT
 
-LINE = re.compile(r"[a-z0-9-]+==[a-z0-9.]+( --hash=sha256:[0-9a-f]{64})+")
+LINE = re.compile(r"[a-z0-9-]+==[a-z0-9.!]+( --hash=sha256:[0-9a-f]{64})+")
 
 
 def test_each_package_is_one_line_with_its_hashes_and_no_address() -> None:

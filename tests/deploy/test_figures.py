@@ -1,0 +1,163 @@
+"""The alert rules and the dashboard, by their own checkers, and against the figures that /metrics prints."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import MagicMock
+
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from controller.http.metrics import Metrics
+from controller.serving.quorum_member import Member
+from controller.serving.serve import Service
+from controller.stream.front.service import FrontService
+from controller.stream.worker.status import WorkerStatus
+from tests.http.service import service
+from tests.support.tools import ROOT, cached
+
+ALERTS = ROOT / "deploy/prometheus/alerts.yml"
+DASHBOARD = ROOT / "deploy/grafana/topicwright.json"
+FIGURE = re.compile(r"\b(?:topicwright|process)_[a-z_]+\b")
+SUFFIXES = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("",), "gauge": ("",)}
+
+
+def promtool(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run Prometheus' checker of its own files."""
+    argv = [cached("promtool/usr/bin/promtool"), *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, input=given)
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def dashboard() -> dict[str, Any]:
+    file: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    return file
+
+
+def expressions() -> list[str]:
+    """Those of the dashboard's panels."""
+    return [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
+
+
+def printed(text: str) -> set[str]:
+    """The names of samples that a text of figures has, or will have once there is something to count."""
+    kinds = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
+    return {name + suffix for name, kind in kinds for suffix in SUFFIXES[kind]}
+
+
+async def test_every_figure_that_alerts_and_dashboard_name_is_printed() -> None:
+    wanted = {name for text in (ALERTS.read_text(), DASHBOARD.read_text()) for name in FIGURE.findall(text)}
+    async with service() as one:
+        adds: tuple[Callable[[Any], Any], ...] = (Service._gauges, FrontService._gauges, Member.gauges)
+        for gauges in adds:  # what each kind of process shows besides, by its own code
+            one.metrics.watch(lambda gauges=gauges: gauges(MagicMock()))  # type: ignore[misc]
+        one.metrics.watch(WorkerStatus(cast(Any, None)).gauges)
+        text = (await one.client.get("/metrics")).text
+    assert len(wanted) > 40, "found in the files"
+    assert wanted - printed(text) == set(), "named, and printed nowhere"
+
+
+def test_a_figure_that_is_not_there_is_found() -> None:
+    text = Metrics().render().decode()
+    assert FIGURE.findall("rate(topicwright_nonsense_total[5m]) / process_max_fds") == [
+        "topicwright_nonsense_total",
+        "process_max_fds",
+    ]
+    assert "topicwright_nonsense_total" not in printed(text)
+    assert {"process_max_fds", "topicwright_logins_total", "topicwright_commit_seconds_bucket"} <= printed(text)
+
+
+async def test_the_figures_are_as_prometheus_wants_them() -> None:
+    """`promtool check metrics`: what it says of names that were there before is said here."""
+    async with service() as one:
+        text = (await one.client.get("/metrics")).text
+    done = await asyncio.to_thread(promtool, "check", "metrics", given=text)
+    assert "error while linting" not in done.stderr, done.stderr
+    assert done.returncode in (0, 3), done.stderr
+    assert [line for line in done.stderr.splitlines() if re.search("build_info|partitions_|placeholders", line)] == []
+
+
+def test_the_alert_rules_hold() -> None:
+    assert len(alerts()) >= 15
+    for done in (promtool("check", "rules", ALERTS), promtool("test", "rules", ALERTS.with_name("alerts_test.yml"))):
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_alert_that_would_not_come_is_found(tmp_path: Path) -> None:
+    """The rules' test fails where a rule is not what it was."""
+    text = ALERTS.read_text(encoding="utf-8")
+    (tmp_path / ALERTS.name).write_text(text.replace("topicwright_ready == 0", "topicwright_ready < 0"))
+    cases = tmp_path / "alerts_test.yml"
+    cases.write_text(ALERTS.with_name(cases.name).read_text(encoding="utf-8"))
+    done = promtool("test", "rules", cases)
+    assert done.returncode == 1
+    assert "TopicwrightNotReady" in done.stdout + done.stderr
+
+
+def test_the_dashboards_expressions_are_promql(tmp_path: Path) -> None:
+    assert len(expressions()) > 30
+    plain = [re.sub(r"\$__rate_interval", "1m", each).replace("$job", "a").replace("$instance", "b")
+             for each in expressions()]  # fmt: skip
+    rules = [{"record": f"panel:number:{number}", "expr": each} for number, each in enumerate(plain)]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = promtool("check", "rules", tmp_path / "rules.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def lost(file: Any, again: Any, path: str = "") -> Iterator[str]:
+    """Where a dashboard holds what Grafana's own types do not."""
+    if isinstance(file, dict):
+        for key, value in file.items():
+            if not isinstance(again, dict) or key not in again:
+                yield f"{path}/{key}"
+            else:
+                yield from lost(value, again[key], f"{path}/{key}")
+    elif isinstance(file, list):
+        for number, value in enumerate(file):
+            yield from lost(value, again[number], f"{path}/{number}")
+    elif file != again:
+        yield path
+
+
+def typed(file: dict[str, Any]) -> Any:
+    """The dashboard, read into Grafana's types and written again."""
+    register_default_plugins()
+    return json.loads(JSONEncoder().encode(Dashboard.from_json(file)))
+
+
+def test_the_dashboard_is_one_by_grafanas_own_types() -> None:
+    assert list(lost(dashboard(), typed(dashboard()))) == []
+
+
+@pytest.mark.parametrize("path", ["expr", "legendFormat"])
+def test_a_dashboard_that_is_wrong_is_found(path: str) -> None:
+    wrong = copy.deepcopy(dashboard())
+    target = next(panel["targets"][0] for panel in wrong["panels"] if "targets" in panel)
+    target[f"{path}s"] = target.pop(path)
+    assert len(list(lost(wrong, typed(wrong)))) == 1
+
+
+def test_panels_lie_beside_each_other() -> None:
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        assert not cells & taken, f"{panel['title']} lies on another panel"
+        taken |= cells

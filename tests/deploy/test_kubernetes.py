@@ -1,0 +1,113 @@
+"""The Kubernetes manifests, by Kubernetes' own schemas, and against this project's own command line and paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from controller.cli import main
+from controller.http.health import OPEN_PATHS
+from controller.release import RELEASE
+from controller.settings.load import load_settings
+from tests.support.tools import ROOT
+
+FOLDER = ROOT / "deploy/kubernetes"
+VERSIONS = ("1.30", "1.37")
+"""The oldest and the newest Kubernetes that the manifests are for."""
+FIELDS = {"POD_NAME": "topicwright-0", "POD_NAMESPACE": "kafka", "POD_IP": "10.0.0.1", "POD_INDEX": "0"}
+
+
+def manifests() -> Iterator[dict[str, Any]]:
+    for path in sorted(FOLDER.glob("*.yaml")):
+        yield from yaml.safe_load_all(path.read_text(encoding="utf-8"))
+
+
+def of(*kinds: str) -> dict[str, dict[str, Any]]:
+    """The manifests of some kinds, by name."""
+    return {one["metadata"]["name"]: one for one in manifests() if one["kind"] in kinds}
+
+
+WORKLOADS = of("StatefulSet", "Deployment")
+
+
+def container(name: str) -> dict[str, Any]:
+    (only,) = WORKLOADS[name]["spec"]["template"]["spec"]["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_takes_them(version: str) -> None:
+    for one in manifests():
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_a_manifest_that_is_wrong_is_refused() -> None:
+    wrong = WORKLOADS["topicwright-voter"]
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate({**wrong, "spec": {**wrong["spec"], "replica": 3}}, VERSIONS[-1], strict=True)
+
+
+def test_there_is_what_a_topicwright_is_made_of() -> None:
+    replicas = {name: one["spec"]["replicas"] for name, one in WORKLOADS.items()}
+    assert replicas == {
+        "topicwright-serve": 1,
+        "topicwright-voter": 3,
+        "topicwright-worker": 2,
+        "topicwright-front": 2,
+    }, "serve is one process: its log has one writer"
+    assert set(of("PodDisruptionBudget")) == {name for name, count in replicas.items() if count > 1}
+    assert all(one["spec"]["maxUnavailable"] == 1 for one in of("PodDisruptionBudget").values())
+
+
+def test_what_selects_finds_pods() -> None:
+    labels = [one["spec"]["template"]["metadata"]["labels"] for one in WORKLOADS.values()]
+    for one in manifests():
+        selector = one["spec"].get("selector") or one["spec"].get("podSelector") if "spec" in one else None
+        wanted = (selector or {}).get("matchLabels", selector or {})
+        assert any(wanted.items() <= each.items() for each in labels), one["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_its_command_is_one_that_topicwright_takes(name: str, tmp_path: Path) -> None:
+    one = container(name)
+    given = {each["name"] for each in one["env"]}
+    words = [re.sub(r"\$\((\w+)\)", lambda found: FIELDS[found[1]], word) for word in one["args"]]
+    assert set(re.findall(r"\$\((\w+)\)", " ".join(one["args"]))) <= given, "each has its value from the pod"
+    parsed = main.parser().parse_args(words)
+    files = of("ConfigMap")["topicwright"]["data"]
+    settings_file = tmp_path / parsed.config.name
+    settings_file.write_text(files[settings_file.name], encoding="utf-8")
+    settings = load_settings(settings_file, parsed.set)
+    assert settings.http_authentication == "required", "what is open to others has a login"
+    mounts = {each["mountPath"] for each in one["volumeMounts"]}
+    for path in (parsed.config, Path(settings.users_file or ""), parsed.data):
+        assert {str(each) for each in path.parents} & mounts, f"{path} is in no volume"
+    ports = {each["name"]: each["containerPort"] for each in one["ports"]}
+    assert ports["http"] == parsed.http.port
+    if parsed.command in {"serve", "front", "join"}:
+        (advertised,) = settings.advertised_listeners
+        assert advertised.port in ports.values()
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_probes_look_where_everybody_may_and_nothing_runs_as_root(name: str) -> None:
+    one = container(name)
+    assert one["image"] == f"topicwright:{RELEASE}"
+    paths = {each: one[each]["httpGet"]["path"] for each in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert set(paths.values()) == OPEN_PATHS
+    assert (paths["livenessProbe"], paths["readinessProbe"]) == ("/health/live", "/health/ready")
+    pod = WORKLOADS[name]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert one["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
