@@ -80,7 +80,7 @@ class KraftFleet:
         self.confirmations.note(end, records[-1].offset)
         for record in records:
             self._follow(record)
-        if not self._stopped:
+        if self.replication.leads and not self._stopped:
             self._readiness.learn(records, end)
 
     def _follow(self, record: Recorded) -> None:

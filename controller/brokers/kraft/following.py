@@ -64,6 +64,8 @@ class Following:
         self.transactions = Transactions()
         self._from = self.applied
         self._read: deque[RecordBatch] = deque()
+        self._apart = 0
+        """How far the offsets of events at who led are from those here; 0 where nothing was missed."""
         self._led: tuple[int, int] | None = None
         """The newest epoch whose beginning was seen, and who leads in it."""
 
@@ -106,7 +108,8 @@ class Following:
 
     def _take_ours(self, recorder: Recorder, batch: RecordBatch, ours: Carried) -> list[Recorded]:
         here = self._log.next_offset
-        if ours.first != here:
+        if ours.first - here != self._apart:
+            self._apart = ours.first - here
             logger.warning("events have other offsets here", metadata=batch.base_offset, there=ours.first, here=here)
         records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
         self._projector.begin_at(batch.base_offset)
