@@ -80,7 +80,7 @@ def test_its_command_is_one_that_topicwright_takes(name: str, tmp_path: Path) ->
     given = {each["name"] for each in one["env"]}
     words = [re.sub(r"\$\((\w+)\)", lambda found: FIELDS[found[1]], word) for word in one["args"]]
     assert set(re.findall(r"\$\((\w+)\)", " ".join(one["args"]))) <= given, "each has its value from the pod"
-    parsed = main.parser().parse_args(words)
+    parsed = main.parser(words[0]).parse_args(words)
     files = of("ConfigMap")["topicwright"]["data"]
     settings_file = tmp_path / parsed.config.name
     settings_file.write_text(files[settings_file.name], encoding="utf-8")

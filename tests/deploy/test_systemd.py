@@ -56,7 +56,7 @@ def test_its_command_is_one_that_topicwright_takes(path: Path) -> None:
     example = next(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ARGUMENTS="))
     words = shlex.split(unit(path)["ExecStart"])[1:]
     assert words.pop() == "$ARGUMENTS", "more words come from a file of one's own"
-    parsed = main.parser().parse_args([*words, *shlex.split(example.partition("=")[2])])
+    parsed = main.parser(words[0]).parse_args([*words, *shlex.split(example.partition("=")[2])])
     assert parsed.command == path.stem.removeprefix("topicwright-")
     assert str(parsed.data) == f"/var/lib/{unit(path)['StateDirectory']}", "the only folder that it may write"
 
