@@ -150,7 +150,9 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 async def test_who_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 3)
-    monkeypatch.setattr(following.Followers, "_chunk", lambda self, events, place: (b"x" * (1 << 20) + b"\n", place))
+    monkeypatch.setattr(
+        following.Followers, "_chunk", lambda self, events, place, write: (b"x" * (1 << 20) + b"\n", place)
+    )
     async with opened() as (one, to):
         for _ in range(3):
             await to.send(FOLLOW)

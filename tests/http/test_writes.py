@@ -222,6 +222,7 @@ async def test_a_topic_is_deleted_and_its_history_stays() -> None:
             "wanted": {"kind": "deletion", "topic_id": None},
             "duplicate": False,
             "denied": 0,
+            "host": "127.0.0.1",
         }
         await one.request("DELETE", "/topics/t", 404)
 

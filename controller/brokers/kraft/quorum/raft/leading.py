@@ -304,7 +304,9 @@ class Leader:
             leader_epoch=core.epoch,
             high_watermark=self.watermark,
             current_voters=tuple(shown(each.id, each.directory, of(each)) for each in core.voters),
-            observers=tuple(shown(*each) for each in self.progress.observers(now, core.voters)),
+            observers=tuple(
+                shown(*each) for each in sorted(self.progress.observers(now, core.voters), key=lambda each: each[:2])
+            ),
         )
         nodes = tuple(
             dq.Node(
