@@ -12,6 +12,8 @@ from tests.support.tools import ROOT
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 _EXPLAINED = re.compile(r" {2,}(?![-\[])| +# ")
 """Where a line of an example goes on with what it is for."""
+_KEPT = re.compile(r" > \S+$")
+"""Where the shell is to put what a line prints."""
 _INLINE = re.compile(r"`(topicwright [^`]+)`", re.DOTALL)
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -32,7 +34,7 @@ def typed(page: Path, *commands: str) -> list[Typed]:
     """The lines of a page's examples that begin with one of these commands."""
     lines = (line.strip() for line in page.read_text().splitlines() if line.startswith("    "))
     found = (line for line in lines if line.split(" ")[0] in commands)
-    return [Typed(page.name, _EXPLAINED.split(line)[0].strip()) for line in found]
+    return [Typed(page.name, _KEPT.sub("", _EXPLAINED.split(line)[0].strip())) for line in found]
 
 
 def inline(page: Path) -> list[Typed]:

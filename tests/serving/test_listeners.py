@@ -143,7 +143,7 @@ def test_sighup_reads_users_and_certificates_again(tmp_path: Path) -> None:
         folder.mkdir()
         new = Authority(folder)
         service.server.keystore.write_bytes(new.issue("server", password="key-PLANTED-4").keystore.read_bytes())
-        _reload(service, '"listener":"SASL_SSL","event":"reloaded"', '"listener":"HTTP","event":"reloaded"')
+        _reload(service, '"event":"reloaded","listener":"SASL_SSL"', '"event":"reloaded","listener":"HTTP"')
         assert living.call("Metadata", 1, topics=None)["brokers"], "who is connected stays"
         properties = service.client_properties("SASL_SSL", "PLAIN", "frank", "frank-secret")
         frank = AdminClient({**properties, "ssl.ca.location": str(new.file)})
