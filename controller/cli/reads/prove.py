@@ -1,23 +1,18 @@
-"""`topicwright prove`: the proof that something stands in the log, for who has a head of it or the public key.
-
-Exit codes: 0 proved; 1 it is not there; 2 wrong usage, or no service reached.
-"""
+"""`topicwright prove`: what of it is needed to show its help. `work.prove` does it."""
 
 from __future__ import annotations
 
 import argparse
-import sys
+from importlib import import_module
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
-from controller.cli.reads.verify import read_head
-from controller.cli.sources.http import Refusal, Source
-from controller.cli.terminal.usage import complain, count
-from events.logs.proofs import EVENTS_MAX, Proof, ProofFails
-from projections.queries.proving import Wanted
+from controller.cli.terminal.usage import count
+
+if TYPE_CHECKING:
+    from controller.cli.sources.http import Source
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -32,7 +27,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         type=count,
         default=100,
         metavar="N",
-        help=f"how many events at most, up to {EVENTS_MAX}; %(default)s",
+        help="how many events at most, up to 1000; %(default)s",
     )
     parser.add_argument("--partition", type=count, metavar="N", help="of a log in partitions: which one")
     parser.add_argument(
@@ -42,42 +37,5 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _prove(options: argparse.Namespace, source: Source) -> int:
-    try:
-        size = None if options.head is None else read_head(options.head).size
-        proof = _proof(options, source, size)
-    except ProofFails as error:
-        return complain(str(error))
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
-    sys.stdout.flush()
-    signed = "signed" if proof.head.signature else "not signed"
-    print(
-        f"{len(proof.events)} events of {proof.about}, by a head of {proof.head.size} that is {signed}", file=sys.stderr
-    )
-    if proof.next_offset is not None:
-        print(f"there are more: --from {proof.next_offset}", file=sys.stderr)
-    return common.DONE
-
-
-def _proof(options: argparse.Namespace, source: Source, size: int | None) -> Proof:
-    """The proof of whatever the subject is: an offset, else a topic, else a request. Raises Refusal, SourceError."""
-    subject: str = options.subject
-
-    def wanted(*, offset: int | None = None, topic: str | None = None, request_id: str | None = None) -> Wanted:
-        return Wanted(
-            offset=offset,
-            topic=topic,
-            request_id=request_id,
-            start=options.start,
-            limit=options.limit,
-            partition=options.partition,
-            size=size,
-        )
-
-    if subject.isascii() and subject.isdigit():
-        return source.proof(wanted(offset=int(subject)))
-    try:
-        return source.proof(wanted(topic=subject))
-    except Refusal as refusal:
-        if refusal.status not in {403, 404}:
-            raise
-    return source.proof(wanted(request_id=subject))
+    code: int = import_module("controller.cli.work.prove").prove(options, source)
+    return code

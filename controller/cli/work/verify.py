@@ -1,0 +1,202 @@
+"""`topicwright verify`: does a proof hold, or is a whole log what it was?
+
+Exit codes: 0 it is; 1 it is not; 2 wrong usage, or nothing there to read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from controller.cli.reads.common import DONE, FOUND
+from controller.cli.sources.http import HttpSource, Refusal, SourceError
+from controller.cli.sources.http_access import AccessError, http_address, read_access
+from controller.cli.terminal.tables import harmless
+from controller.cli.terminal.usage import complain
+from events.codec import EventDecodeError, decode_event
+from events.logs.heads import BadKey, Head, log_name, read_public_key
+from events.logs.log import LogCorrupted
+from events.logs.merkle import Frontier, is_consistent
+from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, read_proof
+from projections.queries.auditing import Findings, against_head, audit
+from projections.queries.moments import iso
+from projections.queries.proving import Consistency
+from projections.queries.query import Query
+from projections.shown import to_json
+from projections.store.store import TopicStore
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Say whether it holds; the exit code."""
+    what = Path(options.what)
+    try:
+        key = None if options.key is None else read_public_key(options.key)
+        head = None if options.head is None else read_head(options.head)
+        if what.is_dir():
+            return _folder(options, what, key, head)
+        if what.is_file():
+            return _proof(_read(what, FILE_BYTES_MAX), key, head)
+        return _service(options, key, head)
+    except argparse.ArgumentTypeError as error:
+        return complain(f"{options.what!r} is no file, no folder, and {str(error).partition(' is ')[2]}")
+    except (SourceError, AccessError, BadKey) as error:
+        return complain(str(error), FOUND if isinstance(error.__cause__, LogCorrupted) else 2)
+    except Refusal as refusal:
+        return complain(refusal.error.message)
+    except ProofFails as error:
+        return complain(f"{options.what}: {error}", FOUND)
+
+
+def read_head(path: Path) -> Head:
+    """The head in a file: alone, or in a reply or a proof that holds it. Raises SourceError."""
+    try:
+        text = _read(path, FILE_BYTES_MAX)
+        return msgspec.json.decode(text, type=Consistency).head
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    try:
+        return msgspec.json.decode(text, type=Head)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise SourceError(f"--head {path} holds no head ({error}): keep a reply of GET /log/head, or a proof") from None
+
+
+def _read(path: Path, bytes_max: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            text = file.read(bytes_max + 1)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+    if len(text) > bytes_max:
+        raise SourceError(f"{path} is larger than {bytes_max} bytes: no proof and no head is")
+    return text
+
+
+# --- a proof
+
+
+def _proof(text: bytes, key: bytes | None, kept: Head | None) -> int:
+    proof = read_proof(text)
+    check_paths(proof)
+    head = proof.head
+    if key is None and kept is None:
+        return complain(
+            f"the proof fits its head, of {head.size} events with root {head.root}; say by whom that head is to be "
+            "trusted: --key with the public key of the service, or --head with one that was kept"
+        )
+    if key is not None and not head.is_signed_by(key):
+        raise ProofFails("its head is not signed by that key")
+    if kept is not None and (kept.log, kept.size, kept.root) != (head.log, head.size, head.root):
+        if kept.size != head.size:
+            raise ProofFails(
+                f"its head is over {head.size} events, and the one that was kept over {kept.size}: have it made with "
+                "`topicwright prove --head`"
+            )
+        raise ProofFails("its head is not the one that was kept")
+    print(f"holds: {len(proof.events)} events of log {head.log}, which had {head.size} events at {iso(head.at_ms)}")
+    for line in _in_words(proof):
+        print(harmless(line))
+    return DONE
+
+
+def _in_words(proof: Proof) -> list[str]:
+    lines = []
+    for event in proof.events:
+        if not event.value:
+            lines.append(f"{event.offset}: an event with a secret, of which only the hash is shown")
+            continue
+        try:
+            shown = to_json.event(decode_event(event.offset, event.value))
+            lines.append(f"{shown.offset:>8}  {shown.at}  {shown.type:<19}  {shown.text}")
+        except EventDecodeError as error:
+            lines.append(f"{error}: a newer release may know it")
+    return lines
+
+
+# --- a log
+
+
+def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: Head | None) -> int:
+    from controller.cli.sources.folder import open_log, partitions_in
+
+    numbered: dict[int | None, Path] = dict(enumerate(partitions_in(folder))) or {None: folder}
+    if options.partition is not None:
+        if options.partition not in numbered:
+            raise SourceError(f"--partition {options.partition}: {folder} has {len(numbered) - (None in numbered)}")
+        numbered = {options.partition: numbered[options.partition]}
+    code = DONE
+    for number, path in numbered.items():
+        with closing(open_log(path)) as log:
+            name = log_name(log.cluster_id, number)
+            heads = [head] if head is not None and (len(numbered) == 1 or head.log == name) else []
+            part = Query(log, partial(TopicStore, log), number)
+            found = audit(
+                log,
+                name,
+                part,
+                heads=heads,
+                public_key=key,
+                index_key=secrets.token_bytes(32),
+                progress=_progress(log.durable_offset),
+            )
+        more = f", {found.signed} signed heads among them" if found.signed else ""
+        code = max(code, _say(found.findings, name, found.size, found.root, heads, more))
+    return code
+
+
+def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
+    address = http_address(options.what)
+    with HttpSource(address, read_access(options.command_config)) as source:
+        reply = source.head(options.partition, None)
+        head, findings = reply.head, Findings()
+        if key is not None and not head.is_signed_by(key):
+            findings.found("its head is not signed by that key")
+        if old is not None:
+            if old.log == head.log and old.size <= head.size:
+                _check_consistency(findings, source.head(options.partition, old.size), old)
+            else:
+                against_head(findings, old, head.log, head.size, str)
+        root = _root_over(source, options.partition, head.size)
+        if root != head.root:
+            findings.found("its events are not those that its head is over")
+    return _say(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
+
+
+def _check_consistency(findings: Findings, reply: Consistency, old: Head) -> None:
+    roots = bytes.fromhex(old.root), bytes.fromhex(reply.head.root)
+    if not is_consistent(old.size, roots[0], reply.head.size, roots[1], reply.consistency or ()):
+        findings.found(f"the first {old.size} events are not those that the head was made over")
+
+
+def _root_over(source: HttpSource, partition: int | None, size: int) -> str:
+    frontier, progress = Frontier(), _progress(size)
+    while frontier.size < size:
+        page = source.leaves(frontier.size, partition)
+        frontier.extend_leaves(leaf.hash for leaf in page.leaves[: size - frontier.size])
+        progress(frontier.size)
+        if page.next_offset is None:
+            break
+    return frontier.root().hex()
+
+
+def _say(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
+    for finding in findings:
+        print(f"{log}: {finding}")
+    if findings:
+        return FOUND
+    since = "".join(f", and its first {head.size} are those of the head that was kept" for head in heads)
+    print(f"{log}: {size} events are those of its head{since}{more}; root {root}")
+    return DONE
+
+
+def _progress(size: int) -> Callable[[int], object]:
+    """Shows on a terminal how far it is."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+    return lambda done: print(f"\r{done:,} of {size:,} events", end="" if done < size else "\n", file=sys.stderr)
