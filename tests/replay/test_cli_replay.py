@@ -232,7 +232,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("report", "LOG", "--output", "no/page.html"), "no/page.html cannot be written: it has to be a file in a "),
         (("export", "LOG", "--output", "empty"), "topicwright: empty holds files that are not an export"),
         (("invariants", "LOG", "--export", "empty"), "topicwright: empty holds files that are not an export"),
-        (("rebuild", "LOG", "--view", "wishes"), "argument --view: invalid choice: 'wishes'"),
+        (("rebuild", "LOG", "--view", "wishes"), "argument --view: 'wishes' is not known"),
         (("rebuild", "LOG", "--conf", "nonsense"), "argument --conf: 'nonsense' is not KEY=VALUE"),
         (("rebuild", "LOG", "--limit", "-1"), "argument --limit"),
         (("backtest", "LOG", "--set", "nonsense"), "argument --set: 'nonsense' is not KEY=VALUE"),
@@ -244,7 +244,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("backtest", "LOG", "--policy", "no.such.Policy"), "no.such.Policy"),
         (("export", "LOG"), "the following arguments are required: --output"),
         (("explain", "LOG"), "the following arguments are required: TOPIC|REQUEST"),
-        (("dream", "LOG"), "invalid choice: 'dream'"),
+        (("dream", "LOG"), "argument WHAT: 'dream' is not known"),
         ((), "the following arguments are required: WHAT"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
@@ -268,7 +268,7 @@ def test_wrong_usage_is_reported_before_spark_starts(
 def test_a_master_that_cannot_be_reached_is_reported(tmp_path: Path, history: LogRef) -> None:
     ended = command("rebuild", history.text, "--master", "nonsense://host", cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
-    assert "topicwright: Spark did not start on nonsense://host: " in ended.err
+    assert "'nonsense://host' is not a master that Spark knows" in ended.err
 
 
 def test_every_sub_command_is_there() -> None:

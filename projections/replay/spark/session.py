@@ -103,7 +103,9 @@ def why_not_started(written: str) -> str:
 
 
 _SPARKS_ERROR = re.compile(r" ERROR [\w.$]+: (.+)")
-_JAVAS_ERROR = re.compile(r"^(?:Exception in thread .*?|Caused by: |Error: )(?:[\w.]+(?:Exception|Error): )?(.+)")
+_JAVAS_ERROR = re.compile(
+    r'^(?:Exception in thread (?:"[^"]*" )?|Caused by: |Error: )(?:[\w.]+(?:Exception|Error): )?(.+)'
+)
 
 
 def ship(session: SparkSession) -> None:

@@ -78,7 +78,11 @@ def test_compare_trusts_a_snapshot_until_it_is_not_to(spark: SparkSession, kept:
     store = TopicStore(log)
     refold = Refold(log, lambda: None)
     refold.go_to(newest)
-    lost = next(key for key, _ in refold.pairs() if key.startswith(TOPIC))
+    lost = next(
+        key
+        for key, _ in refold.pairs()
+        if key.startswith(TOPIC) and not any(log.shard_offsets(key[1:].decode(), newest))  # nothing is folded on it
+    )
     (folder / FOLDER / f"{newest:020}.snapshot").unlink()
     pairs = [pair for pair in refold.pairs() if pair[0] != lost]
     query = Query(log, lambda: store)
