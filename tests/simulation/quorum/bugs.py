@@ -118,7 +118,10 @@ BUGS: Final[dict[str, list[tuple[Any, str, Any]]]] = {
     "two votes in an epoch": [(requests, "_grant", _grant_twice)],
     "a vote for a log that lacks something": [(requests, "_grant", _grant_behind)],
     "half of the votes are enough": [(Candidate, "replied", _votes_of_any_majority)],
-    "an acknowledgement of another disk counts": [(Progress, "of", _any_directory)],
+    "an acknowledgement of another disk counts, which gets what is not committed": [
+        (Progress, "of", _any_directory),
+        (Leader, "_end_for", lambda leader, parked: leader._core.log.end),
+    ],
     "records of an older epoch are committed by count": [(Leader, "_count", _count_old_epochs)],
     "a new leader shows the watermark that it knew as a follower": [
         (Leader, "watermark", property(lambda leader: leader._core.high_watermark))
