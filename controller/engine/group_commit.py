@@ -282,6 +282,7 @@ class Controller:
         self._take_up()
         self.fleet.resume()
         self._reviews.sweep()
+        await asyncio.sleep(0)  # a lead that is lost again and again must not keep the loop
         return True
 
     async def _commit(self, commands: list[AnyCommand]) -> None:

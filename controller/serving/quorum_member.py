@@ -187,7 +187,7 @@ class Member:
 
     async def hand_over(self) -> None:
         """Give up the lead, if this node has it and others are there to take it."""
-        if self._files is not None and self.node.quorum.others:
+        if self._files is not None and self.node.quorum.others and not self.node.ended.done():
             await self.node.hand_over(HAND_OVER_S)
 
     async def stop(self) -> None:

@@ -84,7 +84,7 @@ class QuorumReplication:
     @property
     def _is_leader(self) -> bool:
         leader = self.quorum.leading
-        return leader is not None and not leader.is_leaving
+        return leader is not None and not leader.is_leaving and not self._node.ended.done()
 
     def note_role(self, role: RoleChanged) -> None:
         """Role, epoch or leader changed."""
