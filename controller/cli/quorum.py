@@ -17,8 +17,6 @@ from controller.cli.commands import COMMANDS, Parsers, later
 if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
 
-DEFAULT_LISTEN = "127.0.0.1:9093"
-
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the commands."""
@@ -34,7 +32,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         "--listen",
         type=starting.address,
         metavar="HOST:PORT",
-        help=f"where controllers and brokers reach this one; default {DEFAULT_LISTEN}",
+        help=f"where controllers and brokers reach this one; default {starting.DEFAULT_LISTEN}",
     )
     leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].summary.capitalize()}.")
     leaving.add_argument("--data", type=Path, metavar="DIR", help="the data folder of the voter that leaves")

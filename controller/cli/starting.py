@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Start = Callable[[argparse.Namespace, "ServeSettings"], Coroutine[Any, Any, int]]
 """Makes the main loop of a process, which gives its exit code, of flags and settings."""
 
+DEFAULT_LISTEN = "127.0.0.1:9093"
+"""Where a voter listens, where nothing else is said."""
+
 
 def register_process(
     commands: Parsers[argparse.ArgumentParser], name: str, start: Start, *, http: str, data: str, kept: str

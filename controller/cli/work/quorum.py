@@ -11,7 +11,6 @@ from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError,
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.cli import starting
-from controller.cli.quorum import DEFAULT_LISTEN
 from controller.cli.terminal.tables import table
 from controller.cli.terminal.usage import complain
 from controller.kafka.messages.describe_quorum import ReplicaState, ResponsePartitionData
@@ -33,7 +32,7 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
     if settings.listeners and options.listen is not None:
         raise SettingsError("the address for controllers and brokers is given by --listen or by listeners, not by both")
     security = security_in(options.command_config, "--command-config")
-    listen = options.listen or starting.address(DEFAULT_LISTEN)
+    listen = options.listen or starting.address(starting.DEFAULT_LISTEN)
     starting.refuse_taken(settings, listen=None if settings.listeners else listen, http=options.http)
     return serve(
         ServeOptions(

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from controller.brokers.kraft.discovering.cluster_changes import ClusterChanges
-from controller.brokers.kraft.discovering.reading import Discovered, Reading, together
+from controller.brokers.kraft.discovering.reading import Discovered, Reading
 from controller.brokers.kraft.discovering.source import source_of
 from controller.brokers.kraft.discovering.topic_changes import NameOf, TopicChanges
 from controller.brokers.kraft.discovering.unsaid import is_passed_over, record_in_words
@@ -35,20 +35,6 @@ Numbered = tuple[int, MetadataRecord]
 """A record with its offset in the metadata log."""
 
 
-def discovered(
-    state: State,
-    name_of: NameOf,
-    wire_before: KnownWire,
-    records: Iterable[Numbered],
-    at_ms: int,
-    request_id: RequestId,
-    every_topic: Callable[[], Iterable[Topic]],
-) -> Discovered:
-    """What the records of a batch have decided, as one. `request_id` is that of `Followed`, which says whose it is;
-    `every_topic` is called only where a record concerns all topics."""
-    return together(discovering(state, name_of, wire_before, records, at_ms, request_id, every_topic))
-
-
 def discovering(
     state: State,
     name_of: NameOf,
@@ -58,8 +44,12 @@ def discovering(
     request_id: RequestId,
     every_topic: Callable[[], Iterable[Topic]],
 ) -> Iterator[Discovered]:
-    """The same in slices, each of some milliseconds. `state` may be brought past a slice before the next is taken, or
-    past all of them in the end; nothing else may change it meanwhile."""
+    """What the records of a batch have decided, in slices, each of some milliseconds.
+
+    `request_id` is that of `Followed`, which says whose it is; `every_topic` is called only where a record concerns all
+    topics. `state` may be brought past a slice before the next is taken, or past all of them in the end; nothing else
+    may change it meanwhile.
+    """
     reading = Reading(source_of(request_id))
     of_cluster = ClusterChanges(state.cluster, wire_before, reading)
     of_topics = TopicChanges(state, name_of, every_topic, reading, at_ms)
