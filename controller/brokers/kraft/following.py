@@ -33,7 +33,7 @@ from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
-from controller.machine.state import State
+from controller.machine.state import Quorum, State
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.followed import FOLLOW, Followed, skipped_to
@@ -66,8 +66,6 @@ class Following:
         self._read: deque[RecordBatch] = deque()
         self._apart = 0
         """How far the offsets of events at who led are from those here; 0 where nothing was missed."""
-        self._led: tuple[int, int] | None = None
-        """The newest epoch whose beginning was seen, and who leads in it."""
 
     @property
     def unfoldable(self) -> str:
@@ -131,18 +129,19 @@ class Following:
 
     async def _take_anothers(self, recorder: Recorder, batch: RecordBatch) -> list[Recorded]:
         if batch.is_control:
-            self._note_leader(batch)
             return []
         records = [(offset, record) for offset, record in numbered(batch) if offset >= self._from]
         complete, epoch, state = self.transactions.complete(records), batch.leader_epoch, recorder.state
         quorum, store = state.cluster.quorum, recorder.store
         if all(isinstance(record, kinds.RegisterControllerRecord) for _, record in complete):
             return []  # whoever leads writes these down, a Topicwright too
-        begun = [self._epoch_begun(state, epoch)] if quorum is None or quorum.leader_epoch < epoch else []
-        if not begun and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
+        begins = quorum is None or quorum.leader_epoch < epoch
+        if not begins and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
             return []
+        leader_id = self._leader_of(quorum, epoch)
+        begun = [self._epoch_begun(quorum, epoch, leader_id)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
-        request_id = Followed(self._leader_of(epoch), epoch, complete[0][0]).request_id
+        request_id = Followed(leader_id, epoch, complete[0][0]).request_id
         slices = discovering(
             state,
             store.durable_name_of,
@@ -183,19 +182,20 @@ class Following:
             self.write(recorder.take_commit())
         self._projector.end_discovered()
 
-    def _epoch_begun(self, state: State, epoch: int) -> QuorumEpochBegun:
-        quorum = state.cluster.quorum
+    def _epoch_begun(self, quorum: Quorum | None, epoch: int, leader_id: int) -> QuorumEpochBegun:
         kraft_version = 0 if quorum is None else quorum.kraft_version
-        return QuorumEpochBegun(epoch, self._leader_of(epoch), kraft_version, "", 0, ZERO_UUID, KAFKAS)
+        return QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)
 
-    def _note_leader(self, batch: RecordBatch) -> None:
-        for key, value in batch.records:
+    def _leader_of(self, quorum: Quorum | None, epoch: int) -> int:
+        """Who leads in an epoch: as the events say, which all voters share, else by its beginning in the log; node 0
+        where that is not there any more."""
+        if quorum is not None and quorum.leader_epoch == epoch:
+            return quorum.node_id
+        begun = (each for each in self._files.control_batches() if each.leader_epoch == epoch)
+        for key, value in chain.from_iterable(each.records for each in begun):
             if control_type(key) == LEADER_CHANGE:
-                self._led = batch.leader_epoch, decode_control(kinds.LeaderChangeMessage, value).leader_id
-
-    def _leader_of(self, epoch: int) -> int:
-        """Who leads in an epoch; node 0 where its beginning is not in the log any more."""
-        return self._led[1] if self._led is not None and self._led[0] == epoch else 0
+                return decode_control(kinds.LeaderChangeMessage, value).leader_id
+        return 0
 
     # --- a snapshot
 

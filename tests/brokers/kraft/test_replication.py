@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.carried import carrying
 from controller.brokers.kraft.log.image import MetadataImage
@@ -21,13 +22,14 @@ from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.replication import wants_lead
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum
-from events.catalog import EVENT_VERSION
+from events.catalog import EVENT_VERSION, TopicDiscovered
 from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft.desks import Desk, steps
+from tests.brokers.kraft.discovering import story
 from tests.brokers.kraft.logs import access_history, differences
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
 from tests.kafka.server.listener import until
@@ -166,6 +168,26 @@ async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
         assert desk.events() == HISTORY[: desk.log.next_offset]
         await desk.commit(COMMANDS[5:])
         assert desk.events() == HISTORY
+
+
+async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Path) -> None:
+    """All voters have the same events, whichever of them ended meanwhile: what a Kafka controller decided is said to be
+    of who led, by the log and not by what this process has seen."""
+    async with alone(tmp_path) as one:
+        other = Desk(one.seat)
+        for number in range(6):
+            topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
+            partition = story.partition(topic.topic_id, 0, 1)
+            last = one.node.append([(None, encode_record(each)) for each in (topic, partition)])
+            await one.node.committed(last)
+            for desk in (one, other):
+                if desk is other and number % 2:
+                    desk.replication.note_applied()
+                    desk.load()
+                await desk.follow()
+        assert [each for each in one.events() if isinstance(each.event, TopicDiscovered)]
+        assert one.events() == other.events()
+        assert {each.cause.request_id.split("-epoch")[0] for each in one.events()} == {f"controller-{one.seat.id}"}
 
 
 async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
