@@ -33,7 +33,7 @@ from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
-from controller.machine.state import Quorum, State
+from controller.machine.state import Quorum
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.followed import FOLLOW, Followed, skipped_to
