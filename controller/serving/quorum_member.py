@@ -112,7 +112,8 @@ class Member:
         FolderError, LogCorrupted, OSError."""
         settings, joining = self._settings, self._joining
         folder = self._folder = NodeFolder.open(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
-        files = self._files = QuorumFiles(folder.partition)
+        kept_bytes = settings.metadata_max_retention_bytes
+        files = self._files = QuorumFiles(folder.partition, retention_bytes=kept_bytes)
         name = CONTROLLER_LISTENER if joining is None else at.name
         me = Voter(settings.node_id, folder.directory_id, (Listener(name, at.host, at.port),))
         named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
@@ -142,8 +143,14 @@ class Member:
             await flush()
             return end
 
-        every_bytes = settings.metadata_log_max_record_bytes_between_snapshots
-        self._snapshotting = Snapshotting(self.node.quorum, files, every_bytes, applied)
+        self._snapshotting = Snapshotting(
+            self.node.quorum,
+            files,
+            settings.metadata_log_max_record_bytes_between_snapshots,
+            settings.metadata_log_max_snapshot_interval_ms / 1000,
+            time.monotonic,
+            applied,
+        )
         self._keep_flushed = lambda: self.replication.keep_flushed(flush)
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:

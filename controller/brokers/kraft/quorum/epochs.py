@@ -17,6 +17,11 @@ class Epochs:
         """The newest; None where the log is empty."""
         return self._epochs[-1] if self._epochs else None
 
+    @property
+    def first(self) -> int:
+        """The oldest, of a log that is not empty."""
+        return self._epochs[0]
+
     def note(self, epoch: int, offset: int) -> None:
         """A batch of this epoch begins at this offset."""
         if not self._epochs or epoch > self._epochs[-1]:

@@ -190,6 +190,8 @@ class QuorumNode:
                 self._lost_the_lead()
                 self.on_role(effect)
                 self._stir()
+                if effect.role is out.Role.FOLLOWER and self.quorum.options.priority:
+                    self._open_ways()
             case out.Truncated() | out.SnapshotInstalled():
                 self.on_log(effect)
             case out.Warned(what):
@@ -235,9 +237,18 @@ class QuorumNode:
         request = send.request
         is_pre_vote = isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote
         if is_pre_vote and send.place not in self._vote_versions:
-            shown = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
-            await self._peers.send(send.place, send.purpose, shown, min(send.timeout_s, VERSIONS_S))
+            await self._open_way(send.place, send.purpose, min(send.timeout_s, VERSIONS_S))
         return not is_pre_vote or self._vote_versions.get(send.place, -1) >= PRE_VOTE_SINCE
+
+    def _open_ways(self) -> None:
+        """Connect to those whose votes a claim will need: what the leader appends until they are in may cost it."""
+        core = self.quorum
+        for voter in core.others:
+            self._begin(self._open_way(core.place_of(voter), out.VOTE, VERSIONS_S))
+
+    async def _open_way(self, place: Address, purpose: str, timeout_s: float) -> None:
+        shown = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
+        await self._peers.send(place, purpose, shown, timeout_s)
 
     def _spoke(self, address: Address, versions: Mapping[int, int]) -> None:
         version = versions.get(ApiKey.VOTE, -1)

@@ -38,10 +38,6 @@ FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). What does not come within the fetch timeout begins anew: on a slow line larger pieces of
 a snapshot would never come."""
 FETCH_WAIT_MS: Final = 500
-QUIET_S: Final = 0.1
-"""A claim is lost if the leader appends before the votes are in: it is made after a fetch that was parked so long."""
-CLAIM_ANYWAY_S: Final = 10.0
-"""Or so long after the leader was followed, if it is never quiet."""
 
 
 class Follower:
@@ -52,7 +48,6 @@ class Follower:
     def __init__(self, core: Quorum, now: float) -> None:
         self._core = core
         self.has_fetched = False
-        self._since = now
         options = core.options
         self._timeout_s = options.fetch_timeout_s + TOGETHER * core.chance() * options.election_timeout_s
         self._deadline = now + self._timeout_s
@@ -122,7 +117,7 @@ class Follower:
             return
         self._in_flight, self._sent_at = True, now
         if self._snapshot is None:
-            self._send(now, FETCH, fetch_request(core, FETCH_WAIT_MS))
+            self._send(now, FETCH, fetch_request(core, 0 if self._may_claim(now) else FETCH_WAIT_MS))
             return
         part = fs.RequestPartitionSnapshot(
             current_leader_epoch=core.epoch,
@@ -185,14 +180,13 @@ class Follower:
                 return False
             self._leader_watermark = part.high_watermark
             self._core.commit(part.high_watermark)
-            self._claims = self._may_claim(now)
+            self._claims = not records and self._may_claim(now)
         return True
 
     def _may_claim(self, now: float) -> bool:
-        """After a fetch that was parked, with or without news: Kafka's leaders write a NoOpRecord twice a second."""
-        was_quiet = now - self._sent_at >= QUIET_S
-        never_quiet = now - self._since >= CLAIM_ANYWAY_S
-        return self._leader_watermark >= 0 and (was_quiet or never_quiet) and self._core.may_claim(now)
+        """A claim is lost, and nobody leads for seconds, if the leader appends before the votes are in. So it is made
+        right after a fetch that brought nothing, and that is not parked for this, or was parked in vain."""
+        return self._leader_watermark >= 0 and self._core.may_claim(now)
 
     def _truncate(self, leader: f.EpochEndOffset) -> None:
         """To where both logs may be alike: the end of the newest epoch that both have (`truncateToEndOffset`)."""
