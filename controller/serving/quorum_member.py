@@ -189,7 +189,7 @@ class Member:
 
     def register(self) -> None:
         """Write down, as the leader, where this controller listens, and what it works with."""
-        with suppress(NotLeader):
+        with suppress(NotLeader, OSError):  # without room, or where the disk has ended the node
             self.node.append([(None, encode_record(controller_record(self._registration)))])
 
     async def hand_over(self) -> None:
@@ -212,6 +212,13 @@ class Member:
             self._folder.close()
 
     # --- what is to be seen
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this node does not do what a voter does; None where it does."""
+        if self.doing is None and self.node.quorum.full is not None:
+            return f"no room for the metadata log: {self.node.quorum.full}"
+        return self.doing
 
     def gauges(self) -> list[tuple[str, str, float]]:
         """Figures: name, what it says, value."""
@@ -239,6 +246,11 @@ class Member:
                 "quorum_vetoed",
                 "1 while the metadata log has what this release cannot say as events: this node will not lead.",
                 float(bool(self.replication.following.unfoldable)),
+            ),
+            (
+                "quorum_full",
+                "1 while the disk has no room for the metadata log.",
+                float(self.node.quorum.full is not None),
             ),
             (
                 "quorum_unfolded",

@@ -247,7 +247,7 @@ class Service:
         self._doors: BrokerDoors | None = None
         if self._member is not None:
             member = self._member
-            self.front.fleet_trouble = lambda: member.doing
+            self.front.fleet_trouble = lambda: member.trouble
             return
         if isinstance(self.fleet, ClusterFleet):
             fleet = self.fleet

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +26,7 @@ from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from tests.brokers.kraft.desks import Desk, steps
+from tests.brokers.kraft.desks import Desk, alone, steps, three
 from tests.brokers.kraft.discovering import story
 from tests.brokers.kraft.logs import access_history, differences
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
@@ -37,16 +35,6 @@ from tests.machine.rig import fold
 
 HISTORY = access_history()
 COMMANDS = steps(HISTORY)
-
-
-@asynccontextmanager
-async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk]:
-    """A quorum of one that leads."""
-    async with quorum(folder, 1) as (seat,):
-        desk = Desk(seat, log)
-        await desk.follow()
-        assert desk.replication.leads
-        yield desk
 
 
 async def begun_anew(desk: Desk) -> None:
@@ -204,17 +192,6 @@ async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
 # --- of several
 
 
-@asynccontextmanager
-async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
-    """Who leads, and who follows."""
-    async with quorum(folder, 3) as seats:
-        node = await led(seats)
-        desks = [Desk(seat) for seat in seats]
-        leader = next(each for each in desks if each.seat.node is node)
-        await leader.follow()
-        yield leader, [each for each in desks if each is not leader]
-
-
 async def test_who_follows_has_the_same_events_and_the_same_state(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, followers):
 
@@ -280,26 +257,6 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         assert leader.carried() == leader.events()
         assert len(leader.events()) < len(HISTORY)
         assert end >= leader.replication.applied
-
-
-async def test_a_full_disk_loses_the_lead_and_fails_no_command_for_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its client is answered NOT_CONTROLLER, and tries again elsewhere; the process ends by its node."""
-    async with alone(tmp_path) as desk:
-        await desk.commit(COMMANDS[:5])
-        desk.record(COMMANDS[5:])
-
-        def full(data: bytes) -> int:
-            raise OSError(errno.ENOSPC, "planted")
-
-        assert desk.seat.log is not None
-        monkeypatch.setattr(desk.seat.log, "append", full)
-        with pytest.raises(LeadLost):
-            await desk.replication.commit(desk.recorder.take_commit())
-        assert isinstance(desk.node.ended.exception(), OSError)
-        assert not desk.replication.leads
-        assert len(desk.events()) < len(HISTORY)
 
 
 @pytest.mark.parametrize(

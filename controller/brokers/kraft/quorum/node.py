@@ -21,6 +21,7 @@ from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft.core import PRE_VOTE_SINCE, Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
+from controller.brokers.kraft.quorum.raft.full_disk import flush_failed, is_full
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.api_versions import ApiVersionsRequest
@@ -33,10 +34,13 @@ logger = structlog.get_logger("topicwright.quorum")
 
 VERSIONS_S: Final = 1.0
 """For a peer to show which versions it speaks."""
+FULL_S: Final = 0.2
+"""Until the next try of what a disk without room keeps from being done."""
 
 
 class QuorumNode:
-    """A voter, or an observer. `ended` is done when it cannot go on: OSError of its disk, CommittedLost, or a bug.
+    """A voter, or an observer. `ended` is done when it cannot go on: OSError of its disk, but for one without room,
+    CommittedLost, or a bug.
 
     `on_role`, `on_log` and `on_fetched` are called on the loop, in order: who leads, that the log was cut off or begun
     anew, so that what was read of it beyond the high watermark is void, and, of who leads, that a replica fetches.
@@ -143,16 +147,18 @@ class QuorumNode:
         if self.ended.done():
             raise NotLeader
         try:
-            result = what(self._loop.time())
+            return what(self._loop.time())
         except (NotLeader, out.Refused):
             raise
         except Exception as failure:  # a disk that fails, a log that is lost, a bug: nothing more is said
-            self._fail(failure)
+            if not is_full(failure):
+                self._fail(failure)
             raise
-        for effect in self.quorum.take_effects():
-            self._carry_out(effect)
-        self._set_alarm()
-        return result
+        finally:
+            if not self.ended.done():
+                for effect in self.quorum.take_effects():
+                    self._carry_out(effect)
+                self._set_alarm()
 
     def _input(self, what: Callable[[float], None]) -> None:
         """An input of nobody who waits for it: what fails has ended the node."""
@@ -169,7 +175,9 @@ class QuorumNode:
     def _set_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._loop.call_at(self.quorum.next_wake, lambda: self._input(self.quorum.tick))
+        soonest = self._loop.time() + (FULL_S if self.quorum.full else 0.0)
+        at = max(self.quorum.next_wake, soonest)
+        self._alarm = self._loop.call_at(at, lambda: self._input(self.quorum.tick))
 
     def _carry_out(self, effect: out.Effect) -> None:
         match effect:
@@ -222,7 +230,7 @@ class QuorumNode:
         try:
             await self._loop.run_in_executor(None, self._log.flush)
         except OSError as failure:
-            self._fail(failure)
+            self._input(lambda now, failure=failure: flush_failed(self.quorum, now, failure))  # type: ignore[misc]
             return
         self._input(self.quorum.flushed)
 

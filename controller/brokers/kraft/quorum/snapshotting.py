@@ -22,6 +22,7 @@ from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.segment import FilePart
+from events.logs.log import LogError
 
 logger = structlog.get_logger("topicwright.quorum")
 
@@ -81,15 +82,16 @@ class Snapshotting:
 
     async def take(self) -> bool:
         """Take one of all that is committed. False where it could not be; a warning says once why."""
-        files, end = self._files, min(self._quorum.high_watermark, await self._applied())
+        files, end = self._files, self._quorum.high_watermark
         before = files.snapshot
         try:
+            end = min(end, await self._applied())
             made = await self._beside((*files.newest_snapshot(), *files.since_snapshot(end)), end)
             if files.keep_snapshot(made):
                 logger.info("metadata snapshot", end=made.end_offset, log_start=files.start)
         except Unfinished:
             return False
-        except (CannotFold, MalformedRecord, BrokenBatch, OSError) as failure:
+        except (CannotFold, MalformedRecord, BrokenBatch, LogError, OSError) as failure:
             if files.snapshot != before:
                 return True  # the leader's came meanwhile, and the log began anew behind it
             self.unfolded = isinstance(failure, CannotFold | MalformedRecord)

@@ -18,6 +18,7 @@ from controller.brokers.kraft.quorum.raft.effects import (
     Truncated,
     Warned,
 )
+from controller.brokers.kraft.quorum.raft.full_disk import no_room
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.responses import learn_from
 from controller.kafka.messages import Message
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 AGAIN_S: Final = 0.05
 """Until the next try, after one that failed."""
+FULL_S: Final = 1.0
+"""Until the next try, where the disk had no room."""
 LATE_TIMEOUTS: Final = 2
 """Election timeouts that a voter of priority 0 leaves to the others."""
 TOGETHER: Final = 0.25
@@ -95,6 +98,10 @@ class Follower:
         if self._next_at is None:
             self._go_on(now)
 
+    def rest(self, now: float) -> None:
+        """What came last had no room."""
+        self._next_at = now + FULL_S
+
     def leader_resigned(self, now: float, position: int) -> None:
         """The leader resigned (EndQuorumEpoch). Who has most of its log stands at once, without a pre-vote: the others
         may not know yet. The next ones when that one had time to."""
@@ -152,7 +159,14 @@ class Follower:
         if part is None and response is None and not core.is_voter:
             core.to_unattached(now, core.epoch, keep_vote=True)  # others may know another leader
             return
-        if part is None or not self._take(now, part):
+        try:
+            is_taken = part is not None and self._take(now, part)
+        except OSError as error:
+            no_room(core, error)
+            self._snapshot = None
+            self._deadline, self._next_at = now + self._timeout_s, now + FULL_S  # it leads, and is there
+            return
+        if not is_taken:
             self._next_at = now + AGAIN_S
             return
         self._deadline, self._is_late = now + self._timeout_s, False
