@@ -28,6 +28,7 @@ from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
 from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
+from controller.brokers.kraft.quorum.shown import quorum_shown
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
@@ -38,6 +39,7 @@ from controller.serving.loop_guard import LoopGuard
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
+from projections.shown.quorum_types import QuorumShape
 
 AGAIN_S: Final = 1.0
 """How soon what a controller refused for now is tried again."""
@@ -219,6 +221,11 @@ class Member:
         if self.doing is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
         return self.doing
+
+    def shown(self) -> QuorumShape:
+        """The quorum, as this node sees it."""
+        assert self._files is not None, "it is open"
+        return quorum_shown(self.node, self._files, self.replication.applied)
 
     def gauges(self) -> list[tuple[str, str, float]]:
         """Figures: name, what it says, value."""

@@ -65,7 +65,7 @@ class RefusedFetches:
         """A fetch was answered."""
         if response.error_code:
             self._log("fetch refused", context, request, response.error_code, self._why(request, response.error_code))
-        elif response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
+        elif _replica_id(context, request) >= 0 and response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
             why = "it is cut where both are alike"
             self._log("metadata log of a node diverges", context, request, _DIVERGES, why)
 
@@ -78,7 +78,7 @@ class RefusedFetches:
         return f"only partition 0 of {METADATA_TOPIC} is followed here"
 
     def _log(self, event: str, context: RequestContext, request: FetchRequest, code: int, why: str) -> None:
-        replica_id = request.replica_state.replica_id if context.api_version >= 15 else request.replica_id
+        replica_id = _replica_id(context, request)
         key = (context.peer.rpartition(":")[0], replica_id, code)
         now = self._clock()
         if now - self._logged.get(key, float("-inf")) < LOGGED_EVERY_S:
@@ -87,3 +87,8 @@ class RefusedFetches:
             self._logged.clear()
         self._logged[key] = now
         logger.warning(event, node=replica_id, peer=context.peer, code=code, why=why)
+
+
+def _replica_id(context: RequestContext, request: FetchRequest) -> int:
+    """-1 of who only reads."""
+    return request.replica_state.replica_id if context.api_version >= 15 else request.replica_id

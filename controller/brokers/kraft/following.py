@@ -191,8 +191,8 @@ class Following:
         where that is not there any more."""
         if quorum is not None and quorum.leader_epoch == epoch:
             return quorum.node_id
-        begun = (each for each in self._files.control_batches() if each.leader_epoch == epoch)
-        for key, value in chain.from_iterable(each.records for each in begun):
+        begun = self._files.beginning(epoch)
+        for key, value in begun.records if begun is not None else ():
             if control_type(key) == LEADER_CHANGE:
                 return decode_control(kinds.LeaderChangeMessage, value).leader_id
         return 0

@@ -28,6 +28,11 @@ class Epochs:
             self._epochs.append(epoch)
             self._starts.append(offset)
 
+    def start_of(self, epoch: int) -> int | None:
+        """Where the log has the first batch of an epoch; None where it has none."""
+        at = bisect_left(self._epochs, epoch)
+        return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
+
     def floor(self, epoch: int) -> tuple[int, int] | None:
         """The newest epoch up to `epoch`, and where the one after it began; None where no newer epoch is known. Before
         the first, it is `epoch` itself."""

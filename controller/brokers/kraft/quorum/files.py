@@ -183,6 +183,14 @@ class QuorumFiles:
         for offset in tuple(self._control):
             yield from decode_batches(self.read(offset, 0), str(self._segment_of(offset).path))
 
+    def beginning(self, epoch: int) -> RecordBatch | None:
+        """The batch that an epoch begins with, which says who leads it; None where that is not in the log."""
+        offset = self._epochs.start_of(epoch)
+        if offset is None:
+            return None
+        batch = next(decode_batches(self.read(offset, 0), str(self._segment_of(offset).path)))
+        return batch if batch.is_control else None
+
     # --- writing
 
     def remember(self, state: QuorumState) -> None:

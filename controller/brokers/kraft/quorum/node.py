@@ -16,6 +16,7 @@ import structlog
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.cluster.wire import Address
+from controller.brokers.kraft.features import priority_of
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft import effects as out
@@ -24,7 +25,7 @@ from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Rol
 from controller.brokers.kraft.quorum.raft.full_disk import flush_failed, is_full
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.api_versions import ApiVersionsRequest
+from controller.kafka.messages.api_versions import ApiVersionsRequest, SupportedFeatureKey
 from controller.kafka.messages.vote import VoteRequest
 from controller.release import RELEASE
 
@@ -64,6 +65,8 @@ class QuorumNode:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._peers = Peers(security, self._spoke, _trouble)
         self._vote_versions: dict[Address, int] = {}
+        self.priorities: dict[Address, int | None] = {}
+        """How much the others want to lead, as far as they have shown it; None of Kafka's own."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: dict[Hashable, asyncio.Future[Message]] = {}
         self._tokens = 0
@@ -198,7 +201,7 @@ class QuorumNode:
                 self._lost_the_lead()
                 self.on_role(effect)
                 self._stir()
-                if effect.role is out.Role.FOLLOWER and self.quorum.options.priority:
+                if effect.role in (out.Role.FOLLOWER, out.Role.LEADER):
                     self._open_ways()
             case out.Truncated() | out.SnapshotInstalled():
                 self.on_log(effect)
@@ -249,7 +252,8 @@ class QuorumNode:
         return not is_pre_vote or self._vote_versions.get(send.place, -1) >= PRE_VOTE_SINCE
 
     def _open_ways(self) -> None:
-        """Connect to those whose votes a claim will need: what the leader appends until they are in may cost it."""
+        """Connect to those whose votes a claim will need: what the leader appends until they are in may cost it. They
+        show then how much they want to lead."""
         core = self.quorum
         for voter in core.others:
             self._begin(self._open_way(core.place_of(voter), out.VOTE, VERSIONS_S))
@@ -258,7 +262,8 @@ class QuorumNode:
         shown = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
         await self._peers.send(place, purpose, shown, timeout_s)
 
-    def _spoke(self, address: Address, versions: Mapping[int, int]) -> None:
+    def _spoke(self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]) -> None:
+        self.priorities[address] = priority_of(features)
         version = versions.get(ApiKey.VOTE, -1)
         if self._vote_versions.get(address) != version:
             self._vote_versions[address] = version
