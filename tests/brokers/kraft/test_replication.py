@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from controller.brokers.kraft.discovering.wire import Wire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.carried import carrying
@@ -24,6 +25,7 @@ from events.catalog import EVENT_VERSION, TopicDiscovered
 from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
+from events.names import BrokerId
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft.desks import Desk, alone, steps, three
@@ -35,6 +37,12 @@ from tests.machine.rig import fold
 
 HISTORY = access_history()
 COMMANDS = steps(HISTORY)
+
+
+def created(number: int) -> list[bytes]:
+    """A topic, as Kafka's controller writes it."""
+    topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
+    return [encode_record(each) for each in (topic, story.partition(topic.topic_id, 0, 1))]
 
 
 async def begun_anew(desk: Desk) -> None:
@@ -164,9 +172,7 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
     async with alone(tmp_path) as one:
         other = Desk(one.seat)
         for number in range(6):
-            topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
-            partition = story.partition(topic.topic_id, 0, 1)
-            last = one.node.append([(None, encode_record(each)) for each in (topic, partition)])
+            last = one.node.append([(None, value) for value in created(number)])
             await one.node.committed(last)
             for desk in (one, other):
                 if desk is other and number % 2:
@@ -176,6 +182,25 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
         assert [each for each in one.events() if isinstance(each.event, TopicDiscovered)]
         assert one.events() == other.events()
         assert {each.cause.request_id.split("-epoch")[0] for each in one.events()} == {f"controller-{one.seat.id}"}
+
+
+async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_commit(tmp_path: Path) -> None:
+    """Who has met a record of a newer release leads never again; cordoned directories stay known."""
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:1])
+        last = -1
+        for values in ([b"\x01\xff\x01\x00"], created(1), created(2)):
+            last = desk.node.append([(None, value) for value in values])
+        desk.load()
+        desk.projector.take_wire(Wire(cordoned={BrokerId(1): (b"d" * 16,)}))
+        await desk.follow(lambda: desk.replication.applied > last)
+        assert len([each for each in desk.events() if isinstance(each.event, TopicDiscovered)]) == 2
+        for again in (False, True):
+            if again:
+                desk.load()
+            assert "a record of type 255" in desk.replication.following.unfoldable
+            assert desk.projector.wire.cordoned == {BrokerId(1): (b"d" * 16,)}
+        assert not desk.node.quorum.can_lead
 
 
 async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ class MetadataProjector:
         self._staged = replace(self._staged, unfoldable=self._staged.unfoldable or what)
 
     @property
+    def unfoldable(self) -> str:
+        """What of the metadata log is not in the events, as of the last batch; empty where all is."""
+        return self._staged.unfoldable
+
+    @property
     def values(self) -> Sequence[bytes]:
         """What the events since `begin_at` mean for brokers, as values of records."""
         return [value for _, value in self._records]
@@ -193,7 +198,7 @@ class MetadataProjector:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
         end = self._next_offset if self._taken else self._base  # the last command may have come to nothing
-        self._staged = MetadataMark(end, epochs, self._staged.adopted)
+        self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
         return {MARK: _encode(self._staged), **self._acl_ids.changes()}
 
     def savepoint(self) -> Callable[[], None]:
