@@ -91,7 +91,7 @@ def real_broker_listener(
         ApiKey.CONTROLLER_REGISTRATION: by_broker(ControllerRegistrationHandler(node), ControllerRegistrationResponse),
     }
     of_quorum: dict[int, Handler] = {
-        **quorum_handlers(front, node, time.monotonic),
+        **quorum_handlers(front, node, fleet.replication, time.monotonic),
         ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(front, node.quorum),
     }
     table = kraft_listener(front, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)

@@ -10,7 +10,9 @@ import structlog
 from controller.access.authorizer import Operation
 from controller.apis.kraft.permissions import needing
 from controller.brokers.kraft.log.batches import METADATA_TOPIC
+from controller.brokers.kraft.missed import EventPages
 from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.replication import QuorumReplication
 from controller.front.front import Front
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
@@ -39,11 +41,15 @@ _NEEDS: Final[Mapping[ApiKey, Operation]] = {
 logger = structlog.get_logger("topicwright.kraft")
 
 
-def quorum_handlers(front: Front, node: QuorumNode, clock: Callable[[], float]) -> dict[int, Handler]:
+def quorum_handlers(
+    front: Front, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
+) -> dict[int, Handler]:
     """The handlers of one voter. `clock` gives seconds and only goes forward."""
     refused = RefusedFetches(front.cluster_id, clock)
 
     async def answer(context: RequestContext, request: Any) -> Message:
+        if EventPages.takes(request):
+            return await replication.pages.respond(request, replication.applied)
         response = await node.request(request)
         if isinstance(response, FetchResponse):
             refused.note(context, request, response)

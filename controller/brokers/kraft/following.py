@@ -2,8 +2,9 @@
 
 A batch of a Topicwright that led carries its events: they are taken as they are, and what they mean for brokers must
 come to the very records of the batch. A batch of Kafka's own controller has none: its records are discovered, as events
-(`discovering`). Where the log begins behind what is known, because this node was away for longer than it is kept, the
-snapshot that it begins with is discovered as one difference.
+(`discovering`). Where the log begins behind what is known, because this node was away for longer than it is kept,
+another voter of Topicwright may have the events (`missed`); whatever the snapshot that it begins with says besides is
+discovered as one difference.
 
 What another controller wrote and no event can say does not stop anything: `unfoldable` names it, it is kept, and a node
 that has met it follows and votes, but must not lead.
@@ -13,16 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from controller.brokers.kraft.discovering.agreeing import differs
 from controller.brokers.kraft.discovering.batch import discovering
 from controller.brokers.kraft.discovering.reading import Discovered
-from controller.brokers.kraft.discovering.snapshot import discovered_snapshot
+from controller.brokers.kraft.discovering.snapshot import discovered_snapshot, wire_in
 from controller.brokers.kraft.discovering.transactions import Transactions, numbered
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import LEADER_CHANGE, RecordBatch, control_type, decode_batches
@@ -30,6 +32,7 @@ from controller.brokers.kraft.log.carried import Carried, carried
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.missed import Page
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
@@ -56,6 +59,8 @@ class Following:
         self.applied = 0
         """All of the metadata log below this offset is in the event log, or held back (`transactions`)."""
         self._files, self._log, self._projector, self._first = files, log, projector, first
+        self.missed: Callable[[int], Awaitable[Page | None]] = _nobody
+        """The next events of the metadata log below an offset, of whoever has them."""
         self.reload()
 
     def reload(self) -> None:
@@ -70,7 +75,7 @@ class Following:
     @property
     def unfoldable(self) -> str:
         """What of the metadata log no event says; empty where all is said."""
-        return self._projector.mark.unfoldable
+        return self._projector.unfoldable
 
     async def take(self, recorder: Recorder, committed: int) -> list[Recorded]:
         """Write the next of what is committed, below that offset: a batch, or some of a snapshot. The events are empty
@@ -200,11 +205,17 @@ class Following:
     # --- a snapshot
 
     async def _take_snapshot(self, recorder: Recorder) -> list[Recorded]:
-        """All in which the snapshot that the log begins with differs from what is known. What is written before a
-        crash is not different any more."""
+        """The events that were missed, a page at a time; then all in which the snapshot that the log begins with
+        differs from what is known. What is written before a crash is not different any more."""
         snapshot = self._files.snapshot
         assert snapshot is not None, "a log that begins later begins with a snapshot"
+        page = await self.missed(snapshot.end_offset)
+        if page is not None and page.values:
+            return self._take_page(recorder, page)
         image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
+        if page is not None:
+            wire = self._projector.wire
+            self._projector.take_wire(wire.changes_to(wire_in(image, recorder.state.cluster, wire)))
         at_ms = max(image.timestamp_ms, recorder.last_ms)
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
@@ -220,6 +231,8 @@ class Following:
         ):
             slices.append(each)
             await asyncio.sleep(0)
+        if page is not None and slices[-1].unfoldable is None and sum(len(each.events) for each in slices) == 1:
+            slices[0] = replace(slices[0], events=())  # nothing is skipped
         taken: list[Recorded] = []
         for number, each in enumerate(slices, 1):
             is_last = number == len(slices)
@@ -229,9 +242,25 @@ class Following:
             self._commit_discovered(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
+        if not taken:
+            self._projector.begin_discovered(snapshot.end_offset, None)
+            self._log.note(self._projector.changes())
+            self._projector.became_durable()
+            self._projector.end_discovered()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()
         return taken
+
+    def _take_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
+        """Events that another voter has: what they mean for brokers is in the snapshot."""
+        records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
+        self._projector.begin_discovered(self.applied, None)
+        for record, value in zip(records, page.values, strict=True):
+            recorder.take(record, value, indexed=record.cause.command != FOLLOW)
+        self._commit_discovered(recorder, records)
+        if page.first + len(records) == page.end:
+            logger.info("events that were missed are copied from another voter", end=page.end)
+        return records
 
 
 def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
@@ -241,3 +270,7 @@ def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
         for batch in part.batches():
             image.fold((batch,))
     return image
+
+
+async def _nobody(_: int) -> None:
+    return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 import structlog
@@ -20,6 +21,7 @@ from controller.brokers.kraft.following import Following
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
+from controller.brokers.kraft.missed import EventPages, missed_events
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum
@@ -58,6 +60,9 @@ class QuorumReplication:
     ) -> None:
         self.on_lost = _nothing
         self.following = Following(files, log, projector, first)
+        self.following.missed = partial(missed_events, node, log)
+        self.pages = EventPages(log, files)
+        """The events, for voters that missed them."""
         self._files = files
         self._node, self._log, self._projector = node, log, projector
         self._led_epoch: int | None = None

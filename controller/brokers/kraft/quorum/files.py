@@ -295,7 +295,10 @@ class QuorumFiles:
 
     def since_snapshot(self, end: int) -> Sequence[FilePart]:
         """Where the batches since the newest snapshot lie, up to `end`. They stay there, unless the log begins anew."""
-        start = self.snapshot.end_offset if self.snapshot else 0
+        return self.parts(self.snapshot.end_offset if self.snapshot else 0, end)
+
+    def parts(self, start: int, end: int) -> Sequence[FilePart]:
+        """Where the batches from `start` up to `end` lie, for a thread to read; they may go."""
         return tuple(
             FilePart(each.path, each.position(max(start, each.base)), each.position(end))
             for each in self._segments

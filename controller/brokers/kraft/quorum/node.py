@@ -251,6 +251,19 @@ class QuorumNode:
             await self._open_way(send.place, send.purpose, min(send.timeout_s, VERSIONS_S))
         return not is_pre_vote or self._vote_versions.get(send.place, -1) >= PRE_VOTE_SINCE
 
+    async def of_topicwright(self) -> list[Address]:
+        """Where the other voters of Topicwright are, as far as they are there."""
+        core = self.quorum
+        places = [core.place_of(voter) for voter in core.others]
+        for place in places:
+            if place not in self.priorities:
+                await self._open_way(place, out.VOTE, VERSIONS_S)
+        return [place for place in places if self.priorities.get(place) is not None]
+
+    async def send(self, place: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
+        """A request to another voter that is none of the consensus, and its response; None if there is none in time."""
+        return await self._peers.send(place, purpose, request, timeout_s)
+
     def _open_ways(self) -> None:
         """Connect to those whose votes a claim will need: what the leader appends until they are in may cost it. They
         show then how much they want to lead."""
