@@ -220,7 +220,7 @@ class Member:
         """Why this node does not do what a voter does; None where it does."""
         if self.doing is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
-        return self.doing
+        return self.doing or self.replication.heads.trouble
 
     def shown(self) -> QuorumShape:
         """The quorum, as this node sees it."""

@@ -61,6 +61,8 @@ class Following:
         self._files, self._log, self._projector, self._first = files, log, projector, first
         self.missed: Callable[[int], Awaitable[Page | None]] = _nobody
         """The next events of the metadata log below an offset, of whoever has them."""
+        self.on_root: Callable[[int, int, bytes], None] = lambda *_: None
+        """Called with who leads, a number of events that both have, and its root over them."""
         self.reload()
 
     def reload(self) -> None:
@@ -114,6 +116,8 @@ class Following:
         if ours.first - here != self._apart:
             self._apart = ours.first - here
             logger.warning("events have other offsets here", metadata=batch.base_offset, there=ours.first, here=here)
+        if ours.root and ours.first == here:
+            self.on_root(self._leader_of(recorder.state.cluster.quorum, batch.leader_epoch), here, ours.root)
         records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
         self._projector.begin_at(batch.base_offset)
         for record, value in zip(records, ours.values, strict=True):

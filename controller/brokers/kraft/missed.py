@@ -3,9 +3,10 @@ them, with the same offsets in its event log.
 
 They come over the connections that voters have among themselves, with their TLS and their logins: FetchSnapshot of a
 topic that no Kafka has, from voters that have shown to be of Topicwright alone. Who requests them says which event it
-needs next, and the offset of the metadata log up to which; a page shows the root of the event log's tree over all
-events before, so that what is copied goes on from the same history, and how many events there are below that offset.
-The snapshot that the metadata log begins with says in the end whether they lead to what is (`following`).
+needs next, and the offset of the metadata log up to which (-1: nothing but the root, see `heads`). A page shows the
+root of the event log's tree over all events before, so that what is copied goes on from the same history, and how many
+events there are below that offset. The snapshot that the metadata log begins with says in the end whether they lead to
+what is (`following`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from controller.brokers.cluster.wire import Address
 from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.carried import carried
 from controller.brokers.kraft.quorum.files import QuorumFiles
@@ -74,7 +76,9 @@ class EventPages:
         part = request.topics[0].partitions[0]
         first, below = part.position, part.snapshot_id.end_offset
         data = None
-        if self._files.start <= below <= applied and 0 <= first <= self._log.next_offset:
+        if below < 0 and 0 <= first <= self._log.next_offset:
+            data = await asyncio.get_running_loop().run_in_executor(None, self._root, first)
+        elif self._files.start <= below <= applied and 0 <= first <= self._log.next_offset:
             parts, end = self._files.parts(below, applied), self._log.next_offset
             async with self._turn:  # one at a time: each keeps a thread
                 loop = asyncio.get_running_loop()
@@ -84,6 +88,13 @@ class EventPages:
             answer = fs.ResponsePartitionSnapshot(position=first, size=len(data), unaligned_records=data)
         topic = fs.ResponseTopicSnapshot(name=EVENTS_TOPIC, partitions=(answer,))
         return fs.FetchSnapshotResponse(topics=(topic,))
+
+    def _root(self, size: int) -> bytes | None:
+        """In a thread: a page that has nothing but the root."""
+        try:
+            return msgspec.msgpack.encode(Page(_FORM, size, size, head_of(self._log, size)[1], ()))
+        except (LogError, TreeBehind):
+            return None
 
     def _page(self, parts: Sequence[FilePart], first: int, below: int, end: int) -> bytes | None:
         """In a thread. None where these events are not here."""
@@ -127,31 +138,41 @@ def _bounded(values: Iterator[bytes]) -> Iterator[bytes]:
         yield value
 
 
+async def root_at(node: QuorumNode, place: Address, size: int) -> bytes | None:
+    """The root of the tree over the first `size` events of another voter; None where it has not so many."""
+    page = await _requested(node, place, size, -1)
+    return None if page is None else page.root
+
+
 async def missed_events(node: QuorumNode, log: EventLog, below: int) -> Page | None:
     """The next page of what a log lacks of the events of the metadata log below that offset, from another voter with
     the same history up to there; None where there is none to be had. Raises LogError."""
     first = log.next_offset
+    for place in await node.of_topicwright():
+        page = await _requested(node, place, first, below)
+        try:
+            if page is not None and page.root == head_of(log, first)[1]:
+                return page
+        except TreeBehind:
+            return None
+    return None
+
+
+async def _requested(node: QuorumNode, place: Address, first: int, below: int) -> Page | None:
     part = fs.RequestPartitionSnapshot(snapshot_id=fs.SnapshotId(end_offset=below), position=first)
     request = fs.FetchSnapshotRequest(
         cluster_id=node.quorum.options.cluster_id,
         replica_id=node.quorum.me.id,
         topics=(fs.RequestTopicSnapshot(name=EVENTS_TOPIC, partitions=(part,)),),
     )
-    for place in await node.of_topicwright():
-        response = await node.send(place, PURPOSE, request, REPLY_S)
-        page = _page_in(response) if isinstance(response, fs.FetchSnapshotResponse) else None
-        if page is not None and page.form == _FORM and page.first == first and page.end >= first + len(page.values):
-            try:
-                if page.root == head_of(log, first)[1]:
-                    return page
-            except TreeBehind:
-                return None
-    return None
-
-
-def _page_in(response: fs.FetchSnapshotResponse) -> Page | None:
+    response = await node.send(place, PURPOSE, request, REPLY_S)
+    if not isinstance(response, fs.FetchSnapshotResponse):
+        return None
     try:
         answer = response.topics[0].partitions[0]
-        return None if response.error_code or answer.error_code else _decode(answer.unaligned_records)
+        page = None if response.error_code or answer.error_code else _decode(answer.unaligned_records)
     except (IndexError, msgspec.DecodeError):
         return None
+    if page is None or page.form != _FORM or page.first != first or page.end < first + len(page.values):
+        return None
+    return page

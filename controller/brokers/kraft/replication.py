@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from controller.brokers.kraft.following import Following
+from controller.brokers.kraft.heads import Heads
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
@@ -61,6 +62,8 @@ class QuorumReplication:
         self.on_lost = _nothing
         self.following = Following(files, log, projector, first)
         self.following.missed = partial(missed_events, node, log)
+        self.heads = Heads(node, log)
+        self.following.on_root = self.heads.shown
         self.pages = EventPages(log, files)
         """The events, for voters that missed them."""
         self._files = files
@@ -102,7 +105,7 @@ class QuorumReplication:
         """Go on from where the event log is, which can be written."""
         self._led_epoch = None
         self.following.reload()
-        if not self.quorum.can_lead and not self.following.unfoldable:
+        if not self.quorum.can_lead and not self.following.unfoldable and not self.heads.is_wrong:
             self._node.veto(True)
 
     async def keep_flushed(self, flush: Callable[[], Awaitable[object]]) -> None:

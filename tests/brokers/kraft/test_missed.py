@@ -129,6 +129,7 @@ async def test_a_page_that_nobody_should_have_is_not_given(tmp_path: Path) -> No
             return response.error_code or response.topics[0].partitions[0].error_code
 
         assert await code("cluster", 0, end) == 0
+        assert await code("cluster", 3, -1) == 0, "the root alone"
         assert await code("another", 0, end) == 104
-        for position, below in ((-1, end), (len(HISTORY) + 1, end), (0, end + 1), (2**62, end), (0, -1)):
+        for position, below in ((-1, end), (len(HISTORY) + 1, end), (0, end + 1), (2**62, end), (-1, -1), (2**62, -1)):
             assert await code("cluster", position, below) == 98, (position, below)

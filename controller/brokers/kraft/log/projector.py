@@ -30,6 +30,7 @@ from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.logs.log import EventLog
 from events.names import BrokerId, ShardKey, shard_key
+from projections.store.tree import kept_head
 
 MARK: Final = b"kv"
 RECORDS_PER_BATCH: Final = 1000
@@ -228,8 +229,10 @@ class MetadataProjector:
             taken.append((self._taken, self._records))
         self._begin(-1)
         made, at = [], 0
+        size, root = kept_head(self._log)
         for count, records in taken:
-            made.append([(None, carrying(first + at, values[at : at + count])), *records])
+            known = root if first + at == size else b""
+            made.append([(None, carrying(first + at, values[at : at + count], known)), *records])
             at += count
         return made
 

@@ -130,6 +130,22 @@ def test_with_priority_0_everywhere_somebody_leads_nevertheless() -> None:
     assert leader_of(world) is not dead
 
 
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_who_is_known_to_have_another_history_gets_no_vote(pre_vote: bool) -> None:
+    for distrusted in (frozenset[int](), frozenset({2})):
+        world = settled(priorities={1: 1, 2: 0, 3: 0})
+        voter, candidate = world.replicas[3], world.replicas[2]
+        world.replicas[1].kill(power=True)
+        world.run_until(world.now + 0.9 * FETCH_TIMEOUT_S)
+        core = quorum_of(voter)
+        core.to_unattached(voter.now(), core.epoch, keep_vote=True)
+        core.distrusted = distrusted
+        epoch = core.epoch + (not pre_vote)
+        request = vote_request(candidate, epoch, voter.disk.end, voter.disk.last_epoch, pre_vote)
+        granted = answer(voter, request).topics[0].partitions[0].vote_granted
+        assert granted == (not distrusted)
+
+
 def test_who_may_not_lead_votes_and_never_stands() -> None:
     world = booted()
     for node_id in (1, 2):

@@ -90,6 +90,8 @@ class Quorum:
         self.claims_lost = 0
         self.wanted = options.priority > 0
         self.can_lead = True
+        self.distrusted: frozenset[int] = frozenset()
+        """Who gets no vote of this node: they are known to have another history."""
         self.full: str | None = None
         """Why the disk took nothing the last time; None where it did."""
         self._claim_pause_s, self._claim_after = CLAIM_PAUSE_S, 0.0
