@@ -117,7 +117,7 @@ class Following:
             self._apart = ours.first - here
             logger.warning("events have other offsets here", metadata=batch.base_offset, there=ours.first, here=here)
         if ours.root and ours.first == here:
-            self.on_root(self._leader_of(recorder.state.cluster.quorum, batch.leader_epoch), here, ours.root)
+            self.on_root(self._leader_of(None, batch.leader_epoch), here, ours.root)
         records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
         self._projector.begin_at(batch.base_offset)
         for record, value in zip(records, ours.values, strict=True):

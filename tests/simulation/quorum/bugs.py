@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -107,14 +107,6 @@ def _votes_of_any_majority(candidate: Candidate, now: float, context: int, respo
 
 _replied = Candidate.replied
 
-_remember = Quorum._remember
-
-
-def _remember_or_not(core: Quorum, state: QuorumState) -> None:
-    with suppress(OSError):
-        _remember(core, state)
-
-
 BUGS: Final[dict[str, list[tuple[Any, str, Any]]]] = {
     "a follower fetches on before it has flushed": [(Quorum, "is_durable", property(lambda core: True))],
     "a watermark beyond what is flushed here": [(Quorum, "commit", _commit_before_flush)],
@@ -123,7 +115,6 @@ BUGS: Final[dict[str, list[tuple[Any, str, Any]]]] = {
         (Leader, "_count", _count_unflushed),
     ],
     "a vote is forgotten at a restart": [(Disk, "crash", _forget_vote)],
-    "a vote is given that had no room on the disk": [(Quorum, "_remember", _remember_or_not)],
     "two votes in an epoch": [(requests, "_grant", _grant_twice)],
     "a vote for a log that lacks something": [(requests, "_grant", _grant_behind)],
     "half of the votes are enough": [(Candidate, "replied", _votes_of_any_majority)],
