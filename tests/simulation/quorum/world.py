@@ -26,7 +26,7 @@ from controller.brokers.kraft.quorum.raft.effects import (
     StartFlush,
     Truncated,
 )
-from controller.brokers.kraft.quorum.raft.full_disk import flush_failed
+from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, flush_failed
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
@@ -117,6 +117,11 @@ class Replica:
             what(quorum)
         except OSError:  # as `QuorumNode` does: it is tried again
             self.world.counts["no room"] += 1
+        except CannotRemember:
+            self.world.counts["no room for a vote"] += 1
+            self.kill(power=False)
+            self.world.after(0.2 + self.world.rng.random(), lambda: None if self.quorum is not None else self.boot())
+            return
         for effect in quorum.take_effects():
             self._carry_out(quorum, effect)
         wake = quorum.next_wake if quorum.full is None else max(quorum.next_wake, self.now() + FULL_S)

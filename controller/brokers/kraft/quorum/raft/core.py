@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.raft import requests
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
 from controller.brokers.kraft.quorum.raft.election import Candidate, Prospective
 from controller.brokers.kraft.quorum.raft.following import Follower
-from controller.brokers.kraft.quorum.raft.full_disk import no_room, room_again
+from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, no_room, room_again
 from controller.brokers.kraft.quorum.raft.leading import Leader
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog, QuorumState
 from controller.brokers.kraft.quorum.raft.responses import Said
@@ -383,7 +383,8 @@ class Quorum:
         state.enter(now)
 
     def _remember(self, state: QuorumState) -> None:
-        """Raises OSError, but not where epoch and vote are durable: who leads is found out again."""
+        """Raises OSError, or CannotRemember where there are others; but not where epoch and vote are durable: who leads
+        is found out again."""
         known = self.log.state
         if state != known:
             try:
@@ -391,4 +392,4 @@ class Quorum:
             except OSError as error:
                 no_room(self, error)
                 if msgspec.structs.replace(state, leader_id=known.leader_id) != known:
-                    raise
+                    raise CannotRemember(str(error)) if self.others else error from None

@@ -1,9 +1,10 @@
 """What a voter does whose disk has no room: nothing of what it has said is lost, and it goes on once there is room.
 
 What was to be appended is not, and what is not durable goes: nobody was answered for it. A leader hands over, where
-others are there to lead; who follows fetches the same again, ever and again, and so acknowledges nothing. A vote, or an
-epoch, that cannot be written down is not given, and not entered. Any other failure of a disk ends the voter: nothing is
-known of what it has then.
+others are there to lead; who follows fetches the same again, ever and again, and so acknowledges nothing. Where not
+even an epoch or a vote can be written down, the only voter waits; a voter among others ends: it could neither vote nor
+follow, and brokers would go on looking to it. So it does after any other failure of its disk: nothing is known of what
+it has then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from controller.brokers.kraft.quorum.raft.core import Quorum
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class CannotRemember(Exception):
+    """There is no room for an epoch or a vote, without which a voter takes no part."""
 
 
 def is_full(error: Exception) -> bool:
