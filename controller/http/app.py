@@ -77,6 +77,7 @@ _READS = (
     overviews.topic_timeline,
     overviews.broker,
     overviews.diff,
+    overviews.quorum,
 )
 _LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
 _ABOUT = (describe, about)

@@ -178,8 +178,9 @@ class Service:
 
         fleet.on_lead = take_up
         self.metrics.watch(member.gauges)
-        listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
-        listening.open(self.front, versions_max, partial(real_broker_listener, fleet, self._entrance.advertised.name))
+        listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
+        handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
+        listening.open(self.front, dict(settings.api_versions_max), handlers)
         await self._start_http()
         member.start(controller.background)
         if member.is_alone:
@@ -247,7 +248,7 @@ class Service:
         self._doors: BrokerDoors | None = None
         if self._member is not None:
             member = self._member
-            self.front.fleet_trouble = lambda: member.doing
+            self.front.fleet_trouble, self.front.quorum = lambda: member.trouble, member.shown
             return
         if isinstance(self.fleet, ClusterFleet):
             fleet = self.fleet

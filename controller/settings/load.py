@@ -77,6 +77,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     broker_session_timeout_ms: int
     kraft_version: int
     metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_max_retention_bytes: int
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
     log_signing_key_location: str | None

@@ -109,13 +109,6 @@ SETTINGS: tuple[Setting, ...] = (
         AtLeast(1),
     ),
     Setting(
-        "metadata.log.max.record.bytes.between.snapshots",
-        _LONG,
-        str(20 * MEBIBYTE),
-        "With --brokers kraft, and for a voter: after so many bytes of the metadata log a snapshot is made of it.",
-        AtLeast(1),
-    ),
-    Setting(
         "log.signing.key.location",
         _STRING,
         None,

@@ -154,9 +154,9 @@ class EventLog(Protocol):
         """
         ...
 
-    def note(self, state: Mapping[bytes, bytes]) -> None:
+    def note(self, state: Mapping[bytes, bytes | None]) -> None:
         """Write state keys that say nothing new of the events: a reader's place in another log, what can be worked out
-        again. They are durable no sooner than the events before, and no later than those after.
+        again; None deletes. They are durable no sooner than the events before, and no later than those after.
 
         Raises LogWriteError.
         """

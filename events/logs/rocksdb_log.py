@@ -133,10 +133,13 @@ class RocksDbLog:
         self._next_offset = end
         return first
 
-    def note(self, state: Mapping[bytes, bytes]) -> None:
+    def note(self, state: Mapping[bytes, bytes | None]) -> None:
         database, batch = self._writable(), WriteBatch(raw_mode=True)
         for key, value in state.items():
-            batch.put(STATE + key, value, database.views_handle)
+            if value is None:
+                batch.delete(STATE + key, database.views_handle)
+            else:
+                batch.put(STATE + key, value, database.views_handle)
         self._put(database, batch)
 
     def flush(self) -> int:

@@ -66,7 +66,7 @@ class FaultyLog:
             raise self._fail(LogWriteError("the write failed"))
         return self._log.write(commit)
 
-    def note(self, state: Mapping[bytes, bytes]) -> None:
+    def note(self, state: Mapping[bytes, bytes | None]) -> None:
         self._check_writable()
         self._log.note(state)
 
