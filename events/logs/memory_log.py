@@ -30,6 +30,10 @@ class InMemoryLog:
         return self._cluster_id
 
     @property
+    def start_offset(self) -> int:
+        return 0
+
+    @property
     def next_offset(self) -> int:
         return self._next_offset
 
@@ -116,9 +120,9 @@ class InMemoryLog:
         self._check_open()
         return iter(sorted(key for key in list(self._by_shard) if key > after and self._by_shard[key]))
 
-    def request_offsets(self, request_id: str) -> Iterator[int]:
+    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
         self._check_open()
-        return self._each_offset(self._by_request.get(request_id, []), 0, self._next_offset)
+        return self._each_offset(self._by_request.get(request_id, []), start, self._next_offset)
 
     def get(self, key: bytes) -> bytes | None:
         self._check_open()

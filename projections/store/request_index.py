@@ -114,7 +114,7 @@ class RequestIndex:
             if not self._unknown:
                 return None
             self._unknown -= 1
-        first = next(self._log.request_offsets(request_id), None)
+        first = next(self._log.request_offsets(request_id, self._log.start_offset), None)
         return None if first is None else stored_request(self._log, first)
 
 

@@ -166,6 +166,20 @@ def kept_subtree(log: EventLog, level: int, index: int) -> bytes:
     return value
 
 
+def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
+    """The root over the events from `start` on, below `end`, alone; None where the kept tree does not reach so far yet.
+    That of a kept subtree is what was kept. Raises LogError."""
+    count = end - start
+    level = count.bit_length() - 1
+    if end > kept_head(log)[0]:
+        return None
+    if level >= KEPT_LEVEL and count == 1 << level and not start % count:
+        return kept_subtree(log, level, start >> level)
+    frontier = Frontier()
+    frontier.extend((value for _, value in log.read(start, end)), merkle.PATH_LENGTH_MAX)
+    return frontier.root()
+
+
 def _frontier_at(log: EventLog, size: int) -> Frontier:
     """The frontier of the kept tree, of its kept subtrees and the last events. Raises LogCorrupted where these do not
     have the root that was kept."""

@@ -58,6 +58,10 @@ class FaultyLog:
     def durable_offset(self) -> int:
         return self._log.durable_offset
 
+    @property
+    def start_offset(self) -> int:
+        return self._log.start_offset
+
     def write(self, commit: Commit) -> int:
         self._check_writable()
         if self._disk.full:
@@ -119,9 +123,9 @@ class FaultyLog:
         self._check_readable()
         return self._log.shard_keys(after)
 
-    def request_offsets(self, request_id: str) -> Iterator[int]:
+    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
         self._check_readable()
-        return self._log.request_offsets(request_id)
+        return self._log.request_offsets(request_id, start)
 
     def get(self, key: bytes) -> bytes | None:
         self._check_readable()

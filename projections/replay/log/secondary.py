@@ -33,7 +33,7 @@ from events.logs.rocksdb_batch import SHARD
 from events.logs.rocksdb_database import VIEWS, Database, run_prefix
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY
+from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY, start_of
 from projections.replay.log.frozen import frozen
 
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
@@ -57,7 +57,7 @@ class Look(RocksDbLog):
         self._cut = None
         self._database = _open(path)
         try:
-            self._next_offset = _end(self._database)
+            self._next_offset, self._start_offset = _end(self._database), start_of(self._database)
             self._cluster_id = _identity(self._database)
             if self._next_offset < synced:
                 raise _lost(path, self._next_offset, synced)

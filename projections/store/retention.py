@@ -1,0 +1,103 @@
+"""Dropping the oldest events of a log that are archived, with what the indexes have of them.
+
+Events go only as whole archived stretches, and only where a snapshot stands at or after them: so the state of now, and
+of every moment since, needs none of them. What goes stays readable: the log reads it from its archive. Here stay, for
+all time, the snapshots with an event each, the Merkle tree's subtrees, and the index of births: together a few bytes an
+event.
+
+First the events go, in one write (`drop`); then, in slices, what the indexes have of them (`forget`). How far that is
+the log keeps (`Noted.forgotten`), so who dies in between goes on.
+
+What it does not do: reach for the archive, or read a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from events.codec import decode_event
+from events.followed import indexed_under
+from events.logs.archive.manifest import Manifest, note, noted
+from events.logs.log import EventLog
+from events.logs.rocksdb_batch import REQUEST, SHARD
+from events.logs.rocksdb_database import run_prefix
+from events.logs.snapshots import newest_snapshot, snapshot_offsets
+
+Run = tuple[bytes, range]
+"""Events under the key of a name of the index."""
+EVENTS_PER_SLICE = 1000
+"""The writing thread is kept for some milliseconds."""
+
+
+class DroppingLog(EventLog, Protocol):
+    """A log whose oldest events can be dropped."""
+
+    def drop_before(self, offset: int, kept: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
+        """Let the events below an offset go, but for those at some offsets."""
+        ...
+
+    def forget(self, runs: Iterable[Run]) -> None:
+        """Take out of the index some runs of events that were dropped."""
+        ...
+
+
+def first_kept(
+    manifests: Sequence[Manifest], start: int, snapshot: int, now_ms: int, kept_ms: int, kept_bytes: int
+) -> int:
+    """The offset below which events may go, of a log that begins at `start`: those older than `kept_ms`, and the oldest
+    of more than `kept_bytes`; -1 sets no limit. `snapshot` is the offset of the newest one."""
+    here = [one for one in manifests if one.start >= start and one.end <= snapshot]
+    size = sum(one.event_bytes for one in manifests if one.start >= start)
+    for one in here:
+        too_old = kept_ms >= 0 and now_ms - one.last_ms > kept_ms
+        if not too_old and not (kept_bytes >= 0 and size > kept_bytes):
+            return one.start
+        size -= one.event_bytes
+    return here[-1].end if here else start
+
+
+def drop(log: DroppingLog, manifests: Sequence[Manifest], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
+    """Let go what may go; whether that was anything. On the thread that writes. Raises LogError, OSError."""
+    start, end = log.start_offset, log.durable_offset - 1
+    if first_kept(manifests, start, end, now_ms, kept_ms, kept_bytes) == start:  # whatever snapshots there are
+        return False
+    to = first_kept(manifests, start, min(newest_snapshot(log) or 0, end), now_ms, kept_ms, kept_bytes)
+    if to <= start:
+        return False
+    stay = {offset - 1 for offset in snapshot_offsets(log) if start < offset <= to} | ({0} if not start else set())
+    record = decode_event(to, log.read_one(to))
+    names = [run_prefix(SHARD, indexed_under(record, False))]
+    request = indexed_under(record, True)
+    if request:
+        names.append(run_prefix(REQUEST, request))
+    log.drop_before(to, sorted(stay), names)
+    return True
+
+
+def to_forget(log: EventLog, manifests: Iterable[Manifest]) -> Manifest | None:
+    """The oldest stretch that was dropped and stands in the indexes yet. Raises LogError."""
+    forgotten = noted(log).forgotten
+    return next((one for one in manifests if forgotten <= one.start and one.end <= log.start_offset), None)
+
+
+def slices(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """Runs in lists of about `EVENTS_PER_SLICE` events."""
+    some: list[Run] = []
+    room = EVENTS_PER_SLICE
+    for name, run in runs:
+        for first in range(run.start, run.stop, EVENTS_PER_SLICE):
+            some.append((name, range(first, min(first + EVENTS_PER_SLICE, run.stop))))
+            room -= len(some[-1][1])
+            if room <= 0:
+                yield some
+                some, room = [], EVENTS_PER_SLICE
+    if some:
+        yield some
+
+
+def forgotten(log: EventLog, manifest: Manifest) -> None:
+    """Note that nothing of a stretch stands in the indexes any more. On the thread that writes. Raises LogError."""
+    log.note(note(replace(noted(log), forgotten=manifest.end)))

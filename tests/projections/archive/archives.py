@@ -1,0 +1,99 @@
+"""Logs with archives, for tests: a day's log, archived in small stretches, of which the oldest are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from events.logs.archive.manifest import (
+    Manifest,
+    Noted,
+    Writer,
+    manifests_of,
+    note,
+    note_manifest,
+    noted,
+)
+from events.logs.archive.place import Place, open_place
+from events.logs.archive.writing import Archiver
+from events.logs.log import EventLog
+from events.logs.merkle import Frontier
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import about_at, put_snapshot
+from projections.queries.query import Query
+from projections.replay.spark.column_batches import Columns
+from projections.replay.spark.columns import COLUMNS
+from projections.store import retention
+from projections.store.refolding import Refold
+from projections.store.store import TopicStore
+from tests.replay.history import Day, live_a_day, open_log
+
+STRETCH = 128
+WRITER = Writer(boot="boot", where="here", since_ms=0)
+
+
+def write_a_day(folder: Path, events: int = 1000) -> None:
+    """A log of at least so many events."""
+
+    async def write() -> None:
+        log = open_log(folder)
+        day = await Day(log).start()
+        await live_a_day(day)
+        while log.next_offset < events:
+            await day.create(*(f"more.{log.next_offset + number}" for number in range(20)))
+            await day.settled()
+        await day.controller.stop()
+        log.close()
+
+    asyncio.run(write())
+
+
+def root_over(log: EventLog, start: int, end: int) -> bytes:
+    """The root over some events alone."""
+    frontier = Frontier()
+    frontier.extend([value for _, value in log.read(start, end)], 64)
+    return frontier.root()
+
+
+def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH) -> Archiver:
+    """An archiver of a log, in small stretches."""
+    return Archiver(
+        log,
+        place,
+        writer,
+        lambda: Columns(tuple(COLUMNS)),
+        lambda start, end: root_over(log, start, end),
+        lambda: None,
+        known=lambda: list(manifests_of(log)),
+        stretch_events=stretch,
+    )
+
+
+def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Manifest]:
+    """Archive what is closed, and note it."""
+    at_work = archiver(log, open_place(str(url)), writer)
+    log.note(note(Noted(str(url), noted(log).history, noted(log).forgotten)))
+    while (manifest := at_work.step()) is not None:
+        log.note(note_manifest(manifest))
+    return list(manifests_of(log))
+
+
+def forget_all(log: RocksDbLog) -> None:
+    """Take what was dropped out of the indexes."""
+    while (manifest := retention.to_forget(log, manifests_of(log))) is not None:
+        for some in retention.slices(log.archive.runs_of(manifest)):
+            log.forget(some)
+        retention.forgotten(log, manifest)
+
+
+def take_snapshot(log: RocksDbLog, offset: int) -> None:
+    """Keep a snapshot of the log at an offset, or where the command there ends."""
+    refold = Refold(log, lambda: None)
+    at = refold.go_to(offset)
+    put_snapshot(log, about_at(log, at), query_of_log(log).snapshot_pairs(at, refold.pairs()))
+
+
+def query_of_log(log: RocksDbLog) -> Query:
+    """Queries on it."""
+    store = TopicStore(log)
+    return Query(log, lambda: store)
