@@ -81,8 +81,13 @@ def request_of(record: Recorded) -> str:
     return own or (record.cause.request_id if record.cause.command == FOLLOW else "")
 
 
+def was_requested(record: Recorded) -> bool:
+    """Whether somebody requested here what led to an event: then it is in the index of requests."""
+    return record.cause.command not in _NOT_INDEXED
+
+
 def indexed_under(record: Recorded, of_requests: bool) -> str:
     """The shard key, or the request, under which an event is in the index of a log; a request "" is in none."""
     if of_requests:
-        return "" if record.cause.command in _NOT_INDEXED else request_of(record)
+        return request_of(record) if was_requested(record) else ""
     return shard_key(getattr(record.event, "topic", ""))

@@ -16,7 +16,7 @@ root with the events' own at each start, an audit reads all of it, and who kept 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from events.logs import merkle
@@ -175,8 +175,13 @@ def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
         return None
     if level >= KEPT_LEVEL and count == 1 << level and not start % count:
         return kept_subtree(log, level, start >> level)
+    return root_over(value for _, value in log.read(start, end))
+
+
+def root_over(values: Iterable[bytes]) -> bytes:
+    """The root over some events alone."""
     frontier = Frontier()
-    frontier.extend((value for _, value in log.read(start, end)), merkle.PATH_LENGTH_MAX)
+    frontier.extend(values, merkle.PATH_LENGTH_MAX)
     return frontier.root()
 
 

@@ -133,7 +133,7 @@ class Archiving:
             self._lines.info("archived", events=f"{manifest.start} to {manifest.end - 1}", bytes=manifest.events.size)
 
     async def _drop(self) -> None:
-        from projections.store import retention
+        from projections.store.archived import retention
 
         log, settings = self._log, self._settings
         kept_ms, kept_bytes = settings.log_events_retention_ms, settings.log_events_retention_bytes

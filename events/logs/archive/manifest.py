@@ -165,6 +165,25 @@ def read_manifest(place: Place, start: int) -> Manifest:
     return found
 
 
+def read_chain(place: Place) -> tuple[About, list[Manifest]]:
+    """Of which log an archive is, and its stretches, from the first event on without a gap.
+
+    Raises ArchiveError; ArchiveForeign where there is no archive.
+    """
+    about = read_about(place)
+    if about is None:
+        raise ArchiveForeign(f"{place.url} holds no archive: name what `log.archive.url` or `backup` named")
+    manifests: list[Manifest] = []
+    for start in starts_in(place):
+        one, end = read_manifest(place, start), manifests[-1].end if manifests else 0
+        if one.start != end:
+            raise ArchiveDamaged(f"{place.url} lacks the stretch from offset {end} on: restore it from a copy")
+        if (one.cluster_id, one.history) != (about.cluster_id, about.history):
+            raise ArchiveDamaged(f"{place.url}: {one.name} is of another log: it was changed")
+        manifests.append(one)
+    return about, manifests
+
+
 def read_stored(place: Place, name: str, stored: Stored) -> bytes:
     """An object as it was archived. Raises ArchiveError; ArchiveDamaged where it is missing or another one."""
     content = place.read(name)

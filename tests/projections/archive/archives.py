@@ -17,15 +17,15 @@ from events.logs.archive.manifest import (
 from events.logs.archive.place import Place, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.log import EventLog
-from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import about_at, put_snapshot
 from projections.queries.query import Query
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
-from projections.store import retention
+from projections.store.archived import retention
 from projections.store.refolding import Refold
 from projections.store.store import TopicStore
+from projections.store.tree import root_over
 from tests.replay.history import Day, live_a_day, open_log
 
 STRETCH = 128
@@ -48,13 +48,6 @@ def write_a_day(folder: Path, events: int = 1000) -> None:
     asyncio.run(write())
 
 
-def root_over(log: EventLog, start: int, end: int) -> bytes:
-    """The root over some events alone."""
-    frontier = Frontier()
-    frontier.extend([value for _, value in log.read(start, end)], 64)
-    return frontier.root()
-
-
 def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH) -> Archiver:
     """An archiver of a log, in small stretches."""
     return Archiver(
@@ -62,7 +55,7 @@ def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int 
         place,
         writer,
         lambda: Columns(tuple(COLUMNS)),
-        lambda start, end: root_over(log, start, end),
+        lambda start, end: root_over(value for _, value in log.read(start, end)),
         lambda: None,
         known=lambda: list(manifests_of(log)),
         stretch_events=stretch,

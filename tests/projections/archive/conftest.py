@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from events.logs.rocksdb_log import RocksDbLog
-from projections.store import retention
+from projections.store.archived import retention
 from tests.projections.archive.archives import (
     archive_all,
     forget_all,

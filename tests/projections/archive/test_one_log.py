@@ -25,7 +25,7 @@ from projections.queries.requests import RequestFilter, requests_page
 from projections.replay.log.secondary import look
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
-from projections.store import retention
+from projections.store.archived import retention
 from projections.store.tree import stretch_root
 from projections.words.explain import explain
 from tests.projections.archive.archives import (
