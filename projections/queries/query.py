@@ -135,9 +135,9 @@ class Query:
             if born is not None:
                 same = {"created_by": born.created_by, "verdict": born.verdict, "placed_on": born.placed_on}
                 return msgspec.structs.replace(bare_row(topic), **same)
-        read = dict(self.log.read(max(0, created - 1), created + 1))
-        requested = decode_event(created - 1, read[created - 1]) if created > 0 else None
-        return topic_row(topic, decode_event(created, read[created]), requested)
+        offsets = range(max(0, created - 1), created + 1)
+        *before, made = map(decode_event, offsets, self.log.read_many(offsets))
+        return topic_row(topic, made, before[0] if before else None)
 
     # --- then
 

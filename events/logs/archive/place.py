@@ -94,7 +94,7 @@ class Folder:
         """As `Place` has it."""
         try:
             with (self._folder / _checked(name)).open("rb") as file:
-                return file.read(OBJECT_BYTES_MAX)
+                return file.read(_sized(self.url, name, os.fstat(file.fileno()).st_size))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -138,8 +138,8 @@ class Bucket:
         """As `Place` has it."""
         try:
             system, path = self._system()
-            with system.open_input_stream(f"{path}/{_checked(name)}") as stream:
-                content: bytes = stream.read(OBJECT_BYTES_MAX)
+            with system.open_input_file(f"{path}/{_checked(name)}") as file:
+                content: bytes = file.read(_sized(self.url, name, file.size()))
                 return content
         except FileNotFoundError:
             return None
@@ -175,6 +175,12 @@ class Bucket:
 def _checked(name: str) -> str:
     assert _NAME.fullmatch(name), f"{name!r} is the name of no object of an archive"
     return name
+
+
+def _sized(url: str, name: str, size: int) -> int:
+    if size > OBJECT_BYTES_MAX:
+        raise ArchiveAway(f"the archive {url} cannot be used now: {name} has {size} bytes: no object of an archive has")
+    return size
 
 
 def _away(url: str, error: Exception) -> ArchiveAway:

@@ -67,7 +67,8 @@ def drop(log: DroppingLog, manifests: Sequence[Manifest], now_ms: int, kept_ms: 
     to = first_kept(manifests, start, min(newest_snapshot(log) or 0, end), now_ms, kept_ms, kept_bytes)
     if to <= start:
         return False
-    stay = {offset - 1 for offset in snapshot_offsets(log) if start < offset <= to} | ({0} if not start else set())
+    stay = {offset - 1 for offset in snapshot_offsets(log) if start < offset <= to}
+    stay |= {to - 1, 0} if not start else {to - 1}  # the request of the topic that is created at `to`; the first event
     record = decode_event(to, log.read_one(to))
     names = [run_prefix(SHARD, indexed_under(record, False))]
     request = indexed_under(record, True)

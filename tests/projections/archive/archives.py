@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
     Manifest,
     Noted,
@@ -90,3 +91,8 @@ def query_of_log(log: RocksDbLog) -> Query:
     """Queries on it."""
     store = TopicStore(log)
     return Query(log, lambda: store)
+
+
+def open_any(folder: Path) -> RocksDbLog:
+    """The log in a folder, whatever its cluster."""
+    return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
