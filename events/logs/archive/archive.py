@@ -100,6 +100,19 @@ class Archive:
                 if run.start < end and run.stop > start:
                     yield range(max(run.start, start), min(run.stop, end))
 
+    def newest(self, prefixes: set[bytes], end: int) -> dict[bytes, int]:
+        """The newest archived event before `end` under each of some names; those that have none are left out. Raises
+        ArchiveError."""
+        found: dict[bytes, int] = {}
+        for manifest in reversed(self.stretches(0, min(end, self._log.start_offset))):
+            if len(found) == len(prefixes):
+                break
+            for key, runs in self._index(manifest).each():
+                if key in prefixes and key not in found:
+                    before = [min(run.stop, end) - 1 for run in runs if run.start < end]
+                    found |= {key: before[-1]} if before else {}
+        return found
+
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
         """The names of one kind in the index, in order, after one of them. Raises ArchiveError."""
         indexes = (self._index(manifest) for manifest in self.stretches(0, self._log.start_offset))

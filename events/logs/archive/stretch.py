@@ -159,14 +159,21 @@ class StretchFile:
         found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).to_pylist()
         return found
 
-    def batches(self, start: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of the events from `start` on, below `end`."""
+    def batches(self, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Some columns of the events from `start` on, below `end`; one that was archived before there was such a column
+        has nothing in it."""
         file: Any = self._open()
+        there = [name for name in schema.names if name in file.schema_arrow.names]
         for group in self.groups(start, end):
             first = self._firsts[group]
-            table = file.read_row_group(group, columns=list(names)).select(list(names))
+            table = file.read_row_group(group, columns=there)
             low, high = max(start - first, 0), min(end - first, table.num_rows)
-            yield from table.slice(low, high - low).combine_chunks().to_batches()
+            for batch in table.slice(low, high - low).combine_chunks().to_batches():
+                arrays = [
+                    batch.column(field.name) if field.name in there else pa.nulls(len(batch), field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _open(self) -> pq.ParquetFile:
         """One for each reading: they are not for several threads."""
