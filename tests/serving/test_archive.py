@@ -105,16 +105,18 @@ def test_a_store_that_goes_away_and_comes_back(
         assert load.answers[0] > 0, "it goes on deciding"
         assert figure(server, "log_start_offset") == 0, "nothing is dropped that is not archived"
         with store.running():
-            wait_until(lambda: figure(server, "log_start_offset") > 256)
+            wait_until(lambda: figure(server, "log_start_offset") >= 1024)
             assert figure(server, "log_archive_paused") == 0
             status, page = server.get("/events?limit=300")
+            assert main(["events", "--http", server.http, "--from", "520", "--until", "600"]) == 0
+            assert "read from the archive of the log: 1 files" in capsys.readouterr().err
             assert [one["offset"] for one in page["events"]] == list(range(300))
             assert main(["backup", store.url("backup"), "--data", str(server.data)]) == 0
             again = tmp_path / "again"
             assert main(["recover", store.url("backup"), "--data", str(again)]) == 0
             assert main(["verify", store.url("backup")]) == 0
         assert server.get("/topics?limit=10")[0] == 200, "what is now needs no archive"
-        status, refused = server.get("/events?from=600&limit=5")
+        status, refused = server.get("/events?from=800&limit=5")
         assert (status, refused["error"]) == (503, "KAFKA_STORAGE_ERROR")
         assert "s3://history/cluster/one" in refused["message"]
     with closing(check_archive(server.data)) as log, closing(open_any(again)) as other:

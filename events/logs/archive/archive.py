@@ -14,7 +14,6 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextvars import ContextVar
 from heapq import merge
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +24,7 @@ from events.logs.archive.index import StretchIndex
 from events.logs.archive.manifest import Manifest, manifests_of, noted, read_stored
 from events.logs.archive.place import ArchiveError, Place, open_place
 from events.logs.archive.stretch import StretchFile
+from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
 
 FILES_KEPT: Final = 8
@@ -36,17 +36,6 @@ INDEXES_KEPT: Final = 128
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
-
-
-class Visits:
-    """How many stretches of an archive were fetched for an answer."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-visits: ContextVar[Visits | None] = ContextVar("visits", default=None)
-"""Counts for the answer that is worked on in this context, where somebody wants to know."""
 
 
 class ArchivedLog(StateKeys, Protocol):
