@@ -225,6 +225,11 @@ class EventLog(Protocol):
         indexed."""
         ...
 
+    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        """State keys that are in the archive alone: those of the requests that began before an offset, of one stretch
+        after another with its start, the newest first. None without an archive."""
+        ...
+
     def get(self, key: bytes) -> bytes | None:
         """The value of a state key, or None."""
         ...

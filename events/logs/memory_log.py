@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from events.logs.log import Commit, LogClosed, check_commit, check_range, key_range
+from events.logs.log import Commit, LogClosed, StateKeys, check_commit, check_range, key_range
 
 
 class InMemoryLog:
@@ -123,6 +123,9 @@ class InMemoryLog:
     def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
         self._check_open()
         return self._each_offset(self._by_request.get(request_id, []), start, self._next_offset)
+
+    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        return iter(())
 
     def get(self, key: bytes) -> bytes | None:
         self._check_open()

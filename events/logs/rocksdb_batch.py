@@ -75,13 +75,15 @@ def drop(database: Database, start: int, to: int, kept: Mapping[int, bytes], nam
     return batch
 
 
-def forget(database: Database, runs: Iterable[tuple[bytes, range]]) -> WriteBatch:
-    """The batch by which the index has nothing more of some runs of events under the keys of names. What is one run
-    now may have been written as several."""
+def forget(database: Database, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes]) -> WriteBatch:
+    """The batch by which the index has nothing more of some runs of events under the keys of names, and the state
+    nothing under some keys. What is one run now may have been written as several."""
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     for name, run in runs:
         for offset in run:
             batch.delete(name + pack(offset), views)
+    for key in state:
+        batch.delete(STATE + key, views)
     return batch
 
 

@@ -135,11 +135,11 @@ class RocksDbLog(WholeLog):
         self._start_offset = offset  # readers look into the archive before anything is gone
         self._put(database, drop(database, start, offset, here, names))
 
-    def forget(self, runs: Iterable[tuple[bytes, range]]) -> None:
-        """Take out of the index some runs of events that were dropped, under the keys of names. Raises
-        LogWriteError."""
+    def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
+        """Take out of the index some runs of events that were dropped, under the keys of names, and state keys that
+        are in the archive. Raises LogWriteError."""
         database = self._writable()
-        self._put(database, forget(database, runs))
+        self._put(database, forget(database, runs, state))
 
     def flush(self) -> int:
         with self._flushing:

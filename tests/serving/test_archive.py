@@ -52,6 +52,12 @@ def _archived(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
             yield record.offset, value
 
 
+def _first_request(server: Serving) -> str:
+    """The first create of a client."""
+    events = server.get("/events?limit=1000")[1]["events"]
+    return next(str(one["cause"]["request_id"]) for one in events if one["type"] == "CreateRequested")
+
+
 def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     moments = random.Random(seed)
@@ -70,6 +76,12 @@ def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path:
         with serving(tmp_path, settings=settings) as server:
             wait_until(lambda: figure(server, "log_start_offset") > 512)
             check_there(server.topics(), loads)
+            status, page = server.get("/requests?limit=1000")
+            assert status == 200
+            while page["next_cursor"]:
+                status, page = server.get(f"/requests?limit=1000&cursor={page['next_cursor']}")
+                assert status == 200
+            assert page["requests"][-1]["request_id"] == _first_request(server), "back to the first of all"
             status, page = server.get("/events?limit=1000")
             assert status == 200
             assert [one["offset"] for one in page["events"]] == list(range(1000)), "those of the archive first"

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
+from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError, StateKeys
 from events.logs.memory_log import InMemoryLog
 
 
@@ -126,6 +126,10 @@ class FaultyLog:
     def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
         self._check_readable()
         return self._log.request_offsets(request_id, start)
+
+    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        self._check_readable()
+        return self._log.older_requests(end)
 
     def get(self, key: bytes) -> bytes | None:
         self._check_readable()

@@ -12,6 +12,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -139,11 +140,13 @@ class Archiving:
         kept_ms, kept_bytes = settings.log_events_retention_ms, settings.log_events_retention_bytes
         if retention.drop(log, self._manifests, self._clock_ms(), kept_ms, kept_bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
-        while (stretch := retention.to_forget(log, self._manifests)) is not None:
-            for some in retention.slices(await self._apart(lambda: log.archive.runs_of(stretch))):
-                log.forget(some)
+        while (leaving := retention.Leaving.next(log, self._manifests)) is not None:
+            await self._apart(partial(leaving.archive, self._place))
+            leaving.forget()
+            runs = await self._apart(partial(log.archive.runs_of, leaving.manifest))
+            for piece in leaving.slices(runs):
+                piece()
                 await asyncio.sleep(REST_S)
-            retention.forgotten(log, stretch)
 
     async def _apart(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -21,11 +21,12 @@ from tempfile import NamedTemporaryFile
 from typing import Final, Generic, Protocol, TypeVar
 
 from events.logs.archive.index import StretchIndex
-from events.logs.archive.manifest import Manifest, manifests_of, noted, read_stored
+from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
 from events.logs.archive.place import ArchiveError, Place, open_place
 from events.logs.archive.stretch import StretchFile
 from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
+from events.logs.snapshot_file import Snapshot, SnapshotDamaged
 
 FILES_KEPT: Final = 8
 """Some megabytes each."""
@@ -56,12 +57,14 @@ class Archive:
         self._files: _Recent[int, StretchFile] = _Recent(FILES_KEPT)
         self._groups: _Recent[tuple[int, int], list[bytes]] = _Recent(GROUPS_KEPT)
         self._indexes: _Recent[int, StretchIndex] = _Recent(INDEXES_KEPT)
+        self._requests: _Recent[int, Snapshot] = _Recent(INDEXES_KEPT)
         self.fetched = 0
         """Objects that were fetched from the store."""
 
     def close(self) -> None:
         """Let go of files."""
         self._indexes.clear()
+        self._requests.clear()
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The events from `start` on, below `end`, all of which are archived. Raises ArchiveError."""
@@ -122,7 +125,16 @@ class Archive:
 
     def content(self, manifest: Manifest) -> bytes:
         """The Parquet of a stretch, as it was archived. Raises ArchiveError."""
-        return self._fetched(manifest.events_name, manifest)
+        return self._fetched(manifest.events_name, manifest.events)
+
+    def requests(self, end: int) -> Iterator[tuple[Manifest, Snapshot]]:
+        """The requests that began in stretches before an offset, the newest first: state keys as the log had them.
+        Raises ArchiveError."""
+        for manifest in reversed(self.stretches(0, min(end, noted(self._log).forgotten))):
+            stored = requests_of(self._log, manifest)
+            if stored is not None:
+                name = manifest.requests_name(stored)
+                yield manifest, self._requests.get(manifest.start, lambda: self._opened(name, stored))  # noqa: B023
 
     def runs_of(self, manifest: Manifest) -> list[tuple[bytes, range]]:
         """All that the index of a stretch has: the keys of names, with their runs. Raises ArchiveError."""
@@ -139,20 +151,25 @@ class Archive:
         return self._groups.get((file.manifest.start, group), lambda: file.values(group))
 
     def _index(self, manifest: Manifest) -> StretchIndex:
-        def opened() -> StretchIndex:
-            content = self._fetched(manifest.index_name, manifest)
-            with NamedTemporaryFile(prefix="topicwright-archive-") as file:  # stays readable as long as it is open
-                file.write(content)
-                file.flush()
-                return StretchIndex(Path(file.name), manifest.start)
+        return self._indexes.get(
+            manifest.start,
+            lambda: StretchIndex(self._opened(manifest.index_name, manifest.index), manifest.start),
+        )
 
-        return self._indexes.get(manifest.start, opened)
+    def _opened(self, name: str, stored: Stored) -> Snapshot:
+        content = self._fetched(name, stored)
+        with NamedTemporaryFile(prefix="topicwright-archive-") as file:  # stays readable as long as it is open
+            file.write(content)
+            file.flush()
+            try:
+                return Snapshot(Path(file.name))
+            except SnapshotDamaged as error:
+                raise ArchiveDamaged(str(error)) from None
 
-    def _fetched(self, name: str, manifest: Manifest) -> bytes:
+    def _fetched(self, name: str, stored: Stored) -> bytes:
         url = noted(self._log).url
         if self._place is None or self._place.url != url:
             self._place = open_place(url)
-        stored = manifest.events if name == manifest.events_name else manifest.index
         content = read_stored(self._place, name, stored)
         self.fetched += 1
         count = visits.get()

@@ -10,7 +10,7 @@ found without reading the others.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,10 +45,7 @@ class IndexBuilder:
     def content(self, cluster_id: str, last_event: bytes) -> bytes:
         """The file."""
         about = About(cluster_id, max(self._ends.values()), EVENT_VERSION, zlib.crc32(last_event))
-        with TemporaryDirectory(prefix="topicwright-index-") as folder:
-            path = Path(folder) / "index"
-            write_snapshot(path, about, ((key, _encode(self._runs[key])) for key in sorted(self._runs)))
-            return path.read_bytes()
+        return packed(about, ((key, _encode(self._runs[key])) for key in sorted(self._runs)))
 
     def _take(self, key: bytes, offset: int) -> None:
         runs = self._runs.setdefault(key, [])
@@ -60,16 +57,20 @@ class IndexBuilder:
         self._ends[key] = offset + 1
 
 
+def packed(about: About, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A file of pairs in the order of their keys."""
+    with TemporaryDirectory(prefix="topicwright-index-") as folder:
+        path = Path(folder) / "index"
+        write_snapshot(path, about, pairs)
+        return path.read_bytes()
+
+
 class StretchIndex:
     """The index of a stretch, open for reading in any thread."""
 
-    def __init__(self, path: Path, start: int) -> None:
-        """Raises LogCorrupted."""
+    def __init__(self, file: Snapshot, start: int) -> None:
+        self._file = file
         self._start = start
-        try:
-            self._file = Snapshot(path)
-        except (SnapshotDamaged, OSError) as error:
-            raise LogCorrupted(str(error)) from None
 
     def runs(self, prefix: bytes) -> list[range]:
         """The offsets of the events under a name, by its key. Raises LogCorrupted."""

@@ -5,6 +5,7 @@
     manifests/START.json         one for each stretch (`Manifest`); a stretch without one is not there
     events/START-HASH.parquet    its events (`stretch`)
     index/START-HASH.index       where its topics and requests are (`index`)
+    requests/START-HASH.index    written when the stretch is dropped: its requests in short, as the log's state had them
 
 A manifest is written last, when all that it names is there; names have a hash of the content, so nobody overwrites
 anything but with the same. So each stretch is there once, whenever who archives dies.
@@ -12,6 +13,7 @@ anything but with the same. So each stretch is there once, whenever who archives
 The log keeps each manifest beside its events, as state keys:
     k                            where the archive is (`Noted`)
     k START                      the manifest of a stretch (eight bytes)
+    k START r                    of a dropped stretch: the object with its requests (`Stored`)
 What is read of the archive must have the hashes that the log kept: it is trusted as little as the disk is.
 """
 
@@ -31,6 +33,8 @@ FORMAT: Final = 1
 STRETCH: Final = 1 << 16
 """So many events a stretch has: one subtree of the log's Merkle tree."""
 NOTED: Final = b"k"
+_REQUESTS: Final = b"r"
+_KEY_BYTES: Final = 9
 _MANIFESTS: Final = "manifests"
 _ABOUT: Final = "archive.json"
 _WRITER: Final = "writer.json"
@@ -94,6 +98,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Of the object with the index."""
         return f"index/{self.start:020}-{self.index.sha256[:16]}.index"
 
+    def requests_name(self, requests: Stored) -> str:
+        """Of the object with its requests."""
+        return f"requests/{self.start:020}-{requests.sha256[:16]}.index"
+
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """Of which log an archive is; `history` tells apart logs of one cluster (see `history_of`)."""
@@ -112,12 +120,16 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """What a log keeps of its archive: its place ("" without one); of one that was recovered at some offset the id of
-    its own history since; and up to where its indexes have nothing more of events that were dropped."""
+    """What a log keeps of its archive."""
 
     url: str = ""
+    """Its place; "" without one."""
     history: str = ""
+    """Of a log that was recovered the id of its own history since."""
     forgotten: int = 0
+    """Below this offset requests are read from the archive."""
+    cleaned: int = 0
+    """Below this offset the log's indexes have nothing more."""
 
 
 _T = TypeVar("_T")
@@ -238,9 +250,20 @@ def forget_manifests(log: StateKeys) -> dict[bytes, bytes]:
 
 def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
     """The manifests that a log keeps, in order, of the stretches that begin at an offset and after. Raises LogError."""
-    for _, value in log.scan(NOTED, _key(start - 1) if start else NOTED):
-        if value:
+    for key, value in log.scan(NOTED, _key(start - 1) if start else NOTED):
+        if value and len(key) == _KEY_BYTES:
             yield msgspec.msgpack.decode(value, type=Manifest)
+
+
+def note_requests(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
+    """The state key that keeps which object has the requests of a stretch."""
+    return {_key(manifest.start) + _REQUESTS: msgspec.msgpack.encode(requests)}
+
+
+def requests_of(log: StateKeys, manifest: Manifest) -> Stored | None:
+    """The object with the requests of a stretch; None while the log's own state has them. Raises LogError."""
+    value = log.get(_key(manifest.start) + _REQUESTS)
+    return msgspec.msgpack.decode(value, type=Stored) if value else None
 
 
 def history_of(log: EventLog) -> str:

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
-
-import pyarrow as pa
-from pyarrow import fs
 
 from events.logs.log import LogError
 
@@ -28,6 +26,7 @@ OBJECT_BYTES_MAX: Final = 1 << 30
 """No object of an archive is larger: one that says so is not read."""
 FORM: Final = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 _SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
+_T = TypeVar("_T")
 _UNFINISHED: Final = ".unfinished"
 _NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?\.[a-z]+")
 
@@ -136,40 +135,57 @@ class Bucket:
 
     def read(self, name: str) -> bytes | None:
         """As `Place` has it."""
-        try:
-            system, path = self._system()
+
+        def read(system: Any, path: str) -> bytes:
             with system.open_input_file(f"{path}/{_checked(name)}") as file:
                 content: bytes = file.read(_sized(self.url, name, file.size()))
                 return content
+
+        try:
+            return self._guarded(read)
         except FileNotFoundError:
             return None
-        except (pa.ArrowException, OSError) as error:
-            raise _away(self.url, error) from None
 
     def write(self, name: str, content: bytes) -> None:
         """As `Place` has it."""
-        try:
-            system, path = self._system()
+
+        def write(system: Any, path: str) -> None:
             with system.open_output_stream(f"{path}/{_checked(name)}") as stream:
                 stream.write(content)
-        except (pa.ArrowException, OSError) as error:
+
+        try:
+            self._guarded(write)
+        except FileNotFoundError as error:
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
         """As `Place` has it."""
-        try:
-            system, path = self._system()
+
+        def names(system: Any, path: str) -> list[str]:
+            from pyarrow import fs
+
             found = system.get_file_info(fs.FileSelector(f"{path}/{folder}", allow_not_found=True))
             return sorted(one.base_name for one in found if one.is_file)
+
+        return self._guarded(names)
+
+    def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
+        """What a call gives that is made with the store and the path in it. Raises ArchiveAway, FileNotFoundError.
+
+        To find the region of a bucket it is reached out for already.
+        """
+        import pyarrow as pa  # what only looks whether something is archived goes without it
+        from pyarrow import fs
+
+        try:
+            if self._reached is None:
+                system, path = fs.FileSystem.from_uri(self.url)
+                self._reached = system, path.rstrip("/")
+            return call(*self._reached)
+        except FileNotFoundError:
+            raise
         except (pa.ArrowException, OSError) as error:
             raise _away(self.url, error) from None
-
-    def _system(self) -> tuple[Any, str]:
-        """The store and the path in it. To find the region of a bucket it is reached out for already."""
-        if self._reached is None:
-            system, path = fs.FileSystem.from_uri(self.url)
-            self._reached = system, path.rstrip("/")
-        return self._reached
 
 
 def _checked(name: str) -> str:

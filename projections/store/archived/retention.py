@@ -5,26 +5,34 @@ of every moment since, needs none of them. What goes stays readable: the log rea
 all time, the snapshots with an event each, the Merkle tree's subtrees, and the index of births: together a few bytes an
 event.
 
-First the events go, in one write (`drop`); then, in slices, what the indexes have of them (`forget`). How far that is
-the log keeps (`Noted.forgotten`), so who dies in between goes on.
+First the events go, in one write (`drop`). Then, a stretch at a time, the requests that began in it go to the archive
+(`Leaving.archive`, `Leaving.forget`), and in slices what the indexes have of it (`slices`). How far that is the log
+keeps (`Noted`), so who dies in between goes on.
 
-What it does not do: reach for the archive, or read a clock.
+What it does not do: read a clock, or choose threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Protocol, Self
 
 from msgspec.structs import replace
 
+from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.followed import indexed_under
-from events.logs.archive.manifest import Manifest, note, noted
+from events.logs.archive.index import packed
+from events.logs.archive.manifest import Manifest, Stored, note, note_requests, noted
+from events.logs.archive.place import Place
 from events.logs.log import EventLog
 from events.logs.rocksdb_batch import REQUEST, SHARD
 from events.logs.rocksdb_database import run_prefix
+from events.logs.snapshot_file import About
 from events.logs.snapshots import newest_snapshot, snapshot_offsets
+from projections.store.request_index import requests_between
 
 Run = tuple[bytes, range]
 """Events under the key of a name of the index."""
@@ -39,8 +47,8 @@ class DroppingLog(EventLog, Protocol):
         """Let the events below an offset go, but for those at some offsets."""
         ...
 
-    def forget(self, runs: Iterable[Run]) -> None:
-        """Take out of the index some runs of events that were dropped."""
+    def forget(self, runs: Iterable[Run], state: Iterable[bytes] = ()) -> None:
+        """Take out of the index some runs of events that were dropped, and state keys."""
         ...
 
 
@@ -78,14 +86,50 @@ def drop(log: DroppingLog, manifests: Sequence[Manifest], now_ms: int, kept_ms: 
     return True
 
 
-def to_forget(log: EventLog, manifests: Iterable[Manifest]) -> Manifest | None:
-    """The oldest stretch that was dropped and stands in the indexes yet. Raises LogError."""
-    forgotten = noted(log).forgotten
-    return next((one for one in manifests if forgotten <= one.start and one.end <= log.start_offset), None)
+class Leaving:
+    """The oldest stretch that was dropped and is in the log's indexes yet. What `archive` does may be done in another
+    thread, all else is done on the one that writes. All raise LogError."""
+
+    def __init__(self, log: DroppingLog, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._log = log
+        self._keys = [key for key, _ in requests_between(log, manifest.start, manifest.end)]
+        self._put: dict[bytes, bytes] = {}
+
+    @classmethod
+    def next(cls, log: DroppingLog, manifests: Iterable[Manifest]) -> Self | None:
+        """None where there is none."""
+        cleaned = noted(log).cleaned
+        found = (one for one in manifests if cleaned <= one.start and one.end <= log.start_offset)
+        return next((cls(log, one) for one in found), None)
+
+    def archive(self, place: Place) -> None:
+        """Put the requests into the archive, unless that is done."""
+        if noted(self._log).forgotten >= self.manifest.end:
+            return
+        pairs = [(key, self._log.get(key) or b"") for key in self._keys]
+        content = packed(About(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
+        stored = Stored.of(content)
+        place.write(self.manifest.requests_name(stored), content)
+        self._put = note_requests(self.manifest, stored)
+
+    def forget(self) -> None:
+        """Have readers look for the requests in the archive from now on."""
+        if self._put:
+            self._log.note({**self._put, **note(replace(noted(self._log), forgotten=self.manifest.end))})
+
+    def slices(self, runs: Iterable[Run]) -> Iterator[Callable[[], None]]:
+        """What takes all of it out of the indexes, in pieces of about `EVENTS_PER_SLICE` events; `runs` are those of
+        the stretch's index."""
+        for some in _slices(runs):
+            yield partial(self._log.forget, some)
+        keys = iter(self._keys)
+        while batch := list(islice(keys, EVENTS_PER_SLICE)):
+            yield partial(self._log.forget, (), batch)
+        yield lambda: self._log.note(note(replace(noted(self._log), cleaned=self.manifest.end)))
 
 
-def slices(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Runs in lists of about `EVENTS_PER_SLICE` events."""
+def _slices(runs: Iterable[Run]) -> Iterator[list[Run]]:
     some: list[Run] = []
     room = EVENTS_PER_SLICE
     for name, run in runs:
@@ -97,8 +141,3 @@ def slices(runs: Iterable[Run]) -> Iterator[list[Run]]:
                 some, room = [], EVENTS_PER_SLICE
     if some:
         yield some
-
-
-def forgotten(log: EventLog, manifest: Manifest) -> None:
-    """Note that nothing of a stretch stands in the indexes any more. On the thread that writes. Raises LogError."""
-    log.note(note(replace(noted(log), forgotten=manifest.end)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
     Manifest,
-    Noted,
     Writer,
     manifests_of,
     note,
@@ -66,7 +67,7 @@ def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int 
 def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Manifest]:
     """Archive what is closed, and note it."""
     at_work = archiver(log, open_place(str(url)), writer)
-    log.note(note(Noted(str(url), noted(log).history, noted(log).forgotten)))
+    log.note(note(replace(noted(log), url=str(url))))
     while (manifest := at_work.step()) is not None:
         log.note(note_manifest(manifest))
     return list(manifests_of(log))
@@ -74,10 +75,11 @@ def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> li
 
 def forget_all(log: RocksDbLog) -> None:
     """Take what was dropped out of the indexes."""
-    while (manifest := retention.to_forget(log, manifests_of(log))) is not None:
-        for some in retention.slices(log.archive.runs_of(manifest)):
-            log.forget(some)
-        retention.forgotten(log, manifest)
+    while (leaving := retention.Leaving.next(log, manifests_of(log))) is not None:
+        leaving.archive(open_place(noted(log).url))
+        leaving.forget()
+        for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
+            piece()
 
 
 def take_snapshot(log: RocksDbLog, offset: int) -> None:

@@ -10,12 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from events.logs.archive.manifest import (
-    Manifest,
-    Writer,
-    note_manifest,
-)
-from events.logs.archive.place import Folder
+from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
+from events.logs.archive.place import Folder, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
@@ -26,6 +22,7 @@ from projections.replay.log.secondary import look
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
+from projections.store.request_index import requests_between
 from projections.store.tree import stretch_root
 from projections.words.explain import explain
 from tests.projections.archive.archives import (
@@ -92,8 +89,8 @@ def test_questions_have_the_same_answers(cut: RocksDbLog, whole: RocksDbLog) -> 
         assert explain(both[0], name) == explain(both[1], name), name
         newest = [list(newest_of_topic(one, name, end)) for one in queries]
         assert newest[0] == newest[1], name
-    pages = [requests_page(one, RequestFilter(), (end,), until=(end,), since=(0,), limit=1000) for one in both]
-    assert pages[0] == pages[1]
+    assert _requests(cut) == _requests(whole)
+    assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "in the archive alone"
 
 
 def test_topics_of_now_are_shown_without_the_archive(cut: RocksDbLog, whole: RocksDbLog) -> None:
@@ -162,14 +159,8 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
         log.flush()
     steps: list[Callable[[RocksDbLog], object]] = [lambda log: retention.drop(log, manifests, 10**15, 0, -1)]
     for manifest in manifests[:2]:
-        for part in (slice(0, 40), slice(0, None)):  # the first one is done again, as after a death
-
-            def forget(log: RocksDbLog, manifest: Manifest = manifest, part: slice = part) -> None:
-                assert retention.to_forget(log, manifests) == manifest
-                log.forget(log.archive.runs_of(manifest)[part])
-
-            steps.append(forget)
-        steps.append(partial(retention.forgotten, manifest=manifest))
+        steps += [partial(_leave, manifest, step) for step in range(5)]
+    whole_page = _requests(whole)
     for step in steps:
         with closing(open_log(folder)) as log:
             step(log)
@@ -177,6 +168,28 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
             assert list(log.read()) == list(whole.read())
             for key in ("", *whole.shard_keys()):
                 assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key)), key
+            assert _requests(log) == whole_page
+
+
+def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
+    """Some of the steps by which a stretch leaves the indexes; those that were done are done again, as after death."""
+    leaving = retention.Leaving.next(log, manifests_of(log))
+    assert leaving is not None
+    assert leaving.manifest == manifest
+    leaving.archive(open_place(noted(log).url))
+    if last > 0:
+        leaving.forget()
+    pieces = list(leaving.slices(log.archive.runs_of(manifest)))
+    for piece in pieces[: {0: 0, 1: 0, 2: 1, 3: len(pieces) - 1}.get(last, len(pieces))]:
+        piece()
+
+
+def _requests(log: RocksDbLog) -> list[object]:
+    """All requests, and those of each kind."""
+    end, questions = log.next_offset, Questions([query_of_log(log)])
+    filters = [RequestFilter(), RequestFilter(principal="User:ann"), RequestFilter(outcome="rejected")]
+    pages = [requests_page(questions, one, (end,), until=(end,), since=(0,), limit=1000) for one in filters]
+    return [*pages, requests_page(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
 
 
 def test_reading_goes_on_while_events_go(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
