@@ -110,10 +110,15 @@ class Database:
     def event_files(self) -> list[tuple[int, int, int]]:
         """First offset, last offset and number of entries of each table file of events, in order.
 
-        The number is 0 where RocksDB has not read the file's properties, which it does for the first of many.
+        The number is 0 where RocksDB has not read the file's properties, which it does for the first of many, and -1
+        where some of the entries say that events are gone.
         """
         files = [
-            (int.from_bytes(each["start_key"], "big"), int.from_bytes(each["end_key"], "big"), each["num_entries"])
+            (
+                int.from_bytes(each["start_key"], "big"),
+                int.from_bytes(each["end_key"], "big"),
+                -1 if each["num_deletions"] else each["num_entries"],
+            )
             for each in self._events.live_files()
             if len(each["start_key"]) == 8 and each["start_key"][0] == 0
         ]

@@ -97,6 +97,7 @@ class Archiving:
     async def _once(self) -> float:
         """Do what there is to do; how long to wait then."""
         try:
+            self._check_kept()
             manifest = await self._apart(self._archiver.step)
             self._note(manifest)
             if manifest is None:
@@ -113,6 +114,15 @@ class Archiving:
             self._lines.info("archiving goes on")
             self.trouble = None
         return LOOK_S if manifest is None else 0
+
+    def _check_kept(self) -> None:
+        """What was noted last may be gone with other writes that were not synced when the disk failed."""
+        from events.logs.archive.manifest import manifests_of
+
+        last = self._manifests[-1] if self._manifests else None
+        if last is not None and next(manifests_of(self._log, last.start), None) != last:
+            self._manifests = list(manifests_of(self._log))
+            self._archiver.look_again()
 
     def _note(self, manifest: Manifest | None) -> None:
         """Write with the log what was archived, and where."""

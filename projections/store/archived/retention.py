@@ -93,7 +93,7 @@ class Leaving:
     def __init__(self, log: DroppingLog, manifest: Manifest) -> None:
         self.manifest = manifest
         self._log = log
-        self._keys = [key for key, _ in requests_between(log, manifest.start, manifest.end)]
+        self._keys: list[bytes] = []
         self._put: dict[bytes, bytes] = {}
 
     @classmethod
@@ -104,10 +104,11 @@ class Leaving:
         return next((cls(log, one) for one in found), None)
 
     def archive(self, place: Place) -> None:
-        """Put the requests into the archive, unless that is done."""
+        """Find the requests, and put them into the archive, unless that is done."""
+        pairs = requests_between(self._log, self.manifest.start, self.manifest.end)
+        self._keys = [key for key, _ in pairs]
         if noted(self._log).forgotten >= self.manifest.end:
             return
-        pairs = [(key, self._log.get(key) or b"") for key in self._keys]
         content = packed(About(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
         stored = Stored.of(content)
         place.write(self.manifest.requests_name(stored), content)

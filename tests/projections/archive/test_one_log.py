@@ -9,10 +9,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
 from events.logs.archive.place import Folder, open_place
 from events.logs.archive.writing import Archiver
+from events.logs.log import LogCorrupted
+from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from projections.queries.backwards import newest_of_topic
@@ -203,6 +206,25 @@ def test_reading_goes_on_while_events_go(folder: Path, whole: RocksDbLog, tmp_pa
         forget_all(log)
         assert [*seen, *events] == list(whole.read())
         assert [*offsets, *of_cluster] == list(whole.shard_offsets(""))
+
+
+@pytest.mark.parametrize("lost", [5, 40, 80])
+def test_an_event_that_is_lost_after_others_were_dropped_stops_the_opening(
+    folder: Path, tmp_path: Path, lost: int
+) -> None:
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, tmp_path / "archive")
+        take_snapshot(log, manifests[-1].end)
+        assert retention.drop(log, manifests[:2], 10**15, 0, -1)
+        start = log.start_offset
+        assert start + 80 < log.next_offset
+    database = Database(folder, 1 << 20, DBRecoveryMode.absolute_consistency())
+    batch = WriteBatch(raw_mode=True)
+    batch.delete((start + lost).to_bytes(8, "big"))
+    database.write(batch)
+    database.close()
+    with pytest.raises(LogCorrupted, match=f"events are missing after offset {start + lost} "):
+        open_log(folder)
 
 
 # --- exactly once
