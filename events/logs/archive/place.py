@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from events.logs.log import LogError
 
@@ -28,6 +28,7 @@ FORM: Final = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@
 _SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
 _T = TypeVar("_T")
 _UNFINISHED: Final = ".unfinished"
+_SECRET = re.compile(r"secret|password|token|key", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?\.[a-z]+")
 
 
@@ -71,7 +72,8 @@ def open_place(url: str) -> Place:
         return Folder(Path(os.path.abspath(folder)))
     if parts.scheme not in _SCHEMES:
         raise BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
-    if parts.password is not None or (parts.scheme == "s3" and parts.username is not None):
+    named = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if parts.password is not None or (parts.scheme == "s3" and "@" in parts.netloc) or any(map(_SECRET.search, named)):
         raise BadPlace("the URL of an archive holds a secret: give that in the environment, as AWS_SECRET_ACCESS_KEY")
     if not parts.netloc or ".." in parts.path.split("/"):
         raise BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
@@ -79,7 +81,7 @@ def open_place(url: str) -> Place:
 
 
 def _shown(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//(hidden)@", url)[:200]
+    return re.sub(r"//[^/@]*@", "//(hidden)@", url.partition("?")[0])[:200]
 
 
 class Folder:

@@ -182,6 +182,9 @@ s3://bucket/a/../b                   | is no place for an archive
 s3://AKIA:secret@bucket/a            | holds a secret: give that in the environment
 s3://AKIA@bucket/a                   | holds a secret
 gs://user:secret@bucket              | holds a secret
+abfs://a@b/c?client_secret=secret@   | holds a secret
+s3://bucket/a?Secret_Key             | holds a secret
+ftp://bucket/a?x=secret@             | 'ftp://bucket/a' is no place for an archive
 """
 
 
