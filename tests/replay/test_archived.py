@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from controller.cli.main import main
 from events.logs.archive.manifest import manifests_of
@@ -18,6 +19,7 @@ from projections.replay.log.log_ref import LogRef
 from projections.replay.log.ranges import Range
 from projections.replay.spark.columns import COLUMNS, arrow_schema
 from projections.replay.spark.options import read_range
+from projections.replay.spark.source import events_frame
 from projections.store.archived import retention
 from tests.projections.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 from tests.replay.history import open_log
@@ -88,3 +90,13 @@ def test_replays_come_to_the_same(words: str, day: Path, cut: Path, capsys: pyte
         said.append(out.replace(str(folder), "LOG").splitlines())
     assert "replay" not in words or re.search(r"^events below \d+ are read from .*/archive$", err, re.MULTILINE), err
     assert [line for line in said[1] if "snapshot" not in line] == [line for line in said[0] if "snapshot" not in line]
+
+
+def test_spark_reads_the_archive(spark: SparkSession, day: Path, cut: Path) -> None:
+    names = ("offset", "topic", "type", "partitions", "value")
+    found = [
+        events_frame(spark, LogRef(str(folder), folder), columns=names, range_events=100).orderBy("offset").collect()
+        for folder in (day, cut)
+    ]
+    assert found[1] == found[0]
+    assert len(found[1]) >= EVENTS
