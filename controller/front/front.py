@@ -77,6 +77,7 @@ class Front:
         self.static_configs: Mapping[str, str] = {}
         """The settings that were given, by Kafka's keys: what DescribeConfigs shows as a broker's static configs."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
+        self.archive_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
         self.quorum: Callable[[], QuorumShape] | None = None
         """The quorum of controllers that this one votes in, as it sees it; None without one."""

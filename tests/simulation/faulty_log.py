@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
+from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError, StateKeys
 from events.logs.memory_log import InMemoryLog
 
 
@@ -57,6 +57,10 @@ class FaultyLog:
     @property
     def durable_offset(self) -> int:
         return self._log.durable_offset
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.start_offset
 
     def write(self, commit: Commit) -> int:
         self._check_writable()
@@ -119,9 +123,13 @@ class FaultyLog:
         self._check_readable()
         return self._log.shard_keys(after)
 
-    def request_offsets(self, request_id: str) -> Iterator[int]:
+    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
         self._check_readable()
-        return self._log.request_offsets(request_id)
+        return self._log.request_offsets(request_id, start)
+
+    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        self._check_readable()
+        return self._log.older_requests(end)
 
     def get(self, key: bytes) -> bytes | None:
         self._check_readable()
