@@ -65,6 +65,7 @@ _WRITES = (writes.create_topic, writes.delete_topic, altering.alter_topic)
 _READS = (
     topics.topics,
     reads.topic,
+    reads.topic_configs,
     reads.topic_events,
     reads.request_,
     reads.brokers,
@@ -77,6 +78,7 @@ _READS = (
     overviews.topic_timeline,
     overviews.broker,
     overviews.diff,
+    overviews.policies,
 )
 _LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
 _ABOUT = (describe, about)

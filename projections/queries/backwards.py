@@ -36,8 +36,13 @@ def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
 
 def newest_of_broker(part: Query, broker_id: int, before: int) -> Iterator[Recorded]:
     """The events of a broker's registration and life below an offset, the newest first."""
-    found = _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
+    found = newest_of_cluster(part, before)
     return (record for record in found if getattr(record.event, "broker_id", None) == broker_id)
+
+
+def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
+    """The events that concern every topic below an offset, the newest first."""
+    return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
 
 
 class EventFilter(msgspec.Struct, frozen=True):
