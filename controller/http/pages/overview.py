@@ -1,0 +1,34 @@
+"""The first page: what an engineer on call looks at, of now or of any moment."""
+
+from __future__ import annotations
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+
+from controller.http.errors import HttpRequest
+from controller.http.pages.site import FOLLOW, Site
+from controller.http.parameters import At
+from controller.http.paths import overviews, reads
+from projections.shown.json_types import BrokersShape
+from projections.shown.overview_types import SummaryShape
+
+_NO_CLUSTER = "Brokers, what waits and all requests are for who may describe the cluster, and this login may not."
+
+
+@get(["/", "/summary"])
+async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
+    """Brokers, topics, what waits and for whom, what was refused, and the newest decisions."""
+    if not site.allows(request, "Describe"):
+        return await site.page(request, "overview.html", at=at, summary=None, hidden=_NO_CLUSTER)
+    summary: SummaryShape = await site.shown(overviews.summary, request, at=at)
+    brokers: BrokersShape = await site.shown(reads.brokers, request, at=at)
+    return await site.page(
+        request,
+        "overview.html",
+        at=at,
+        as_of=summary.as_of,
+        follow=FOLLOW,
+        summary=summary,
+        brokers=brokers,
+        loads={one.broker_id: one for one in summary.loads},
+    )
