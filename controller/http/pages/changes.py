@@ -51,18 +51,19 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     is_dry, command = filled.get("do") != "create", ("topic", "create", filled.get("name", ""))
     result: CreatedShape | None = None
     error: ErrorShape | None = None
+    status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
         answer = await writes.create(site.front, site.stopping, caller_of(request), body, is_dry)
         result = answer.content
     except Refused as refusal:
-        error = refusal.error
+        error, status = refusal.error, 200 if is_dry else refusal.status
     if result is not None and not is_dry:
         return Redirect(f"/requests/{quote(result.request_id, safe='')}", status_code=303)
     return await site.page(
         request,
         "create.html",
-        status=200 if error is None else 400,
+        status=status,
         command=(*command, "--dry-run"),
         filled={**NOTHING_FILLED_IN, **filled},
         result=result,
