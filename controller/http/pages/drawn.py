@@ -28,6 +28,7 @@ class Bar(msgspec.Struct, frozen=True):
     text: str
     because: str
     offset: int
+    at: str
     after_ms: int
     took_ms: int
     x: float
@@ -42,7 +43,9 @@ def waterfall(chain: ExplanationShape) -> tuple[Bar, ...]:
         phase, start = _PHASES.get(step.event, step.event), min(before, step.after_ms)
         took = step.after_ms - start
         x, width = WIDTH * start / total, max(3.0, WIDTH * took / total)
-        bars.append(Bar(phase, step.text, step.because, step.offset, step.after_ms, took, min(x, WIDTH - 3.0), width))
+        bars.append(
+            Bar(phase, step.text, step.because, step.offset, step.at, step.after_ms, took, min(x, WIDTH - 3.0), width)
+        )
         before = step.after_ms
     return tuple(bars)
 

@@ -61,6 +61,7 @@ class Frame:
         principal: str,
         token: str,
         density: Density | None,
+        has_partitions: bool = False,
         as_of: AsOfShape | None = None,
         follow: str = "",
         command: tuple[str, ...] = (),
@@ -70,6 +71,7 @@ class Frame:
         self.at = at
         self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
         """Offsets of one partition mean nothing on pages of others."""
+        self._has_partitions = has_partitions
         self.principal = principal
         self.token = token
         self.density = density
@@ -89,6 +91,10 @@ class Frame:
     def here(self, **changes: object) -> str:
         """The address of this page with other parameters; None takes one away."""
         return _query({**self.query, **changes}) or "?"
+
+    def then(self, offset: int, at: str) -> str:
+        """The address of this page right after an event; of a log in partitions at the time of the event."""
+        return self.here(at=at if self._has_partitions else offset, cursor=None)
 
     @property
     def diff(self) -> str:

@@ -132,6 +132,7 @@ class Site:
             path=request.url.path,
             query={name: request.query_params[name] for name in request.query_params},
             principal=principal,
+            has_partitions=self._queries.parts[0].partition is not None,
             token=self.tokens.of(principal, self.front.controller.now_ms()),
             density=self._density[1] if self._density is not None and self.allows(request, "Describe") else None,
             **given,

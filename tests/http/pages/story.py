@@ -39,8 +39,8 @@ RULES = (
 
 
 @asynccontextmanager
-async def story(**more: Any) -> AsyncIterator[Service]:
-    """The service, after all of that."""
+async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
+    """The service, after all of that; without `hostile`, what pictures are taken of."""
     async with service(settings=POLICY, judge=Judge(owned), **more) as one:
         one.front.policies = RULES
         one.client.headers["user-agent"] = "billing-api 2.1"
@@ -48,14 +48,15 @@ async def story(**more: Any) -> AsyncIterator[Service]:
         await one.create("pay.invoices", num_partitions=3, configs={"cleanup.policy": "compact"})
         await one.create("web.clicks", num_partitions=12, configs={"min.insync.replicas": "2"})
         await one.create("pay.single", num_partitions=1)
-        await one.create(LONG, num_partitions=1)
         await one.create("orphan", 403)
         await one.create("web.huge", 400, num_partitions=3, replication_factor=9)
         await one.request("PATCH", "/topics/pay.orders", json={"configs": {"retention.ms": "3600000"}})
         await one.request("PATCH", "/topics/pay.orders", json={"num_partitions": 8})
         await one.create("pay.gone")
         await one.request("DELETE", "/topics/pay.gone")
-        for name in HOSTILE:
+        if hostile:
+            await one.create(LONG, num_partitions=1)
+        for name in HOSTILE if hostile else ():
             await one.client.post("/topics", json={"name": name}, headers={"user-agent": CLIENT})
         one.fleet.stop_broker(2)
         await one.live(1, 3)

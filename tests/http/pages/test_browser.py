@@ -46,9 +46,9 @@ class Look:
         self.command("Emulation.setEmulatedMedia", features=scheme)
         self.browser.get(self.base + path)
 
-    def command(self, name: str, **parameters: Any) -> None:
-        """Say something to the browser itself."""
-        self.browser.execute_cdp_cmd(name, parameters)  # type: ignore[no-untyped-call]
+    def command(self, name: str, **parameters: Any) -> Any:
+        """Say something to the browser itself; its reply."""
+        return self.browser.execute_cdp_cmd(name, parameters)  # type: ignore[no-untyped-call]
 
     def run(self, script: str) -> Any:
         """What a script in the page gives."""
