@@ -27,7 +27,8 @@ from projections.words.wording import in_words
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
-REFUSALS_LOOKED_AT_MAX = 2000
+REFUSALS_LOOKED_AT_MAX = 3000
+"""Of all rules together, some tens of milliseconds: the more rules, the earlier counting ends."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 TEXTS_SHOWN_MAX = 20
@@ -129,6 +130,7 @@ def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.Re
 
 def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedShape]:
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
+    looked_at_max = REFUSALS_LOOKED_AT_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
         page = requests_page(
             query,
@@ -136,8 +138,8 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             end,
             until=end,
             since=since,
-            limit=REFUSALS_LOOKED_AT_MAX,
-            looked_at_max=REFUSALS_LOOKED_AT_MAX,
+            limit=looked_at_max,
+            looked_at_max=looked_at_max,
         )
         if page.requests:
             by: Counter[str] = Counter()

@@ -89,7 +89,7 @@ async def diff(
     site: NamedDependency[Site],
     since: From = None,
     until: To = None,
-    limit: Limit = 100,
+    limit: Limit = 25,
     cursor: Cursor = None,
 ) -> Response[bytes]:
     """What is different between two moments; without the first of them, the form that names them."""

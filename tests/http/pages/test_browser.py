@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,13 @@ from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+from controller.access.users import Users
+from controller.access.users_file import set_password
+from controller.machine.state import Cluster
 from tests.http.pages.story import story
 from tests.http.pages.test_pages import PAGES
+from tests.http.service import service
+from tests.http.test_authentication import basic, logins
 from tests.support.browser import chromium
 from tests.support.tools import cached
 
@@ -161,6 +167,22 @@ async def test_what_happens_is_shown_at_once_and_a_server_that_went_away_is_miss
         finally:
             await again.stop()
             await asyncio.to_thread(look.browser.get, "about:blank")
+
+
+async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, tmp_path: Path) -> None:
+    set_password(tmp_path / "users", "carol", "carol-PLANTED")
+    users = Users(Cluster, tmp_path / "users")
+    async with service(logins=logins(users)) as one:
+        look = Look(browser, one.port)
+        one.client.headers["authorization"] = basic("carol", "carol-PLANTED")
+        look.base = look.base.replace("//", "//carol:carol-PLANTED@")
+        await asyncio.to_thread(look.at, "/topics")
+        assert look.text(".who") == "User:carol"
+        await asyncio.to_thread(look.until, lambda: "live" in look.text(".when"), "it is live")
+        await one.create("new.one")
+        await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
+        await asyncio.to_thread(look.browser.get, "about:blank")
+    users.close()
 
 
 async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from controller.http.pages import negotiating
 from controller.http.pages.assets import ADDRESSES
+from controller.http.pages.frame import Frame
+from projections.shown.json_types import AsOfShape
 from tests.http.pages.story import CLIENT, HOSTILE, HTML, LONG, Read, page, story, text_of
 from tests.http.service import service
 
@@ -188,3 +190,24 @@ async def test_bad_input_is_answered_with_what_is_allowed() -> None:
         for path, status, words in BAD_INPUT:
             shown = text_of(await page(one, path, status))
             assert words in shown, f"{path}: {shown}"
+
+
+def test_pages_of_a_log_in_partitions_lead_to_times_where_offsets_say_nothing() -> None:
+    as_of = AsOfShape(7, "2026-07-17T10:00:00.000Z", 1784282400000, partition=3)
+    frame = Frame(
+        path="/topics/t",
+        query={"at": "7"},
+        at="7",
+        principal="",
+        token="",
+        density=None,
+        has_partitions=True,
+        as_of=as_of,
+    )
+    assert frame.link("topics") == "/topics?at=2026-07-17T10%3A00%3A00.000Z"
+    assert frame.here(partition=100) == "?at=7&partition=100"
+    assert frame.then(5, "2026-07-17T09:00:00.000Z") == "?at=2026-07-17T09%3A00%3A00.000Z"
+    assert (
+        frame.link("topics", "a/../<b>", rule="x&y")
+        == "/topics/a%2F..%2F%3Cb%3E?at=2026-07-17T10%3A00%3A00.000Z&rule=x%26y"
+    )
