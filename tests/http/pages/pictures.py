@@ -39,7 +39,7 @@ def _taken(port: int, pages: dict[str, str], folder: Path) -> list[Path]:
         for name, path in pages.items():
             for width in (WIDE, NARROW):
                 look.at(path, width, dark=width == NARROW)
-                look.until(lambda: look.text(".when") != "", "it is loaded")
+                look.until(lambda: look.text("h1") != "", "it is loaded")
                 height = min(int(look.run("return document.documentElement.scrollHeight")), HEIGHT_MAX[width])
                 clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
                 shot = look.command(
