@@ -23,6 +23,7 @@ from controller.machine.state import Broker, Cluster, Topic
 from controller.policy.in_force import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, TopicId
+from projections.shown.quorum_types import QuorumShape
 from projections.store.store import TopicReader
 
 TOPIC_ID_BYTES = 16
@@ -79,7 +80,10 @@ class Front:
         self.policies: tuple[PolicyInForce, ...] | None = None
         """The policies that judge in this process, in their order; None where they judge elsewhere."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
+        self.archive_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
+        self.quorum: Callable[[], QuorumShape] | None = None
+        """The quorum of controllers that this one votes in, as it sees it; None without one."""
 
     def as_of(self, applied: Callable[[], int]) -> Front:
         """The front of a node that knows only the topics whose creation it has applied; `applied` says how far it

@@ -81,6 +81,7 @@ _READS = (
     overviews.broker,
     overviews.diff,
     overviews.policies,
+    overviews.quorum,
 )
 _LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
 _ABOUT = (describe, about)
@@ -107,6 +108,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
     given: dict[str, object] = {
         "front": parts.front,
         "why_not": lambda: health.why_not_ready(parts.front),
+        "trouble": parts.front.archive_trouble,
         "queries": parts.query,
         "figures": parts.metrics,
         "reading": parts.reading,
@@ -129,7 +131,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
 def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str, reach: Reach) -> ASGIApp:
     """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
     clients."""
-    given: dict[str, object] = {"why_not": why_not, "figures": metrics}
+    given: dict[str, object] = {"why_not": why_not, "trouble": lambda: None, "figures": metrics}
     description = "Decides what fronts put into the commands topic."
     return Reached(Heads(_litestar([], given, "Topicwright worker", release, description)), reach)
 

@@ -19,7 +19,7 @@ from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from controller.machine.readiness import how_far
 from projections.queries.moments import iso
-from projections.queries.query import Questions
+from projections.queries.query import NotThere, Questions
 from projections.queries.requests import RequestFilter
 from projections.rows.requests import RequestStatus
 from projections.shown import overview_types as types
@@ -27,6 +27,7 @@ from projections.shown import overviews
 from projections.shown.difference import difference
 from projections.shown.difference_types import DifferenceShape
 from projections.shown.overviews import Window
+from projections.shown.quorum_types import QuorumShape
 
 SPANS_MAX = 500
 WAITING_SHOWN_MAX = 20
@@ -106,6 +107,15 @@ async def summary(
     """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
     need_cluster(front, request)
     return await reading.answer(overviews.summary, queries, at, counted_now(front) if at is None else None)
+
+
+@get("/quorum")
+async def quorum(request: HttpRequest, front: _Front) -> QuorumShape:
+    """Who votes, who leads and since when, as this voter sees it; 404 where it is none."""
+    need_cluster(front, request)
+    if front.quorum is None:
+        raise NotThere("this service is no voter of a quorum of controllers: it has no real brokers")
+    return front.quorum()
 
 
 @get("/brokers/{broker_id:int}")

@@ -47,6 +47,7 @@ class SimulatedKafka:
         """How long a worker's records are on their way at most: to all in-sync replicas."""
         self.lost = 0.0
         """How many of the answers get lost."""
+        self.copied = COPIES
         self._more = asyncio.Event()
 
     async def more(self, within_s: float) -> None:
@@ -69,7 +70,7 @@ class SimulatedKafka:
         log = self.log(topic, partition)
         log.append(value)
         self._stir()
-        if topic == self.topics.commands and self.rng.random() < COPIES:
+        if topic == self.topics.commands and self.rng.random() < self.copied:
             asyncio.get_running_loop().call_later(self.rng.uniform(0, COPIED_S), self._copy, log, value)
         return len(log) - 1
 
@@ -86,7 +87,7 @@ class SimulatedKafka:
 
     def mend(self) -> None:
         """All that was held up arrives, and nothing is lost any more."""
-        self.lost = 0.0
+        self.lost = self.copied = 0.0
         self.latency_s = 0.002
         for link in self.links:
             link.mend()

@@ -18,6 +18,7 @@ from tests.machine.audit.lives import Lives
 from tests.simulation import virtual_time
 from tests.simulation.clients import Client
 from tests.simulation.stream.faults import Faults
+from tests.simulation.stream.kafka import COPIED_S
 from tests.simulation.stream.world import StreamWorld, kafka_of
 from tests.simulation.world import chance_from
 from tests.stream.checking import check_topics
@@ -85,6 +86,7 @@ async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s
 
 async def _come_to_rest(world: StreamWorld) -> None:
     """Wait until nothing seems to be left to do, twice in a row."""
+    await asyncio.sleep(COPIED_S)
     await _until(lambda: _rests(world))
     await asyncio.sleep(LOOK_S)
     await _until(lambda: _rests(world))
@@ -99,15 +101,16 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 def _rests(world: StreamWorld) -> bool:
     owners = {number: worker for worker in world.workers.values() for number in worker.engine.active}
+    fronts = world.fronts.values()
     return (
         len(owners) == world.partitions
-        and all(not front.node.replies and front.node.caught_up for front in world.fronts.values())
+        and all(not (each := front.node).replies and each.caught_up and not each.storage_error for front in fronts)
         and all(
             worker.engine.next_source(number) == len(world.kafka.commands[number])
             and not worker.engine._states[number].state.waiting
             for number, worker in owners.items()
         )
-        and all(front.node.offsets == list(map(len, world.kafka.events)) for front in world.fronts.values())
+        and all(front.node.offsets == list(map(len, world.kafka.events)) for front in fronts)
     )
 
 
