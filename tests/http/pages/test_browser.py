@@ -56,11 +56,11 @@ class Look:
 
     def command(self, name: str, **parameters: Any) -> Any:
         """Say something to the browser itself; its reply."""
-        return self.browser.execute_cdp_cmd(name, parameters)  # type: ignore[no-untyped-call]
+        return self.browser.execute_cdp_cmd(name, parameters)
 
     def run(self, script: str) -> Any:
         """What a script in the page gives."""
-        return self.browser.execute_script(script)  # type: ignore[no-untyped-call]
+        return self.browser.execute_script(script)
 
     def text(self, selector: str = "main") -> str:
         """The words of an element, those folded away too."""
@@ -118,7 +118,7 @@ async def test_each_page_is_readable_for_everybody(browser: Chrome) -> None:
                     )
                     assert wider == 0, f"{path} at {width} is {wider} too wide"
                 look.run(axe())
-                found = browser.execute_async_script(AXE)  # type: ignore[no-untyped-call]
+                found = browser.execute_async_script(AXE)
                 wrong += [(path, *each) for each in found]
                 assert look.run("return window.hacked === undefined"), path
             assert wrong == []

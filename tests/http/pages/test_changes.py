@@ -28,7 +28,7 @@ async def test_a_create_is_tried_then_done() -> None:
         tried = text_of((await send(one, "/topics", 200, **fields, do="dry-run")).text)
         assert "It would be created: 4 partitions, factor 3" in tried
         await one.get("/topics/pay.new", 404)
-        done = await send(one, "/topics", **fields, do="create")
+        done = await send(one, "/topics", 303, **fields, do="create")
         assert done.headers["location"].startswith("/requests/")
         made = await one.get("/topics/pay.new")
         assert (made["num_partitions"], made["configs"]) == (4, {"retention.ms": "5"})

@@ -15,7 +15,8 @@ import msgspec
 from events.access import Acl
 from events.names import BrokerId
 
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Wire(msgspec.Struct, frozen=True):
