@@ -20,6 +20,7 @@ from controller.machine.commands.commands import ClientCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
+from controller.policy.in_force import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, TopicId
 from projections.shown.quorum_types import QuorumShape
@@ -76,6 +77,8 @@ class Front:
         """Held for each slice of a long answer, so that the loop does one of them in a round."""
         self.static_configs: Mapping[str, str] = {}
         """The settings that were given, by Kafka's keys: what DescribeConfigs shows as a broker's static configs."""
+        self.policies: tuple[PolicyInForce, ...] | None = None
+        """The policies that judge in this process, in their order; None where they judge elsewhere."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
         self.archive_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""

@@ -25,6 +25,8 @@ from controller.http.form.document import completed
 from controller.http.form.heads import Heads
 from controller.http.form.packing import note_wish
 from controller.http.metrics import Metrics
+from controller.http.pages.app import pages_app
+from controller.http.pages.negotiating import Negotiated
 from controller.http.paths import altering, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
@@ -65,6 +67,7 @@ _WRITES = (writes.create_topic, writes.delete_topic, altering.alter_topic)
 _READS = (
     topics.topics,
     reads.topic,
+    reads.topic_configs,
     reads.topic_events,
     reads.request_,
     reads.brokers,
@@ -77,6 +80,7 @@ _READS = (
     overviews.topic_timeline,
     overviews.broker,
     overviews.diff,
+    overviews.policies,
     overviews.quorum,
 )
 _LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
@@ -118,7 +122,8 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
     description = "Create topics, and see why every topic is as it is, at any moment of the past."
-    app: ASGIApp = Heads(_litestar(handlers, given, "Topicwright", release, description))
+    api = _litestar(handlers, given, "Topicwright", release, description)
+    app: ASGIApp = Heads(Negotiated(api, pages_app(given, BODY_BYTES_MAX)))
     app = app if logins is None else Authenticated(app, logins)
     return _Measured(Reached(app, reach), parts.metrics)
 

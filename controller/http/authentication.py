@@ -25,7 +25,11 @@ from controller.kafka.session import ANONYMOUS, Session
 from controller.machine.errors import ErrorCode
 
 CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
-_CHALLENGE: Final = (b"www-authenticate", b'Bearer realm="topicwright", Basic realm="topicwright", charset="UTF-8"')
+_CHALLENGES: Final = (
+    (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
+    (b"www-authenticate", b'Bearer realm="topicwright"'),
+)
+"""A header each: Chromium takes the first of a header for all of it, and would not show its form for a name."""
 
 _logger = structlog.get_logger("topicwright.http")
 
@@ -116,4 +120,4 @@ class Authenticated:
             self._logins.on_login(API, "http", "failed")
             await asyncio.sleep(self._logins.failed_delay_ms / 1000)
         message = refusal.message or "the credentials are not valid"
-        await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, [_CHALLENGE])
+        await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)

@@ -26,10 +26,10 @@ def may_describe_some(front: Front, request: HttpRequest) -> bool:
     return front.authorizer.allows_some(caller_of(request), "Describe", "Topic")
 
 
-def need_topic(front: Front, request: HttpRequest, topic: str) -> None:
-    """Raise Refused for who may not describe the topic."""
-    if not front.grants(caller_of(request), "Describe", topic):
-        raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic!r}: Describe is needed")
+def need_topic(front: Front, request: HttpRequest, topic: str, operation: Operation = "Describe") -> None:
+    """Raise Refused for who may not do this to the topic."""
+    if not front.grants(caller_of(request), operation, topic):
+        raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic!r}: {operation} is needed")
 
 
 def need_cluster(front: Front, request: HttpRequest, operation: Operation = "Describe") -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from litestar.handlers import BaseRouteHandler
@@ -88,6 +88,33 @@ async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise refused(400, ErrorCode.INVALID_REQUEST, _what_is_wrong(str(error), kind)) from None
+
+
+FORM_FIELDS_MAX: Final = 20
+
+
+async def read_form(request: HttpRequest) -> dict[str, str]:
+    """The fields of a form that a browser sends, each once. Raises Refused."""
+    try:
+        text = (await request.body()).decode()
+        pairs = parse_qsl(
+            text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=FORM_FIELDS_MAX
+        )
+    except ValueError:  # not UTF-8, no pairs, or too many
+        message = f"body: it has to be a form of at most {FORM_FIELDS_MAX} fields, in UTF-8"
+        raise refused(400, ErrorCode.INVALID_REQUEST, message) from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise refused(400, ErrorCode.INVALID_REQUEST, "body: a field is given more than once")
+    return fields
+
+
+def body_of(fields: dict[str, object], kind: type[_T]) -> _T:
+    """The body that fields of a form stand for. Raises Refused as `read_body`."""
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
         raise refused(400, ErrorCode.INVALID_REQUEST, _what_is_wrong(str(error), kind)) from None
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from controller.policy.in_force import PolicyInForce, RuleInForce
 from controller.policy.interface import PolicyViolation, RequestMetadata
 from events.catalog import Observation, Outcome, Verdict
 
@@ -30,11 +31,13 @@ class Policy(Protocol):
 
 
 class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured policy under the class name that settings gave it. `close` is None where it has no such method."""
+    """A configured policy under the class name that settings gave it. `close` is None where it has no such method;
+    `rules` are those of its file, if it is of the kind that has one."""
 
     name: str
     policy: Policy
     close: Callable[[], object] | None = None
+    rules: tuple[RuleInForce, ...] = ()
 
 
 class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +67,11 @@ class PolicyChain:
     def names(self) -> tuple[str, ...]:
         """The policies' class names, in order."""
         return tuple(loaded.name for loaded in self._policies)
+
+    @property
+    def in_force(self) -> tuple[PolicyInForce, ...]:
+        """The policies in order, with their rules, for people to look at."""
+        return tuple(PolicyInForce(one.name, one.rules) for one in self._policies)
 
     def validate(self, request: RequestMetadata, probe: PolicyProbe = SILENT) -> Verdict:
         """Ask each policy until one refuses or fails.

@@ -128,7 +128,8 @@ def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPo
     assert validate is not None, "a required method is there or an error was raised"
     if configure is not None:
         _called(name, "configure", lambda: configure(settings))
-    return LoadedPolicy(name=name, policy=cast("Policy", policy), close=close)
+    rules = policy.in_force if isinstance(policy, TopicRules) else ()
+    return LoadedPolicy(name=name, policy=cast("Policy", policy), close=close, rules=rules)
 
 
 def _called(name: str, what: str, call: Callable[[], object], allowed: str = "") -> object:

@@ -100,6 +100,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     required_configs: tuple[str, ...] = ()
     allowed_configs: tuple[str, ...] | None = None
     forbidden_configs: tuple[str, ...] = ()
+    written: dict[str, str] = {}
+    """What its file says of it, by key, but for its name and mode."""
 
     def refusal(self, request: RequestMetadata) -> str | None:
         """All that is wrong with a request by this rule, in one message that names the rule; None if nothing is."""

@@ -10,6 +10,7 @@ docs/policies.md describes the file, with an example. The file is read once, at 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from controller.policy.in_force import RuleInForce
 from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata
 from controller.policy.rule import Rule
 from controller.policy.rules_file import MODES, RulesError, read_rules
@@ -41,6 +42,11 @@ class TopicRules(CreateTopicPolicy):
             raise RulesError("is not a mode", " or ".join(MODES), key=MODE_SETTING, value=f"'{mode}'")
         self._enforcing = mode == "enforce"
         self._rules = read_rules(Path(path))
+
+    @property
+    def in_force(self) -> tuple[RuleInForce, ...]:
+        """The rules, for people to look at."""
+        return tuple(RuleInForce(one.name, one.enforced and self._enforcing, one.written) for one in self._rules)
 
     def validate(self, request: RequestMetadata) -> Sequence[Observation] | None:
         """Judge one topic by every rule. Raises PolicyViolation; returns what was only observed."""

@@ -97,7 +97,15 @@ def _rule(place: _Place, table: dict[str, object]) -> Rule:
     mode = values.pop("mode", "enforce")
     principals = Scope(values.pop("principals", None), values.pop("except_principals", None))
     topics = Scope(values.pop("topics", None), values.pop("except_topics", None))
-    return Rule(**values, enforced=mode == "enforce", principals=principals, topics=topics)
+    written = {key: _written(value) for key, value in table.items() if key not in ("name", "mode")}
+    return Rule(**values, enforced=mode == "enforce", principals=principals, topics=topics, written=written)
+
+
+def _written(value: object) -> str:
+    """A value for people to read."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_written(each)}" for key, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _check_contradictions(place: _Place, values: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from controller.policy.chain import ALLOWED, SILENT, PolicyChain, PolicyProbe, error_text, failed_verdict
+from controller.policy.in_force import PolicyInForce
 from controller.policy.interface import RequestMetadata
 from events.catalog import Verdict
 
@@ -84,6 +85,11 @@ class PolicyRunner:
     def waiting(self) -> int:
         """How many calls the worker has not begun."""
         return self._tasks.qsize()
+
+    @property
+    def in_force(self) -> tuple[PolicyInForce, ...]:
+        """The policies in order, with their rules."""
+        return self._chain.in_force
 
     async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
         """A verdict for each request, in the order of the requests; calls are judged in their order.

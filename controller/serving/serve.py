@@ -196,6 +196,7 @@ class Service:
     async def _start_http(self) -> None:
         options = self.options
         self._keep_heads()
+        self.front.policies = () if self._policies is None else self._policies.in_force
         self.http = HttpServer(
             self.front,
             self.fleet,

@@ -63,6 +63,9 @@ _ENTRY_BYTES = 64
 """What a pair costs beside its value: bounds a page of very small values."""
 
 
+VIEW_BLOCK_BYTES = 8 * 1024
+
+
 class Database:
     """An open database; all reading and closing goes through here, so that nothing keeps it open after `close`.
 
@@ -73,7 +76,9 @@ class Database:
 
     def __init__(self, path: Path, cache_bytes: int, recovery: DBRecoveryMode, *, read_only: bool = False) -> None:
         """Open, creating what is missing unless `read_only`. Raises what RocksDB raises."""
-        cache = Cache(cache_bytes)
+        # The other kind of cache has 64 shards: the bloom filter of a file of a million views is larger than one of
+        # these, is never kept, and was read anew for every single view, in a millisecond instead of 5 µs.
+        cache = Cache.new_hyper_clock_cache(cache_bytes, VIEW_BLOCK_BYTES)
         events = _options(cache, recovery, bloom=False)
         views = _options(cache, recovery, bloom=True)
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
@@ -347,7 +352,7 @@ def _tables(cache: Cache, *, bloom: bool) -> BlockBasedOptions:
     tables.set_block_cache(cache)
     tables.set_cache_index_and_filter_blocks(True)
     tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    tables.set_block_size(8 * 1024 if bloom else 16 * 1024)
+    tables.set_block_size(VIEW_BLOCK_BYTES if bloom else 16 * 1024)
     if bloom:
         tables.set_bloom_filter(10, False)
     return tables

@@ -13,10 +13,12 @@ from events.logs.log import EventLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.listing import Listed, Listing, Place
 from projections.queries.past import EVENTS_PER_STRETCH
-from projections.queries.query import BYTES_PER_PAGE, LOOKED_AT_MAX, Query
+from projections.queries.query import BYTES_PER_PAGE, Query
 
 STRETCH_FIRST, STRETCH_MAX = 1 << 10, 1 << 18
 """Offsets that are looked through at once: few at first, as the newest are wanted, then twice as many each time."""
+EVENTS_LOOKED_AT_MAX = 10_000
+"""For those that fit: a tenth of a second, then the page ends."""
 
 
 def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
@@ -36,8 +38,13 @@ def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
 
 def newest_of_broker(part: Query, broker_id: int, before: int) -> Iterator[Recorded]:
     """The events of a broker's registration and life below an offset, the newest first."""
-    found = _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
+    found = newest_of_cluster(part, before)
     return (record for record in found if getattr(record.event, "broker_id", None) == broker_id)
+
+
+def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
+    """The events that concern every topic below an offset, the newest first."""
+    return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
 
 
 class EventFilter(msgspec.Struct, frozen=True):
@@ -64,7 +71,7 @@ def newest_first(listing: Listing, which: EventFilter, place: Place, limit: int)
     reached, room = list(place), BYTES_PER_PAGE
     in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
     for looked_at, (number, record) in enumerate(in_order):
-        if len(found) == limit or room <= 0 or looked_at == LOOKED_AT_MAX:
+        if len(found) == limit or room <= 0 or looked_at == EVENTS_LOOKED_AT_MAX:
             return Listed(tuple(found), tuple(reached))
         reached[number] = record.offset
         if which.fits(record.event):
@@ -82,7 +89,7 @@ def oldest_first(listing: Listing, which: EventFilter, place: Place, limit: int,
         page = listing.page(place, limit - len(found), end)
         found += [one for one in page.events if which.fits(one[1].event)]
         looked_at += len(page.events)
-        if page.next_place is None or len(found) == limit or looked_at >= LOOKED_AT_MAX:
+        if page.next_place is None or len(found) == limit or looked_at >= EVENTS_LOOKED_AT_MAX:
             return Listed(tuple(found), page.next_place)
         place = page.next_place
 

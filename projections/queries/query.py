@@ -66,7 +66,13 @@ class NotThere(LookupError):
 
 
 class NoTopic(NotThere):
-    """There is no topic of a name at a moment."""
+    """There is no topic of a name at a moment. `gone` is the offset of the event that ended the last one of that name
+    before, `born` of the one that made the next; None where there is none."""
+
+    def __init__(self, message: str, *, gone: int | None = None, born: int | None = None) -> None:
+        super().__init__(message)
+        self.gone = gone
+        self.born = born
 
 
 class QueryClosed(RuntimeError):
@@ -145,7 +151,7 @@ class Query:
         """The topic of this name as it was. Raises NoTopic."""
         row = self._past.topic(name, end)
         if row is None:
-            raise NoTopic(self._why_no_topic(name, end))
+            raise self._no_topic(name, end)
         return row
 
     def topics_at(
@@ -246,7 +252,7 @@ class Query:
         if gone is not None and gone.is_set():
             raise QueryClosed("nobody waits for the answer any more")
 
-    def _why_no_topic(self, name: str, end: int) -> str:
+    def _no_topic(self, name: str, end: int) -> NoTopic:
         past = NO_PAST
         for record in self.topic_events(name, 0, end):
             past = fold_topic(past, record)
@@ -261,8 +267,10 @@ class Query:
             again = "again " if whys else ""
             whys.append(f"it was created {again}at offset {born.offset} ({iso(born.at_ms)})")
         if not whys:
-            return f"no topic {name!r} was ever created"
-        return f"there is no topic {name!r} at offset {end - 1}: " + "; ".join(whys)
+            return NoTopic(f"no topic {name!r} was ever created")
+        gone_at = None if past.deletion is None else past.deletion.offset
+        message = f"there is no topic {name!r} at offset {end - 1}: " + "; ".join(whys)
+        return NoTopic(message, gone=gone_at, born=None if born is None else born.offset)
 
 
 def _topic_of(record: Recorded) -> str | None:

@@ -49,6 +49,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
     outcome: str | None = None
     rule: str | None = None
     api: str | None = None
+    host: str | None = None
 
     def found_by(self, *, is_now: bool) -> RequestFilter:
         """The value by which to find them: the one that the fewest have. Outcomes change, so they find what is now."""
@@ -76,6 +77,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
         return (
             self.principal in (None, request.principal)
             and self.api in (None, request.api)
+            and self.host in (None, request.host)
             and (self.rule is None or self.rule in request.rules)
             and (self.outcome is None or any(self.outcome == outcome for outcome, _ in request.outcomes))
         )

@@ -1,12 +1,38 @@
-"""What people read on a terminal of an explanation: a line for each step, with its place, its time and its cause."""
+"""What people read of answers in the same words wherever they do, on a terminal or on a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from textwrap import wrap
 
-from projections.shown import json_types
+from projections.shown import json_types, overview_types
 from projections.words.explain import STEPS_FIRST
+
+
+def when(as_of: json_types.AsOfShape) -> str:
+    """The moment that an answer shows."""
+    if as_of.at is None:
+        return " before the first event"
+    if as_of.ends:
+        return f" as of {as_of.offset + 1} events in {len(as_of.ends)} partitions, {as_of.at}"
+    return f" as of offset {place(as_of.partition, as_of.offset)}, {as_of.at}"
+
+
+def status(one: json_types.TopicSummary) -> str:
+    """How a topic is, with how many of its partitions."""
+    counts = []
+    if one.status == "offline":
+        counts.append(f"{one.offline_partitions} of {one.num_partitions}")
+    elif one.status == "under-replicated":
+        counts.append(f"{one.under_replicated_partitions} of {one.num_partitions}")
+    if one.placeholders:
+        counts.append(f"{one.placeholders} placeholders")
+    return f"{one.status} ({', '.join(counts)})" if counts else one.status
+
+
+def outcomes(one: overview_types.RequestSummary) -> str:
+    """How the topics of a request fare."""
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
 
 
 def place(partition: int | None, offset: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.policy.in_force import PolicyInForce
 from projections.shown.json_types import AsOfShape, BrokerShape, EventShape
 
 
@@ -90,11 +91,20 @@ class TimelineShape(msgspec.Struct, frozen=True):
     as_of: AsOfShape
 
 
+class RefusedByShape(msgspec.Struct, frozen=True):
+    """How many topics of a principal were refused."""
+
+    principal: str
+    count: int
+
+
 class RefusedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How many topics a rule refused; `more` where it was not counted to the end. `latest` is the newest request."""
+    """How many topics a rule refused, and of whom (ten at most); `more` where it was not counted to the end. `latest`
+    is the newest request."""
 
     rule: str
     count: int
+    by: tuple[RefusedByShape, ...]
     more: bool
     latest: RequestSummary
 
@@ -150,4 +160,33 @@ class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
     leaders: int | None
     replicas: int | None
     events: tuple[EventShape, ...]
+    as_of: AsOfShape
+
+
+class ConfigShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A config in force. `source` is Kafka's (KIP-226): `DYNAMIC_TOPIC_CONFIG` is set for the topic, `DEFAULT_CONFIG`
+    by nobody. `default` is Kafka's own value; `value` and `default` are null of a sensitive one."""
+
+    name: str
+    value: str | None
+    source: str
+    default: str | None
+    sensitive: bool
+
+
+class TopicConfigsShape(msgspec.Struct, frozen=True):
+    """All configs of a topic in the order of their names, as DescribeConfigs shows them."""
+
+    configs: tuple[ConfigShape, ...]
+    as_of: AsOfShape
+
+
+class PoliciesShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What judges topics before they are created. `class_names` are those of the settings that decide; `policies` have
+    their rules, null where that is not known: of the past, and at a front, where workers judge. `refused` counts the
+    day before the newest event that the answer shows, and the refusals of built-in rules too."""
+
+    class_names: tuple[str, ...]
+    policies: tuple[PolicyInForce, ...] | None
+    refused: tuple[RefusedShape, ...]
     as_of: AsOfShape

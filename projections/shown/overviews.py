@@ -11,11 +11,12 @@ from itertools import islice
 
 import msgspec
 
+from controller.policy.in_force import PolicyInForce
 from events.names import BrokerId
 from projections.queries.backwards import newest_of_broker
 from projections.queries.listing import Listing, cursor_of
 from projections.queries.moments import iso
-from projections.queries.query import Ends, NoTopic, NotThere, Questions
+from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Questions
 from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
 from projections.queries.timeline import Fold, Span, folds, spans
 from projections.shown import overview_types as types
@@ -26,10 +27,13 @@ from projections.words.wording import in_words
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
-REFUSALS_LOOKED_AT_MAX = 2000
+REFUSALS_LOOKED_AT_MAX = 3000
+"""Of all rules together, some tens of milliseconds: the more rules, the earlier counting ends."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 TEXTS_SHOWN_MAX = 20
+PRINCIPALS_SHOWN = 10
+POLICY_SETTING = "create.topic.policy.class.name"
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -86,13 +90,12 @@ def summary(query: Questions, at: str | None, now: types.SummaryShape | None = N
         query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, looked_at_max=NEWEST_SHOWN
     )
     moment = query.as_of(end)
-    day_ago = () if moment.at_ms is None else starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")
     return msgspec.structs.replace(
         now or NOTHING_COUNTED,
         brokers_registered=len(cluster.brokers),
         live=tuple(sorted(cluster.live)),
         fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),
-        refused=tuple(_refused(query, end, day_ago)) if day_ago else (),
+        refused=_refused_of_day(query, end, moment),
         newest=tuple(map(_request, newest.requests)),
         release=cluster.release,
         as_of=to_json.as_of(moment),
@@ -119,8 +122,15 @@ NOTHING_COUNTED = types.SummaryShape(
 )
 
 
+def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.RefusedShape, ...]:
+    if moment.at_ms is None:
+        return ()
+    return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
+
+
 def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedShape]:
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
+    looked_at_max = REFUSALS_LOOKED_AT_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
         page = requests_page(
             query,
@@ -128,13 +138,34 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             end,
             until=end,
             since=since,
-            limit=REFUSALS_LOOKED_AT_MAX,
-            looked_at_max=REFUSALS_LOOKED_AT_MAX,
+            limit=looked_at_max,
+            looked_at_max=looked_at_max,
         )
         if page.requests:
-            count = sum(dict(one.outcomes).get("rejected", 0) for one in page.requests)
-            more = page.next_place is not None
-            yield types.RefusedShape(rule=rule, count=count, more=more, latest=_request(page.requests[0]))
+            by: Counter[str] = Counter()
+            for one in page.requests:
+                by[one.principal] += dict(one.outcomes).get("rejected", 0)
+            yield types.RefusedShape(
+                rule=rule,
+                count=by.total(),
+                by=tuple(types.RefusedByShape(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
+                more=page.next_place is not None,
+                latest=_request(page.requests[0]),
+            )
+
+
+def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> types.PoliciesShape:
+    """What judges creates, and what was refused; `in_force` are the policies of now, where they are known. Raises
+    BadMoment."""
+    end = query.end(at)
+    named = dict(query.cluster_at(end).settings).get(POLICY_SETTING, "")
+    moment = query.as_of(end)
+    return types.PoliciesShape(
+        class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
+        policies=in_force if at is None else None,
+        refused=_refused_of_day(query, end, moment),
+        as_of=to_json.as_of(moment),
+    )
 
 
 def broker(

@@ -93,9 +93,14 @@ class Service:
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
         self.front = Front(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
         self.query = Questions([Query(log, lambda: self.controller.store)])
-        self.http = HttpServer(self.front, self.fleet, self.query, self.metrics, logins=logins)
+        self._logins = logins
+        self.http = self.another_http()
         self.port = 0
         self.client: httpx.AsyncClient
+
+    def another_http(self) -> HttpServer:
+        """One more HTTP side of the same controller, not started."""
+        return HttpServer(self.front, self.fleet, self.query, self.metrics, logins=self._logins)
 
     async def request(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
         """Send a request, check its status, and return its JSON."""

@@ -296,7 +296,7 @@ WRONG = """
 /events?from=x                  | 400 from: Expected `int`, got `str`
 /events?start=1                 | 400 start: unknown query parameter; allowed are at, cursor, from, limit, order, p
 /events/follow?limit=1          | 400 limit: unknown query parameter; allowed are cursor, from, partition
-/explain/x?y=z                  | 400 y: unknown query parameter; allowed are at
+/explain/x?y=z                  | 400 y: unknown query parameter; allowed are at, of
 /log/head?since=8               | 400 size: the log has 7 events and not 8: it was cut, or it is another one
 /log/head?since=-1              | 400 since: Expected `int` >= 0
 /log/head?partition=0           | 400 partition: there is no partition 0; this log has none
@@ -341,6 +341,8 @@ async def test_the_document_names_every_path_and_every_body() -> None:
             "/v1/topics/{name}",
             "/v1/topics/{name}/events",
             "/v1/topics/{name}/timeline",
+            "/v1/topics/{name}/configs",
+            "/v1/policies",
             "/v1/requests",
             "/v1/requests/{request_id}",
             "/v1/brokers",

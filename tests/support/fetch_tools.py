@@ -1,5 +1,6 @@
 """Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, a franz-go program;
-Prometheus' checker of rules; and from Debian a browser, for the page of the replay's report, and systemd's checker.
+axe, which finds in pages what keeps people from using them; Prometheus' checker of rules; and from Debian a browser,
+for pages and the replay's report, and systemd's checker.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. Each has
 a stamp that holds all it was made from, so that a second run does nothing and a changed pin fetches again. A client
@@ -37,7 +38,7 @@ from tests.support.tools import (
 
 SLF4J = "1.7.36"
 PROGRAMS = {"chromium": "chromium", "chromedriver": "chromium-driver", "systemd-analyze": "systemd"}
-"""The programs that look at the replay's report and at systemd's units, and the Debian packages that bring them."""
+"""The programs that look at pages and at systemd's units, and the Debian packages that bring them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def _tools() -> Sequence[Tool]:
         ),
         Tool(f"java/s3proxy-{S3PROXY}", "mvn", (s3_pom,), (f"-Ds3proxy.version={S3PROXY}",), _fetch_jars),
         Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),
+        Tool("axe", "npm", (ROOT / "tests/http/pages/axe/package.json",), (), _fetch_node_modules),
         Tool("franz", "go", (franz / "go.mod", franz / "go.sum", franz / "main.go"), (), _build_go),
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),
     )

@@ -55,7 +55,7 @@ def _is_different(cluster: ClusterDifferenceShape | None) -> bool:
 
 
 def _lines(first: DifferenceShape, topics: Sequence[TopicDifferenceShape], look: Look) -> Iterator[str]:
-    from controller.cli.reads.in_words import when
+    from projections.shown.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:

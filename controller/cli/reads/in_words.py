@@ -17,7 +17,7 @@ def topics(
 ) -> Iterator[str]:
     """A list of topics; `such` says which, where there are none."""
     if not summaries:
-        yield f"There are no topics{such}{when(as_of)}."
+        yield f"There are no topics{such}{lines.when(as_of)}."
         return
     header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY")
     if look.wide:
@@ -31,7 +31,7 @@ def _topic_row(one: json_types.TopicSummary) -> tuple[object, ...]:
         one.name,
         one.num_partitions,
         one.replication_factor,
-        Marked(_status(one), _MARKS.get(one.status, "warning")),
+        Marked(lines.status(one), _MARKS.get(one.status, "warning")),
         one.created_at,
         one.created_by.principal if one.created_by else "?",
     )
@@ -48,7 +48,7 @@ def _wide_topic(one: json_types.TopicSummary) -> tuple[object, ...]:
 
 def topic(one: json_types.TopicShape, look: Look = PLAIN) -> Iterator[str]:
     """One topic with its partitions."""
-    yield f"{one.name}: {_status(one)},{when(one.as_of)}"
+    yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
     yield from _facts(_topic_facts(one))
     yield ""
     yield from partitions(one.partitions, look)
@@ -97,7 +97,7 @@ def partitions(all_of_them: Sequence[json_types.PartitionShape], look: Look = PL
 def brokers(answer: json_types.BrokersShape, look: Look = PLAIN) -> Iterator[str]:
     """The brokers, live and fenced."""
     if not answer.brokers:
-        yield f"There are no brokers{when(answer.as_of)}."
+        yield f"There are no brokers{lines.when(answer.as_of)}."
         return
     more = ("EPOCH", "REGISTERED", "INCARNATION") if look.wide else ()
     header = ("BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS", *more)
@@ -113,7 +113,7 @@ def _broker_row(one: json_types.BrokerShape, wide: bool) -> tuple[object, ...]:
 
 def settings(answer: json_types.BrokersShape, chosen: dict[str, str], look: Look = PLAIN) -> Iterator[str]:
     """The settings that decide."""
-    yield f"Decided by release {answer.release or '-'},{when(answer.as_of)}"
+    yield f"Decided by release {answer.release or '-'},{lines.when(answer.as_of)}"
     yield ""
     yield from look.table(("SETTING", "VALUE"), sorted(chosen.items()))
 
@@ -126,23 +126,3 @@ def ids(numbers: Sequence[int]) -> str:
 def _facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, value in pairs:
         yield f"  {name:<11} {value}"
-
-
-def _status(one: json_types.TopicSummary) -> str:
-    counts = []
-    if one.status == "offline":
-        counts.append(f"{one.offline_partitions} of {one.num_partitions}")
-    elif one.status == "under-replicated":
-        counts.append(f"{one.under_replicated_partitions} of {one.num_partitions}")
-    if one.placeholders:
-        counts.append(f"{one.placeholders} placeholders")
-    return f"{one.status} ({', '.join(counts)})" if counts else one.status
-
-
-def when(as_of: json_types.AsOfShape) -> str:
-    """The moment that an answer shows."""
-    if as_of.at is None:
-        return " before the first event"
-    if as_of.ends:
-        return f" as of {as_of.offset + 1} events in {len(as_of.ends)} partitions, {as_of.at}"
-    return f" as of offset {lines.place(as_of.partition, as_of.offset)}, {as_of.at}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from controller.cli.reads.in_words import when
 from controller.cli.terminal.printing import Look
 from controller.cli.terminal.tables import Marked
 from projections.shown import json_types, lines, overview_types
@@ -18,7 +17,7 @@ def requests(
 ) -> Iterator[str]:
     """A list of requests; `more` says that there are older ones."""
     if not found:
-        yield f"There are no such requests{when(as_of)}."
+        yield f"There are no such requests{lines.when(as_of)}."
         return
     rows = (
         (
@@ -46,8 +45,7 @@ def _topics(one: overview_types.RequestSummary, whole: bool) -> str:
 
 
 def _outcomes(one: overview_types.RequestSummary) -> str:
-    text = ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
-    return Marked(text, "bad" if any(name in one.outcomes for name in REFUSED) else "good")
+    return Marked(lines.outcomes(one), "bad" if any(name in one.outcomes for name in REFUSED) else "good")
 
 
 def request(one: json_types.RequestShape, look: Look) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from projections.shown.harmless import written_out
+
 COLUMN_MIN = 8
 """No column is cut to less, whatever the terminal."""
 _GAP = 2
@@ -47,26 +49,18 @@ def painted(text: str, mark: str) -> str:
     return f"\x1b[{_CODES[mark]}m{text}\x1b[0m" if mark else text
 
 
-_ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal acts on, or turns around, instead of showing it; and what has no bytes."""
 _OWN_COLOUR = re.compile(rf"\x1b\[(?:{'|'.join(_CODES.values())}|0)m")
 
 
 def harmless(line: str, colour: bool = False) -> str:
     """A line whose text may be of anybody (a client's id, a message): nothing in it moves the cursor, sets the title or
     turns text around. Our own colours stay where there are any."""
-    if _ACTS.search(line) is None:
-        return line
     kept = [*_OWN_COLOUR.finditer(line)] if colour else []
     parts, at = [], 0
     for one in kept:
-        parts += [_ACTS.sub(_written, line[at : one.start()]), one[0]]
+        parts += [written_out(line[at : one.start()]), one[0]]
         at = one.end()
-    return "".join([*parts, _ACTS.sub(_written, line[at:])])
-
-
-def _written(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+    return "".join([*parts, written_out(line[at:])])
 
 
 def cut(text: str, width: int) -> str:

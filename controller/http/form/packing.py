@@ -23,6 +23,7 @@ from litestar.handlers import BaseRouteHandler
 from controller.http.places import MARK
 from events.logs.archive.visits import visits
 
+JSON: Final = "application/json"
 GZIP_BYTES_MIN: Final = 1000
 """Shorter ones would hardly be any shorter."""
 GZIP_LEVEL: Final = 1
@@ -57,22 +58,22 @@ async def note_wish(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRoute
     wish.set(Wish("gzip" in codings or "gzip;q=1.0" in codings, has, at.isascii() and at.isdigit()))
 
 
-def packed(body: bytes) -> Response[bytes]:
-    """The answer with this body, which is JSON, as the client wants it."""
+def packed(body: bytes, media_type: str = JSON, status: int = 200) -> Response[bytes]:
+    """The answer with this body as the client wants it; what is not JSON is looked at again each time."""
     wanted = wish.get()
     is_zipped = wanted.takes_gzip and len(body) >= GZIP_BYTES_MIN
     tag = f'"{blake2b(body, digest_size=12).hexdigest()}{"-gzip" if is_zipped else ""}"'
     headers = {
         "etag": tag,
-        "cache-control": KEPT if wanted.of_offset and _SEALED not in body else LOOKED_AT_AGAIN,
+        "cache-control": KEPT if wanted.of_offset and media_type == JSON and _SEALED not in body else LOOKED_AT_AGAIN,
         "vary": "accept, accept-encoding, authorization",
     }
     visited = visits.get()
     if visited is not None and visited.count:
         headers[ARCHIVE] = str(visited.count)
-    if tag in wanted.has or "*" in wanted.has:
-        return Response(b"", status_code=304, headers=headers, media_type="application/json")
+    if status == 200 and (tag in wanted.has or "*" in wanted.has):
+        return Response(b"", status_code=304, headers=headers, media_type=media_type)
     if is_zipped:
         body = gzip.compress(body, GZIP_LEVEL, mtime=0)
         headers["content-encoding"] = "gzip"
-    return Response(body, headers=headers, media_type="application/json")
+    return Response(body, status_code=status, headers=headers, media_type=media_type)

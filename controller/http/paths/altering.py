@@ -46,8 +46,14 @@ async def alter_topic(
     validate_only: Annotated[bool, QueryParameter(description="Check everything, change nothing")] = False,
 ) -> AlteredShape:
     """Change the configs of a topic, or add partitions to it."""
-    body = await read_body(request, AlterBody)
-    command = _command(front, caller_of(request), name, body, validate_only)
+    return await alter(front, stopping, caller_of(request), name, await read_body(request, AlterBody), validate_only)
+
+
+async def alter(
+    front: Front, stopping: Stopping, caller: Caller, name: str, body: AlterBody, validate_only: bool = False
+) -> AlteredShape:
+    """The answer to a change. Raises Refused."""
+    command = _command(front, caller, name, body, validate_only)
     answer = await answer_to(stopping, command, front.submit_change([command], body.timeout_ms))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))

@@ -50,6 +50,7 @@ async def requests(
     ] = None,
     rule: Annotated[str | None, QueryParameter(description="The rule that refused a topic of the request")] = None,
     api: Annotated[str | None, QueryParameter(description="Kafka's name of the request, or `HTTP`")] = None,
+    host: Annotated[str | None, QueryParameter(description="The client's address")] = None,
     since: From = None,
     until: To = None,
     at: At = None,
@@ -62,7 +63,7 @@ async def requests(
     page looks at so many requests and no more: it may have fewer than the limit, and `next_cursor` where to go on.
     """
     caller = caller_of(request)
-    which = RequestFilter(principal, outcome, rule, api)
+    which = RequestFilter(principal, outcome, rule, api, host)
     window = Window(since, until, at, limit, cursor)
     return await reading.answer(overviews.requests, queries, which, window, partial(may_show_request, front, caller))
 
@@ -158,6 +159,15 @@ async def diff(
         with_cluster=front.allows(caller, "Describe"),
         place=places.sealed,
     )
+
+
+@get("/policies")
+async def policies(
+    request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: At = None
+) -> Response[types.PoliciesShape]:
+    """What judges topics before they are created, and what was refused in a day: by which rule, and of whom."""
+    need_cluster(front, request)
+    return await reading.answer(overviews.policies, queries, at, front.policies)
 
 
 def counted_now(front: Front) -> types.SummaryShape:

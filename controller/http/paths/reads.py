@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Literal
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -24,6 +24,8 @@ from controller.http.permissions import (
 from controller.http.query_threads import Reading
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
+from projections.shown import topic_configs as shown_configs
+from projections.shown.overview_types import TopicConfigsShape
 from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
@@ -48,6 +50,24 @@ async def topic(
     if at is not None or newest is None:
         return await reading.answer(from_log.topic_at, part, name, at)
     return await reading.answer(from_log.topic, part, newest, live, end)
+
+
+@get("/topics/{name:str}/configs")
+async def topic_configs(
+    name: FromPath[str],
+    request: HttpRequest,
+    front: _Front,
+    queries: _Queries,
+    reading: _Reading,
+    at: At = None,
+) -> Response[TopicConfigsShape]:
+    """The configs in force of a topic, with where each comes from: for who may describe them."""
+    need_topic(front, request, name, "DescribeConfigs")
+    part = queries.of_topic(name)
+    newest, end = part.newest_named(name), part.end()
+    if at is not None or newest is None:
+        return await reading.answer(shown_configs.topic_configs_at, part, name, at)
+    return await reading.answer(shown_configs.topic_configs, part, newest.configs, front.cluster.settings, end)
 
 
 @get("/topics/{name:str}/events")
@@ -167,12 +187,18 @@ async def explanation(
     queries: _Queries,
     reading: _Reading,
     at: At = None,
+    of: Annotated[
+        Literal["topic", "request"] | None,
+        QueryParameter(description="Which it is to be, where a topic may be called as a request"),
+    ] = None,
 ) -> Response[json_types.ExplanationShape]:
     """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
-    if may_describe(front, request, subject):
+    if of == "topic":
+        need_topic(front, request, subject)
+    if of != "request" and may_describe(front, request, subject):
         with suppress(NoTopic):
             return await reading.answer(from_log.explanation, queries, subject, explain_topic, at)
-        if await hidden_of_request(front, request, queries, reading, subject):
+        if of == "topic" or await hidden_of_request(front, request, queries, reading, subject):
             raise nothing_to_explain(subject)
     try:
         await need_request(front, request, queries, reading, subject)

@@ -37,12 +37,15 @@ SLICES_MAX = 40
 GLOB_CHARACTERS_MAX = 249
 
 _Front = NamedDependency[Front]
-_Glob = Annotated[
+Glob = Annotated[
     str | None,
     QueryParameter(
         min_length=1, max_length=GLOB_CHARACTERS_MAX, description="Names with `*` for any characters and `?` for one"
     ),
 ]
+"""Which names."""
+Order = Annotated[Literal["name", "newest"], QueryParameter(description="`newest`: those created last come first")]
+"""In which order."""
 _After = Annotated[str | None, QueryParameter(description="Go on after a name, or `next_after` of the page before")]
 
 
@@ -53,15 +56,13 @@ async def topics(
     queries: NamedDependency[Questions],
     reading: NamedDependency[Reading],
     places: NamedDependency[Places],
-    name: _Glob = None,
+    name: Glob = None,
     status: FromQuery[WantedStatus | None] = None,
     placeholders: Annotated[
         bool | None, QueryParameter(description="Whether places of it wait for a broker to join (KIP-409)")
     ] = None,
     principal: Annotated[str | None, QueryParameter(description="Who requested the topic")] = None,
-    order: Annotated[
-        Literal["name", "newest"], QueryParameter(description="`newest`: those created last come first")
-    ] = "name",
+    order: Order = "name",
     after: _After = None,
     cursor: Cursor = None,
     limit: Limit = 100,

@@ -67,7 +67,14 @@ async def create_topic(
 
     201 when it is complete, 200 for a dry run, 202 when it is created but the wait ended before it was complete.
     """
-    controller, caller, body = front.controller, caller_of(request), await read_body(request, CreateBody)
+    return await create(front, stopping, caller_of(request), await read_body(request, CreateBody), validate_only)
+
+
+async def create(
+    front: Front, stopping: Stopping, caller: Caller, body: CreateBody, validate_only: bool
+) -> Response[CreatedShape]:
+    """The answer to a create. Raises Refused."""
+    controller = front.controller
     command = create_command(
         body,
         request_id=controller.new_request_id(),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
 from projections.replay.report.data import (
@@ -30,14 +30,10 @@ from projections.replay.report.data import (
 )
 from projections.replay.report.figures import OUTCOME_COLOURS, VERMILION, bin_text, span
 from projections.replay.report.page import page
-from tests.support.tools import program
+from tests.support.browser import chromium
 
 BORN_MS = 1_700_000_000_000
 HOSTILE = "policy:</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'>"
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars --window-size=1240,2400"
-)
 
 REPORT = Report(
     log="/data/<b>log</b>",
@@ -79,14 +75,8 @@ REPORT = Report(
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """A browser without a window, without a network and with a profile of its own."""
-    options = ChromeOptions()
-    options.binary_location = program("chromium")
-    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = Chrome(options=options, service=ChromeService(program("chromedriver")))
-    yield chrome
-    chrome.quit()
+    with chromium(tmp_path_factory.mktemp("profile"), "--window-size=1240,2400") as chrome:
+        yield chrome
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,170 @@
+"""Every page of a long log: how long the server takes for it, and how long the event loop stands still meanwhile.
+
+    python -m benchmarks.pages DIR
+
+DIR has a log of `benchmarks.history`, such as `python -m benchmarks.history DIR --events 10000000` leaves. It is opened
+as that of a stopped service, with nobody else at work. Pages are requested as a browser does, over a socket and
+gzipped; the client is in the same loop, so what it does counts too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from benchmarks.figures import Figure, percentile, show
+from controller.access.refusals import RefusalRecords
+from controller.front.front import Front
+from controller.front.port import Reply, Standing
+from controller.http.metrics import Metrics
+from controller.http.server import HttpServer
+from controller.machine.commands.commands import ClientCommand
+from controller.serving.process import SWITCH_S
+from events.catalog import EVENT_VERSION, Endpoint
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import RequestId
+from projections.queries.query import Query, Questions
+from projections.store.store import TopicStore
+
+TIMES = 8
+ASLEEP_S = 0.001
+HTML = {"accept": "text/html", "accept-encoding": "gzip"}
+PAGE_MS = "200"
+
+
+class Stopped:
+    """A controller that decides nothing: a log to look at."""
+
+    def __init__(self, log: RocksDbLog) -> None:
+        self.store = TopicStore(log)
+        self.cluster_id = "bench"
+        self._events = log.durable_offset
+
+    def standing(self) -> Standing:
+        """Nothing waits."""
+        return Standing(self._events, 0, 0, None, None)
+
+    @property
+    def refusals(self) -> RefusalRecords:
+        """Nobody is refused."""
+        raise NotImplementedError
+
+    def now_ms(self) -> int:
+        """Any time."""
+        return 0
+
+    def new_request_id(self, origin: str = "") -> RequestId:
+        """Nothing is requested."""
+        raise NotImplementedError(origin)
+
+    def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
+        """Nothing is decided."""
+        raise NotImplementedError(commands, timeout_ms)
+
+
+class Standstill:
+    """The longest that the loop was held: by the clock, and what it worked of that, which does not depend on others."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self.worked_s = 0.0
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            started, worked = time.perf_counter(), time.thread_time()
+            await asyncio.sleep(ASLEEP_S)
+            self.longest_s = max(self.longest_s, time.perf_counter() - started - ASLEEP_S)
+            self.worked_s = max(self.worked_s, time.thread_time() - worked)
+
+
+async def measured(folder: Path) -> list[Figure]:
+    """Request each page some times, at now and at moments of the past."""
+    sys.setswitchinterval(SWITCH_S)
+    log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    controller = Stopped(log)
+    front = Front(controller, node_id=0, advertised=Endpoint("PLAINTEXT", "localhost", 9092))
+    http = HttpServer(front, None, Questions([Query(log, lambda: controller.store)]), Metrics())
+    port = await http.start("127.0.0.1", 0)
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=HTML, timeout=600) as client:
+            await client.get("/")
+            found = [await _timed(client, *each, log.durable_offset) for each in (await _paths(client, log)).items()]
+            return [figure for figures in found for figure in figures]
+    finally:
+        await http.stop()
+        log.close()
+
+
+async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[str]]:
+    as_json = {"accept": "application/json"}
+    topics = (await client.get("/topics?limit=12", headers=as_json)).json()["topics"]
+    requests = (await client.get("/requests?limit=12", headers=as_json)).json()["requests"]
+    end = log.durable_offset
+    return {
+        "the overview": ["/"],
+        "topics": ["/topics", "/topics?order=newest", "/topics?status=not-ready", "/topics?name=*7*"],
+        "a topic": [f"/topics/{one['name']}" for one in topics],
+        "requests": ["/requests", "/requests?outcome=rejected", "/requests?api=CreateTopics"],
+        "a request": [f"/requests/{one['request_id']}" for one in requests if not one["counted"]],
+        "brokers": ["/brokers", "/brokers/1"],
+        "events": ["/events", "/events?type=TopicDeleted"],
+        "policies": ["/policies"],
+        "difference": [f"/diff?from={end - 100}", f"/diff?from={end - 10_000}", f"/diff?from={end // 2}"],
+    }
+
+
+async def _timed(client: httpx.AsyncClient, kind: str, paths: list[str], end: int) -> list[Figure]:
+    """The pages of a kind as they are, and where they have a past, as they were."""
+    chance = random.Random(7)
+    has_past = kind not in ("difference", "a request")
+    figures = []
+    for words, is_past in (("", False), (" at any moment", True))[: 1 + has_past]:
+        took, core, still = [], [], Standstill()
+        for number in range(TIMES):
+            path = paths[number % len(paths)]
+            if is_past and "order=newest" not in path:
+                path += f"{'&' if '?' in path else '?'}at={chance.randrange(end // 2, end)}"
+            used = time.process_time()
+            took.append(await _one(client, path, still))
+            core.append((time.process_time() - used) * 1000)
+        note = (
+            f"half within {percentile(took, 0.5):.3g}; of a core at most {max(core):.3g}, half within "
+            f"{percentile(core, 0.5):.3g}; the loop held {still.longest_s * 1000:.3g} ms, {still.worked_s * 1000:.3g} "
+            "of a core"
+        )
+        figures.append(Figure(f"{kind}{words}, longest of {TIMES}", "ms", max(took), None, PAGE_MS, note))
+    return figures
+
+
+async def _one(client: httpx.AsyncClient, path: str, still: Standstill) -> float:
+    watch = asyncio.create_task(still.watch())
+    started = time.perf_counter()
+    answer = await client.get(path)
+    took_ms = (time.perf_counter() - started) * 1000
+    watch.cancel()
+    with suppress(asyncio.CancelledError):
+        await watch
+    assert answer.status_code in (200, 404), f"{path}: {answer.text[:500]}"
+    return took_ms
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    show(asyncio.run(measured(options.folder)), options.json)
+
+
+if __name__ == "__main__":
+    main()

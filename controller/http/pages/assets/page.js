@@ -1,0 +1,90 @@
+// Pages live without this script. With it they follow what happens, and the slider shows the moment while it moves.
+"use strict";
+
+const REFRESH_EVERY_MS = 2000;
+const TRY_AGAIN_MS = 5000;
+
+// --- what happens: a page that is followed is loaded anew, and what is marked as live takes the place of what it was
+
+const follow = document.body.dataset.follow;
+const lost = document.getElementById("lost");
+let source = null;
+let isDue = false;
+let refreshed = 0;
+
+function listen() {
+  source = new EventSource(follow);
+  source.onopen = () => {
+    document.body.classList.add("following");
+    document.getElementById("live").textContent = ", live";
+    if (!lost.hidden) {
+      lost.hidden = true;
+      refreshSoon();
+    }
+  };
+  source.onmessage = refreshSoon;
+  source.onerror = () => {
+    document.body.classList.remove("following");
+    document.getElementById("live").textContent = "";
+    if (lost.hidden) {
+      lost.querySelector("span").textContent = new Date().toISOString();
+      lost.hidden = false;
+    }
+    if (source.readyState === EventSource.CLOSED) setTimeout(listen, TRY_AGAIN_MS);
+  };
+}
+
+function refreshSoon() {
+  if (isDue || document.hidden) return;
+  isDue = true;
+  setTimeout(refresh, Math.max(100, refreshed + REFRESH_EVERY_MS - Date.now()));
+}
+
+async function refresh() {
+  isDue = false;
+  refreshed = Date.now();
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (answer.ok) replaceLive(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  } catch {
+    // the server went away; the source of events says so, and loads the page again when it is back
+  }
+}
+
+function replaceLive(fresh) {
+  for (const now of document.querySelectorAll("[data-live]")) {
+    const then = fresh.getElementById(now.id);
+    if (!then || now.innerHTML === then.innerHTML || now.contains(document.activeElement)) continue;
+    const open = new Set([...now.querySelectorAll("details[open]")].map((one) => one.id));
+    now.replaceChildren(...then.childNodes);
+    for (const one of now.querySelectorAll("details")) one.open = open.has(one.id);
+  }
+}
+
+if (follow) {
+  listen();
+  document.addEventListener("visibilitychange", refreshSoon);
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (event) => event.persisted && listen());
+}
+
+// --- the slider
+
+for (const form of document.querySelectorAll("form.slide")) {
+  const slider = form.querySelector("input[type=range]");
+  const output = form.querySelector("output");
+  slider.addEventListener("input", () => {
+    output.textContent = new Date(Number(slider.value)).toISOString();
+  });
+}
+
+// --- names that are typed before something is deleted
+
+for (const typed of document.querySelectorAll("input[data-must-be]")) {
+  const button = typed.form.querySelector("button");
+  const check = () => {
+    button.disabled = typed.value !== typed.dataset.mustBe;
+  };
+  typed.addEventListener("input", check);
+  check();
+}

@@ -1,0 +1,133 @@
+"""What forms change: the very commands of the JSON, for who is shown the form and may do it.
+
+A form carries a token (`controller.http.pages.tokens`). What is refused is shown with its rule and its request.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from litestar import Response, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+from litestar.response import Redirect
+
+from controller.http.errors import HttpRequest, Refused, refused
+from controller.http.pages.site import FOLLOW, Site
+from controller.http.parameters import At
+from controller.http.paths import altering, overviews, writes
+from controller.http.requests import body_of, caller_of, read_form
+from controller.machine.errors import ErrorCode
+from projections.shown.json_types import CreatedShape, ErrorShape
+from projections.shown.overview_types import PoliciesShape
+
+NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": ""}
+_NO_CLUSTER: Final = "Rules and what they refused are for who may describe the cluster, and this login may not."
+
+
+@get("/policies")
+async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
+    """The rules in force, what each refused, and the form that tries a create."""
+    found: PoliciesShape | None = None
+    if site.allows(request, "Describe"):
+        found = await site.shown(overviews.policies, request, at=at)
+    return await site.page(
+        request,
+        "policies.html",
+        at=at,
+        as_of=None if found is None else found.as_of,
+        follow=FOLLOW if found is not None else "",
+        found=found,
+        hidden=_NO_CLUSTER,
+        filled=NOTHING_FILLED_IN,
+    )
+
+
+@post("/topics")
+async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
+    """Try a create, or do it."""
+    filled = await _checked(request, site)
+    is_dry, command = filled.get("do") != "create", ("topic", "create", filled.get("name", ""))
+    result: CreatedShape | None = None
+    error: ErrorShape | None = None
+    status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
+    try:
+        body = body_of(_create_fields(filled), writes.CreateBody)
+        answer = await writes.create(site.front, site.stopping, caller_of(request), body, is_dry)
+        result = answer.content
+    except Refused as refusal:
+        error, status = refusal.error, 200 if is_dry else refusal.status
+    if result is not None and not is_dry:
+        return Redirect(f"/requests/{quote(result.request_id, safe='')}", status_code=303)
+    return await site.page(
+        request,
+        "create.html",
+        status=status,
+        command=(*command, "--dry-run"),
+        filled={**NOTHING_FILLED_IN, **filled},
+        result=result,
+        error=error,
+        broken=() if error is None else error.message.split("; "),
+    )
+
+
+@post("/topics/{name:str}")
+async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
+    """Add partitions to a topic, change its configs, or delete it."""
+    filled, caller = await _checked(request, site), caller_of(request)
+    here = f"/topics/{quote(name, safe='')}"
+    match filled.get("do"):
+        case "grow":
+            grown = body_of({"num_partitions": _number(filled, "num_partitions")}, altering.AlterBody)
+            await altering.alter(site.front, site.stopping, caller, name, grown)
+        case "configs":
+            configs = {key: value or None for key, value in _configs(filled).items()}
+            await altering.alter(
+                site.front, site.stopping, caller, name, body_of({"configs": configs}, altering.AlterBody)
+            )
+        case "delete":
+            if filled.get("typed") != name:
+                raise refused(400, ErrorCode.INVALID_REQUEST, f"typed: to delete the topic, type its name, {name!r}")
+            gone = await site.shown(writes.delete_topic, request, name=name)
+            here = f"/requests/{quote(gone.request_id, safe='')}"
+        case other:
+            raise refused(400, ErrorCode.INVALID_REQUEST, f"do: {other!r} is none of grow, configs, delete")
+    return Redirect(here, status_code=303)
+
+
+async def _checked(request: HttpRequest, site: Site) -> dict[str, str]:
+    """The fields of a form that was sent from a page of ours. Raises Refused."""
+    filled = await read_form(request)
+    site.tokens.check(filled.get("token", ""), caller_of(request).principal, site.front.controller.now_ms())
+    return filled
+
+
+def _create_fields(filled: dict[str, str]) -> dict[str, object]:
+    fields: dict[str, object] = {"name": filled.get("name", "").strip(), "configs": _configs(filled)}
+    for name in ("num_partitions", "replication_factor"):
+        if filled.get(name, "").strip():
+            fields[name] = _number(filled, name)
+    return fields
+
+
+def _number(filled: dict[str, str], name: str) -> object:
+    """A number, or where it is none the text, which is then refused by its name."""
+    text = filled.get(name, "").strip()
+    return int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 12 else text
+
+
+def _configs(filled: dict[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(filled.get("configs", "").splitlines(), 1):
+        name, equals, value = line.partition("=")
+        if not line.strip():
+            continue
+        if not equals or not name.strip():
+            raise refused(400, ErrorCode.INVALID_REQUEST, f"configs: line {number} is not name=value")
+        if name.strip() in found:
+            raise refused(
+                400, ErrorCode.INVALID_REQUEST, f"configs: {name.strip()} is given twice, in line {number} too"
+            )
+        found[name.strip()] = value.strip()
+    return found

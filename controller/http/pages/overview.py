@@ -1,0 +1,45 @@
+"""The first page: what an engineer on call looks at, of now or of any moment."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+
+from controller.http import log_heads
+from controller.http.errors import HttpRequest
+from controller.http.pages.site import FOLLOW, Site
+from controller.http.parameters import At
+from controller.http.paths import overviews, reads
+from events.logs.heads import Head
+from events.logs.log import LogError
+from projections.shown.json_types import BrokersShape
+from projections.shown.overview_types import SummaryShape
+from projections.store.tree import TreeBehind
+
+_NO_CLUSTER = "Brokers, what waits and all requests are for who may describe the cluster, and this login may not."
+
+
+@get(["/", "/summary"])
+async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
+    """Brokers, topics, what waits and for whom, what was refused, and the newest decisions."""
+    if not site.allows(request, "Describe"):
+        return await site.page(request, "overview.html", at=at, summary=None, head=None, hidden=_NO_CLUSTER)
+    summary: SummaryShape = await site.shown(overviews.summary, request, at=at)
+    brokers: BrokersShape = await site.shown(reads.brokers, request, at=at)
+    head: Head | None = None
+    if at is None:
+        with suppress(TreeBehind, LogError):  # of a long log of an earlier release it is being made
+            head = (await site.shown(log_heads.log_head, request)).head
+    return await site.page(
+        request,
+        "overview.html",
+        at=at,
+        as_of=summary.as_of,
+        follow=FOLLOW,
+        summary=summary,
+        brokers=brokers,
+        head=head,
+        loads={one.broker_id: one for one in summary.loads},
+    )

@@ -1,0 +1,18 @@
+"""Text that may be of anybody (a client's id, a message), so written that nothing acts on it instead of showing it."""
+
+from __future__ import annotations
+
+import re
+
+_ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal or a browser acts on, or turns around, instead of showing it; and what has no bytes."""
+
+
+def written_out(text: str) -> str:
+    """A text in which nothing moves the cursor, sets the title or turns text around: such characters are written as
+    escapes."""
+    return text if _ACTS.search(text) is None else _ACTS.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode()

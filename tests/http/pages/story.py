@@ -1,0 +1,136 @@
+"""A service with a story to look at: topics of all kinds, refusals by rule, a broker that died, names that attack."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from html.parser import HTMLParser
+from typing import Any
+
+import httpx
+
+from controller.policy.in_force import PolicyInForce, RuleInForce
+from tests.http.service import POLICY, Judge, Service, owned, service
+
+HTML = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+"""As Chromium sends it."""
+LONG = "long." + "x" * 244
+HOSTILE = (
+    "<script>window.hacked=1</script>",
+    "a\"onmouseover='window.hacked=1'x=",
+    "\u202egnp.exe\u2066",
+    "line\nbreak\x1b[2J",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:window.hacked=1",
+    "../../etc",
+    "שלום.topic",
+)
+"""Names that nobody may have; a request for one is refused, and stands in the log as it was."""
+CLIENT = "<img src=x onerror=window.hacked=1>"
+RULES = (
+    PolicyInForce(
+        "tests.Owned",
+        (
+            RuleInForce("owner", True, {"refuse": "names need an owner", "topics": "*"}),
+            RuleInForce("size", False, {"partitions": "at least 2"}),
+        ),
+    ),
+)
+
+
+@asynccontextmanager
+async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
+    """The service, after all of that; without `hostile`, what pictures are taken of."""
+    async with service(settings=POLICY, judge=Judge(owned), **more) as one:
+        one.front.policies = RULES
+        one.client.headers["user-agent"] = "billing-api 2.1"
+        await one.create("pay.orders", num_partitions=6, configs={"retention.ms": "86400000"})
+        await one.create("pay.invoices", num_partitions=3, configs={"cleanup.policy": "compact"})
+        await one.create("web.clicks", num_partitions=12, configs={"min.insync.replicas": "2"})
+        await one.create("pay.single", num_partitions=1)
+        await one.create("orphan", 403)
+        await one.create("web.huge", 400, num_partitions=3, replication_factor=9)
+        await one.request("PATCH", "/topics/pay.orders", json={"configs": {"retention.ms": "3600000"}})
+        await one.request("PATCH", "/topics/pay.orders", json={"num_partitions": 8})
+        await one.create("pay.gone")
+        await one.request("DELETE", "/topics/pay.gone")
+        if hostile:
+            await one.create(LONG, num_partitions=1)
+        for name in HOSTILE if hostile else ():
+            await one.client.post("/topics", json={"name": name}, headers={"user-agent": CLIENT})
+        one.fleet.stop_broker(2)
+        await one.live(1, 3)
+        yield one
+
+
+async def page(one: Service, path: str, expect: int = 200, **more: Any) -> str:
+    """A page as a browser is sent it."""
+    answer = await one.client.get(path, headers=HTML, follow_redirects=True, **more)
+    assert answer.status_code == expect, f"{path}: {answer.status_code} {text_of(answer.text)}"
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    return answer.text
+
+
+async def send(one: Service, path: str, expect: int = 303, token: str | None = None, **fields: str) -> httpx.Response:
+    """A form as a browser sends it, with the token of a page."""
+    given = Read(await page(one, "/policies")).token if token is None else token
+    answer = await one.client.post(path, data={"token": given, **fields}, headers=HTML)
+    assert answer.status_code == expect, f"{path}: {answer.status_code} {text_of(answer.text)}"
+    return answer
+
+
+class Read(HTMLParser):
+    """A page that was read: its elements, its links, its words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element begins."""
+        self.elements.append((tag, dict(attrs)))
+        if tag not in {"meta", "link", "img", "input", "br"}:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element without anything in it."""
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """An element ends: the last one that began."""
+        assert self._open, f"</{tag}> ends nothing"
+        assert self._open.pop() == tag, f"</{tag}> ends another"
+
+    def handle_data(self, data: str) -> None:
+        """Words."""
+        if data.strip():
+            self.words.append(" ".join(data.split()))
+
+    @property
+    def text(self) -> str:
+        """All words."""
+        return " ".join(self.words)
+
+    @property
+    def links(self) -> list[str]:
+        """Where its links lead."""
+        return [str(attrs["href"]) for tag, attrs in self.elements if tag == "a"]
+
+    @property
+    def token(self) -> str:
+        """The token of its forms."""
+        return next(str(attrs["value"]) for attrs in self.of("input") if attrs.get("name") == "token")
+
+    def of(self, tag: str) -> Iterator[dict[str, str | None]]:
+        """The attributes of each element of a kind."""
+        return (attrs for name, attrs in self.elements if name == tag)
+
+
+def text_of(page_text: str) -> str:
+    """The words of a page."""
+    return Read(page_text).text

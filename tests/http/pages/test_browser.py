@@ -1,0 +1,234 @@
+"""Pages in a real browser: whole and readable for everybody, at any width, live, by keyboard, and without script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver import Chrome, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+from controller.access.users import Users
+from controller.access.users_file import set_password
+from controller.machine.state import Cluster
+from tests.http.pages.story import story
+from tests.http.pages.test_pages import PAGES
+from tests.http.service import service
+from tests.http.test_authentication import basic, logins
+from tests.support.browser import chromium
+from tests.support.tools import cached
+
+WITHIN_S = 240
+AXE = """
+const done = arguments[arguments.length - 1];
+axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((found) =>
+  done(found.violations.map((one) => [one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200))])));
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """A browser."""
+    with chromium(tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome
+
+
+class Look:
+    """A browser that looks at a service."""
+
+    def __init__(self, browser: Chrome, port: int) -> None:
+        self.browser = browser
+        self.base = f"http://127.0.0.1:{port}"
+        self.browser.get_log("browser")  # type: ignore[no-untyped-call]  # what others left
+
+    def at(self, path: str, width: int = 1440, *, dark: bool = False) -> None:
+        """Open a page."""
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.command("Emulation.setEmulatedMedia", features=scheme)
+        self.browser.get(self.base + path)
+
+    def command(self, name: str, **parameters: Any) -> Any:
+        """Say something to the browser itself; its reply."""
+        return self.browser.execute_cdp_cmd(name, parameters)
+
+    def run(self, script: str) -> Any:
+        """What a script in the page gives."""
+        return self.browser.execute_script(script)
+
+    def text(self, selector: str = "main") -> str:
+        """The words of an element, those folded away too."""
+        return str(self.run(f"return document.querySelector({selector!r})?.textContent ?? ''"))
+
+    def until(self, reached: Callable[[], object], what: str) -> None:
+        """Wait until something is so."""
+        WebDriverWait(self.browser, WITHIN_S).until(lambda _: reached(), f"{what}: {self.text('body')[:2000]}")
+
+    def shows(self, words: str) -> None:
+        """Wait until a page shows this, which may be the next one."""
+        gone = [StaleElementReferenceException, NoSuchElementException]
+        waiting = WebDriverWait(self.browser, WITHIN_S, ignored_exceptions=gone)
+        waiting.until(lambda browser: words in browser.find_element(By.TAG_NAME, "main").text, words)
+
+    def click(self, selector: str) -> None:
+        """Click, and be where that leads."""
+        self.browser.find_element(By.CSS_SELECTOR, selector).click()
+
+    def fill(self, selector: str, text: str) -> None:
+        """Type into a field."""
+        field = self.browser.find_element(By.CSS_SELECTOR, selector)
+        field.clear()
+        field.send_keys(text)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, wherever the focus is."""
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    @property
+    def complaints(self) -> list[Any]:
+        """What was written to the console."""
+        return list(self.browser.get_log("browser"))  # type: ignore[no-untyped-call]
+
+
+@cache
+def axe() -> str:
+    """The checker."""
+    return (cached("axe") / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
+
+
+async def test_each_page_is_readable_for_everybody(browser: Chrome) -> None:
+    async with story() as one:
+        look = Look(browser, one.port)
+        created = (await one.get("/topics/pay.orders"))["created_by"]["request_id"]
+        paths = (*PAGES, f"/requests/{created}", "/topics?at=40", "/requests/boot-22")
+
+        def check() -> None:
+            wrong: list[object] = []
+            for path in paths:
+                for width in (1920, 390):
+                    look.at(path, width, dark=len(path) % 2 == 0)
+                    wider = look.run(
+                        "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                    )
+                    assert wider == 0, f"{path} at {width} is {wider} too wide"
+                look.run(axe())
+                found = browser.execute_async_script(AXE)
+                wrong += [(path, *each) for each in found]
+                assert look.run("return window.hacked === undefined"), path
+            assert wrong == []
+            assert look.complaints == []
+
+        await asyncio.to_thread(check)
+
+
+async def test_time_goes_back_and_forth(browser: Chrome) -> None:
+    async with story() as one:
+        look = Look(browser, one.port)
+
+        def check() -> None:
+            look.at("/topics/pay.orders")
+            look.run("const one = document.querySelector('[type=range]'); one.value = one.max - 1; one.focus()")
+            look.press(Keys.ARROW_LEFT)
+            shown = look.text(".slide output")
+            assert shown.endswith("Z"), "the slider says which moment it stands at"
+            look.click(".slide button")
+            look.until(lambda: "at=" in browser.current_url, "the slider leads to a moment")
+            assert look.text(".when").strip() == f"As of {shown}"
+            there = browser.current_url
+            look.click(".moment .button")
+            look.until(lambda: "at=" not in browser.current_url, "back to now")
+            look.at(f"/topics/pay.orders?at={40}")
+            look.click(".history li:last-child a")
+            look.at("/topics/pay.gone")
+            assert "it was deleted at offset" in look.text()
+            look.click(".error .button")
+            look.until(lambda: look.text("h1") == "pay.gone", "the moment before")
+            assert look.browser.current_url != there
+
+        await asyncio.to_thread(check)
+
+
+async def test_what_happens_is_shown_at_once_and_a_server_that_went_away_is_missed(browser: Chrome) -> None:
+    async with story() as one:
+        look = Look(browser, one.port)
+        await asyncio.to_thread(look.at, "/topics?name=new*")
+        await asyncio.to_thread(look.until, lambda: "live" in look.text(".when"), "it is live")
+        await one.create("new.one", replication_factor=2)
+        await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
+        await one.http.stop()
+        lost = "return !document.getElementById('lost').hidden"
+        await asyncio.to_thread(look.until, lambda: look.run(lost), "the page says that nobody answers")
+        assert "No connection to the service since" in look.text("#lost")
+        again = one.another_http()
+        await again.start("127.0.0.1", one.port)
+        try:
+            await asyncio.to_thread(look.until, lambda: not look.run(lost), "it comes back")
+            await one.create("new.two", replication_factor=2)
+            await asyncio.to_thread(look.until, lambda: "new.two" in look.text(), "and goes on")
+        finally:
+            await again.stop()
+            await asyncio.to_thread(look.browser.get, "about:blank")
+
+
+async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, tmp_path: Path) -> None:
+    set_password(tmp_path / "users", "carol", "carol-PLANTED")
+    users = Users(Cluster, tmp_path / "users")
+    async with service(logins=logins(users)) as one:
+        look = Look(browser, one.port)
+        one.client.headers["authorization"] = basic("carol", "carol-PLANTED")
+        look.base = look.base.replace("//", "//carol:carol-PLANTED@")
+        await asyncio.to_thread(look.at, "/topics")
+        assert look.text(".who") == "User:carol"
+        await asyncio.to_thread(look.until, lambda: "live" in look.text(".when"), "it is live")
+        await one.create("new.one")
+        await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
+        await asyncio.to_thread(look.browser.get, "about:blank")
+    users.close()
+
+
+async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -> None:
+    async with story() as one:
+        look = Look(browser, one.port)
+
+        def by_keyboard() -> None:
+            look.at("/policies")
+            look.press(Keys.TAB)
+            assert look.run("return document.activeElement.className") == "skip"
+            look.press(Keys.ENTER)
+            assert look.run("return location.hash") == "#main"
+            look.fill("[name=replication_factor]", "2")
+            look.fill("[name=name]", "pay.typed")
+            look.press(Keys.ENTER)
+            look.until(lambda: "It would be created: 2 partitions, factor 2" in look.text(), "a dry run")
+
+        def without_script() -> None:
+            look.command("Emulation.setScriptExecutionDisabled", value=True)
+            try:
+                look.at("/policies")
+                look.fill("#create [name=name]", "orphan")
+                look.fill("#create [name=replication_factor]", "2")
+                look.click("#create button")
+                look.shows("orphan has no owner")
+                look.fill("#create [name=name]", "pay.made")
+                look.fill("#create [name=configs]", "retention.ms=5")
+                look.click("#create button")
+                look.shows("It would be created")
+                look.click("button.main")
+                look.shows("From asked to answered")
+                look.at("/topics/pay.made")
+                look.fill("[name=typed]", "pay.made")
+                look.click("button.danger")
+                look.shows("deleted")
+            finally:
+                look.command("Emulation.setScriptExecutionDisabled", value=False)
+
+        await asyncio.to_thread(by_keyboard)
+        await asyncio.to_thread(without_script)
+        assert "it was deleted at offset" in (await one.get("/topics/pay.made", 404))["message"]
+        assert look.complaints == []

@@ -1,0 +1,31 @@
+"""A real browser without a window, for tests that look at pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+from tests.support.tools import program
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --hide-scrollbars"
+)
+
+
+@contextmanager
+def chromium(profile: Path, *flags: str) -> Iterator[Chrome]:
+    """Chromium with a profile of its own, which keeps what pages write to the console."""
+    options = ChromeOptions()
+    options.binary_location = program("chromium")
+    for flag in (*FLAGS.split(), *flags, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = Chrome(options=options, service=ChromeService(program("chromedriver")))
+    try:
+        yield chrome
+    finally:
+        chrome.quit()
