@@ -16,16 +16,17 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
 from controller.front.front import Front
-from controller.http import health, log_heads
+from controller.http import health
 from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
+from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.form.document import completed
 from controller.http.form.heads import Heads
 from controller.http.form.packing import note_wish
 from controller.http.metrics import Metrics
-from controller.http.paths import altering, overviews, reads, simulated, topics, writes
+from controller.http.paths import altering, log_heads, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
@@ -106,7 +107,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "queries": parts.query,
         "figures": parts.metrics,
         "reading": parts.reading,
-        "stopping": parts.stopping,
+        "changes": Changes(parts.front, parts.query, parts.reading, parts.stopping),
         "followers": parts.followers,
         "places": Places(),
         "sign": parts.sign,
