@@ -28,6 +28,7 @@ from controller.http.form.packing import note_wish
 from controller.http.metrics import Metrics
 from controller.http.paths import altering, log_heads, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
+from controller.http.permissions import Reader
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
@@ -105,8 +106,9 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "front": parts.front,
         "why_not": lambda: health.why_not_ready(parts.front),
         "queries": parts.query,
-        "figures": parts.metrics,
         "reading": parts.reading,
+        "reader": Reader(parts.front, parts.query, parts.reading),
+        "figures": parts.metrics,
         "changes": Changes(parts.front, parts.query, parts.reading, parts.stopping),
         "followers": parts.followers,
         "places": Places(),
