@@ -13,7 +13,9 @@ import json
 import re
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from controller.front.front import Front
 from controller.front.port import Reply
@@ -25,15 +27,18 @@ from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId
 from projections.queries.query import Questions
-from projections.queries.repeats import earlier
+from projections.queries.repeats import TRIES_MAX, Earlier, TriedTooOften, earlier, was_late
 from projections.shown.json_types import ErrorShape
 
 KEY: Final = "Idempotency-Key"
 KEY_CHARACTERS_MAX: Final = 255
 AT_WORK, OTHER_WISH = 409, 422
+LATE_MAX: Final = 1000
 _OF_KEY: Final = "key-"
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 _WHAT_A_KEY_IS: Final = f"1 to {KEY_CHARACTERS_MAX} printable ASCII characters, which may stand in double quotes"
+
+_Command = TypeVar("_Command", bound=TopicCommand)
 
 
 class Changes:
@@ -46,6 +51,8 @@ class Changes:
         self._stopping = stopping
         self._at_work: set[RequestId] = set()
         """The requests with a key that are not answered yet."""
+        self._late: dict[RequestId, None] = {}
+        """Those that may be decided though they were answered already, in the order of their answers."""
 
     def stamps(self, request: HttpRequest, *, is_dry_run: bool = False) -> dict[str, Any]:
         """What a command has of the request that it comes of: its id, the time, who sent it. A dry run has no need of
@@ -61,27 +68,47 @@ class Changes:
             "api": API,
         }
 
-    async def answer(self, command: TopicCommand, submit: Callable[[], asyncio.Future[Reply]]) -> Answer:
+    async def answer(self, command: _Command, submit: Callable[[_Command], asyncio.Future[Reply]]) -> Answer:
         """Submit a command and wait for its answer, or until the service stops; of one that was put before, under the
         same key, the answer that it had. Raises Refused."""
-        request_id = command.request_id
-        if not request_id.startswith(_OF_KEY):
-            return await self._answer(command, submit())
-        if request_id in self._at_work:
-            raise _refused(AT_WORK, request_id, "a request with this key is at work: send it again when that has ended")
-        self._at_work.add(request_id)
+        first = command.request_id
+        if not first.startswith(_OF_KEY):
+            return await self._answer(command, submit(command))
+        if first in self._at_work:
+            raise _refused(AT_WORK, first, "a request with this key is at work: send it again when that has ended")
+        self._at_work.add(first)
         try:
-            carried_out = self._front.cluster.settings.cluster_carries_out
-            known = await self._reading.run(earlier, self._queries, request_id, cluster_carries_out=carried_out)
+            request_id, known = await self._earlier(first)
             if known is None:
-                return await self._answer(command, submit())
+                put = replace(command, request_id=request_id)
+                answer = await self._answer(put, submit(put))
+                self._note(answer)
+                return answer
         finally:
-            self._at_work.discard(request_id)
+            self._at_work.discard(first)
         if not known.wanted_the_same(command):
             raise _refused(OTHER_WISH, request_id, "the request that had this key wanted something else")
         if known.answer is None:
             raise _refused(AT_WORK, request_id, "the request that had this key is not answered yet")
         return known.answer
+
+    async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
+        carried_out = self._front.cluster.settings.cluster_carries_out
+        try:
+            return await self._reading.run(
+                earlier, self._queries, first, frozenset(self._late), cluster_carries_out=carried_out
+            )
+        except TriedTooOften:
+            why = f"requests with this key were in vain {TRIES_MAX} times: take another"
+            raise _refused(OTHER_WISH, first, why) from None
+
+    def _note(self, answer: Answer) -> None:
+        """Whoever decides here may yet decide what was answered too early, so it must not be put again under its id.
+        Workers pass over what has an id that they know."""
+        if was_late(answer) and self._front.decides_here:
+            self._late[answer.request_id] = None
+            while len(self._late) > LATE_MAX:
+                del self._late[next(iter(self._late))]
 
     async def _answer(self, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
         stops = asyncio.ensure_future(self._stopping.event.wait())

@@ -106,6 +106,21 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
         await _post(one, "left", 201, name="pay.u")
 
 
+async def test_what_was_answered_too_early_stands_in_the_log_once() -> None:
+    judge = Judge(owned)
+    async with service(settings=POLICY, judge=judge) as one:
+        judge.may_answer.clear()
+        late = await _post(one, "k", 504, name="pay.t", timeout_ms=20)
+        again = asyncio.create_task(_post(one, "k", 409, name="pay.t"))
+        await one.until(lambda: bool(one.controller.standing().requests_open))
+        judge.may_answer.set()
+        reply = await again
+        assert reply["error"] == "TOPIC_ALREADY_EXISTS"
+        assert reply["request_id"] == f"{late['request_id']}-2"
+        made = await _post(one, "k", 201, name="pay.t")
+        assert made["request_id"] == late["request_id"] == request_id_of("User:ANONYMOUS", "k")
+
+
 async def test_a_dry_run_takes_no_key() -> None:
     async with service() as one:
         for _ in range(2):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
+from controller.cli.reads.completing import completed_by, event_types, topic_names
 from controller.cli.terminal.moments import AGO, moment
 from controller.cli.terminal.printing import show_lines
 from controller.cli.terminal.usage import complain, count, named
@@ -28,12 +29,14 @@ NO_REQUEST: Final = (
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser("events", description=f"Show {COMMANDS['events'].summary}.")
-    parser.add_argument("--topic", type=named, metavar="NAME", help="only events of this topic")
+    of_topic = parser.add_argument("--topic", type=named, metavar="NAME", help="only events of this topic")
+    completed_by(of_topic, topic_names)
     parser.add_argument("--request", type=named, metavar="ID", help="only events of this request")
     parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
-    parser.add_argument(
+    of_type = parser.add_argument(
         "--type", action="append", type=_type, metavar="TYPE", help="only these, as TopicCreated; may be repeated"
     )
+    completed_by(of_type, event_types)
     parser.add_argument(
         "--principal", metavar="PATTERN", help="only what this user requested, as User:alice or 'User:a*'"
     )
@@ -54,9 +57,8 @@ def _tail(text: str) -> int:
 
 def _type(text: str) -> str:
     from controller.cli.terminal.parser import meant
-    from events.catalog import Event
 
-    known = [one.__name__ for one in Event.__args__]
+    known = list(event_types())
     if text not in known:
         raise argparse.ArgumentTypeError(f"{text!r} is no type of event{meant(text, known)}")
     return text

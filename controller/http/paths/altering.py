@@ -49,7 +49,7 @@ async def alter_topic(
     body = await read_body(request, AlterBody)
     stamps = changes.stamps(request, is_dry_run=validate_only)
     command = _command(front, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
-    answer = await changes.answer(command, lambda: front.submit_change([command], body.timeout_ms))
+    answer = await changes.answer(command, lambda put: front.submit_change([put], body.timeout_ms))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     return to_json.altered(answer, front.topic(name), validate_only)

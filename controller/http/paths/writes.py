@@ -71,7 +71,7 @@ async def create_topic(
         denied=front.denial_of_create(caller_of(request), body.name),
         **changes.stamps(request, is_dry_run=validate_only),
     )
-    answer = await changes.answer(command, lambda: front.submit([command], 0 if validate_only else body.timeout_ms))
+    answer = await changes.answer(command, lambda put: front.submit([put], 0 if validate_only else body.timeout_ms))
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
@@ -90,7 +90,7 @@ async def delete_topic(
     denied = front.denial_of_delete(caller_of(request), name)
     command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
     known = front.topic(name)
-    answer = await changes.answer(command, lambda: front.submit_change([command]))
+    answer = await changes.answer(command, lambda put: front.submit_change([put]))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     return to_json.deleted(answer, known)
