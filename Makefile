@@ -7,6 +7,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ENVIRONMENT := $(VENV)/.made-for-this-project
 RUNTIME := $(VENV)/.made-to-run
 
+# Where nothing compiled is kept, each process compiles all of this anew: half of its start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help env tools run cluster quick test check bench clean
 
 help:

@@ -169,6 +169,13 @@ alter a set:cleanup.policy=compact id=q2
 partitions a to=3 id=q3
 delete a id=q4
 """
+SIGNED = """
+create a 1x1 id=q0
+confirm 1
+sign
+delete a id=q1
+sign
+"""
 HISTORIES = {
     "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),
@@ -178,6 +185,7 @@ HISTORIES = {
     "brokers": ("1@a fewer", BROKERS),
     "real": ("fewer", REAL),
     "changes": ("1 2 3", CHANGES),
+    "signed": ("1", SIGNED),
 }
 ADOPTED = "adopted"
 """What is recorded of a cluster that is taken over and handed back; no story of the machine's."""

@@ -58,7 +58,7 @@ def worst(api_key: int, version: int, row: ApiHandler, bytes_max: int) -> Iterat
                     break
                 count = count * bytes_max // len(frame)
             yield f"{name} x {count} {'each its own' if distinct else 'all alike'}", frame
-        more = _filled(layout, path, bytes_max // 20, False)
+        more = _filled(layout, path, min(2 * row.elements_max, bytes_max // 20), False)
         yield f"{name} too many", codec.encode_request(api_key, version, 1, CLIENT_ID, more)
 
 

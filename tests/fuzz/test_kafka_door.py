@@ -1,4 +1,4 @@
-"""Kafka's door under what nobody honest sends: it lives, answers honest clients, and neither stands still nor hoards.
+"""Kafka's door under what nobody honest sends: it lives, answers honest clients, and neither toils nor hoards.
 
 `FUZZ_SECONDS` says for how long (20), `FUZZ_SEED` with which seed; `python -m tests.fuzz` goes on for hours.
 """
@@ -22,11 +22,9 @@ from tests.fuzz.target import LIMITS, target
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "20"))
 SEED = int(os.environ.get("FUZZ_SEED", random.SystemRandom().randrange(1 << 32)))
-STOOD_STILL_S_MAX = 2.0
-"""A machine that many share stops everybody for longer than the 100 ms that are wanted; `--worst` measures."""
 WORKED_S_MAX = 0.5
-"""Of its processor's time, which others do not change: some 50 ms on a quiet machine; changes of quotas that copied all
-others took 1.6 s."""
+"""Of its processor's time, which others hardly change: some 50 ms on a quiet machine; changes of quotas that copied all
+others took 1.6 s. `--worst` measures for how long the loop stood still, which a busy machine does to anybody."""
 KEPT_BYTES_MAX = 300 << 20
 BLOCKS_KEPT_MAX = 150_000
 """Of the topics that a request creates by the way, and what the interpreter keeps to use again."""
@@ -47,7 +45,6 @@ def test_mutated_frames() -> None:
     failures = [line for line in logs if line["log_level"] in ("error", "critical")]
     assert not failures, f"FUZZ_SEED={SEED}: {failures[:3]}"
     assert found.frames > 100, "hardly anything was sent"
-    assert found.stood_still_s < STOOD_STILL_S_MAX, f"FUZZ_SEED={SEED}: {found}"
     assert kept < KEPT_BYTES_MAX, f"FUZZ_SEED={SEED}: {kept} bytes more than before"
 
 
@@ -56,7 +53,7 @@ def test_the_worst_request_of_each_api() -> None:
         for key, row in served.table.items():
             for name, frame in worst(key, row.max_version, row, LIMITS.request_bytes_max):
                 found = give(served, frame)
-                assert found.stood_still_s < STOOD_STILL_S_MAX, f"{APIS[key].name} {name}: {found}"
+                assert found.worked_s < WORKED_S_MAX, f"{APIS[key].name} {name}: {found}"
                 assert found.blocks_kept < BLOCKS_KEPT_MAX, f"{APIS[key].name} {name}: {found}"
     failures = [line for line in logs if line["log_level"] in ("error", "critical")]
     assert not failures, failures[:3]

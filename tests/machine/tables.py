@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from controller.machine.commands import commands
 from controller.machine.commands.cluster import (
     DiscoverDeletion,
@@ -26,6 +28,9 @@ from controller.machine.commands.cluster import (
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, ConfigOp, Endpoint, Verdict
+from events.codec import encode_event
+from events.logs.heads import Head, HeadSigner
+from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.names import NO_LEADER, BrokerId
 from tests.machine.access import tables
 from tests.machine.partitions.real_tables import REAL_VERBS
@@ -344,6 +349,16 @@ def _done(rig: Rig, text: str) -> FinishChange:
     return FinishChange(**_stamps(rig, options), topic=words[0], **said)  # type: ignore[arg-type]
 
 
+def _sign(rig: Rig, text: str) -> commands.RecordHead:
+    """`sign`: the head of the whole log, by a key that anybody can know."""
+    stamps, tree = _stamps(rig, {}), Frontier()
+    tree.extend([encode_event(one.at_ms, one.cause, one.event) for one in rig.log], PATH_LENGTH_MAX)
+    head = Head(log="signed", size=tree.size, root=tree.root().hex(), at_ms=stamps["at_ms"])
+    made = HeadSigner(Ed25519PrivateKey.from_private_bytes(bytes(32))).signed(head)
+    said = {"signed_at_ms": made.at_ms, "public_key": made.public_key, "signature": made.signature}
+    return commands.RecordHead(**stamps, size=made.size, root=tree.root(), **said)
+
+
 def _of_access(make: Callable[[dict[str, Any], list[str]], AnyCommand]) -> Callable[[Rig, str], AnyCommand]:
     def parse(rig: Rig, text: str) -> AnyCommand:
         return make(_stamps(rig, {}), text.split())
@@ -372,6 +387,7 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "gone": _gone,
     "refuse": _refuse,
     "done": _done,
+    "sign": _sign,
     "acls": _of_access(tables.create_acls),
     "unacls": _of_access(tables.delete_acls),
     "quotas": _of_access(tables.quotas),

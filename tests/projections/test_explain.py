@@ -145,6 +145,7 @@ def test_every_type_of_event_has_words() -> None:
         *story(f"fewer\n{REAL.strip()}").log,
         *story(LIFE).log,
         *history("cluster"),
+        *history("signed"),
         *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),
     ]

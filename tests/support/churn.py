@@ -67,7 +67,7 @@ class Churn:
             partition = number % self._partitions
             producer.produce(self._topic, str(number).encode(), partition=partition, on_delivery=self._delivered)
             number += 1
-            producer.poll(0.005)
+            producer.poll(0.02)  # more would keep the processors from the controllers
         producer.flush(120)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

@@ -38,7 +38,10 @@ def encode_uvarint(number: int) -> bytes:
     return bytes(out)
 
 
-_UVARINTS: Final = tuple(map(encode_uvarint, range(_SMALL)))
+_UVARINTS: Final = (
+    *(bytes((number,)) for number in range(128)),
+    *(bytes((number & 127 | 128, number >> 7)) for number in range(128, _SMALL)),
+)
 
 
 def uvarint(number: int) -> bytes:

@@ -18,6 +18,7 @@ from events.catalog import (
     CreateRequested,
     CreationRefused,
     FeaturesChanged,
+    HeadSigned,
     HistorySkipped,
     IsrChanged,
     LeaderElected,
@@ -46,6 +47,7 @@ NO_LIFE = (
     | ChangeRejected
     | ChangeCarriedOut
     | FeaturesChanged
+    | HeadSigned
     | HistorySkipped
     | ProducerIdsAllocated
     | QuorumEpochBegun
