@@ -8,34 +8,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from controller.cli.commands import COMMANDS
-from controller.cli.main import main
 from controller.cli.reads import completing
+from tests.cli.commands import Run
 from tests.http.service import service
 from tests.support.tools import ROOT
 
-Run = Callable[..., tuple[int, str, str]]
 HEAVY = ("msgspec", "litestar", "confluent_kafka", "rocksdict", "pyspark", "uvloop", "structlog", "kio", "cryptography")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process; its exit code and what it printed."""
-
-    def run_it(*words: object) -> tuple[int, str, str]:
-        try:
-            code: object = main([str(word) for word in words])
-        except SystemExit as end:
-            code = end.code
-        assert isinstance(code, int)
-        return (code, *capsys.readouterr())
-
-    return run_it
 
 
 async def test_a_topic_is_created_and_deleted(run: Run) -> None:

@@ -117,7 +117,7 @@ async def test_what_was_answered_too_early_stands_in_the_log_once() -> None:
         reply = await again
         assert reply["error"] == "TOPIC_ALREADY_EXISTS"
         assert reply["request_id"] == f"{late['request_id']}-2"
-        made = await _post(one, "k", 201, name="pay.t")
+        made = await _post(one, "k", 202, name="pay.t")
         assert made["request_id"] == late["request_id"] == request_id_of("User:ANONYMOUS", "k")
 
 
