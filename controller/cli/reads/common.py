@@ -37,6 +37,12 @@ def add_at(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=what)
 
 
+def add_span(parser: argparse.ArgumentParser) -> None:
+    """Add `--since` and `--until`."""
+    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from then on: {AGO}")
+    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to then")
+
+
 def add_source(
     parser: argparse.ArgumentParser, run: Read, *, formats: Sequence[str] = FORMATS, may_be_stopped: bool = True
 ) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
 from controller.cli.reads.completing import completed_by, event_types, topic_names
-from controller.cli.terminal.moments import AGO, moment
 from controller.cli.terminal.printing import show_lines
 from controller.cli.terminal.usage import complain, count, named
 
@@ -41,8 +40,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         "--principal", metavar="PATTERN", help="only what this user requested, as User:alice or 'User:a*'"
     )
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="the first offset to show")
-    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from then on: {AGO}")
-    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to then")
+    common.add_span(parser)
     parser.add_argument("--tail", type=_tail, metavar="N", help="only the last N of them")
     parser.add_argument("--follow", action="store_true", help="keep showing new events, until interrupted")
     common.add_source(parser, _events)
