@@ -6,9 +6,10 @@ import pytest
 
 from controller.machine.commands.commands import TopicCommand
 from events.names import RequestId
+from projections.queries.query import Questions
 from projections.queries.repeats import TRIES_MAX, TriedTooOften, earlier
 from tests.machine.tables import command, given
-from tests.projections.logs import questions_of
+from tests.projections.logs import query_of, questions_of
 
 # given | steps, separated by `;` | the request q sent again | whether it is the same wish, and the answer
 TABLE = """
@@ -73,3 +74,12 @@ def test_a_try_that_may_be_decided_late_is_not_made_again() -> None:
         rig.put(command(rig, f"create t 1x1 clear=89 id=q{'' if number == 1 else f'-{number}'}"))
     with pytest.raises(TriedTooOften):
         earlier(questions_of(rig.log), RequestId("q"))
+
+
+def test_a_request_is_found_in_any_partition() -> None:
+    rig = given("1 2 3")
+    rig.put(command(rig, "create t 1x1 timeout=0"))
+    both = Questions([query_of(given("1 2 3").log), query_of(rig.log)], lambda key: 1)
+    request_id, found = earlier(both, RequestId("q"))
+    assert (request_id, found is not None) == ("q", True)
+    assert earlier(both, RequestId("other")) == ("other", None)
