@@ -3,7 +3,7 @@
 A client that got no answer does not know whether its change was made. Where it sent a key with it
 (draft-ietf-httpapi-idempotency-key-header) it may send the same again: the request's id is then made of who it is and
 the key, so what came of it is found in the log, also by the process that comes after this one, and answered as it was.
-Nothing is kept beside the log but which of these requests are at work.
+Nothing is kept beside the log but which of these requests are at work, or may be decided late.
 """
 
 from __future__ import annotations
