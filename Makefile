@@ -11,7 +11,7 @@ RUNTIME := $(VENV)/.made-to-run
 # Where nothing compiled is kept, each process compiles all of this anew: half of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env tools run cluster quick test check bench clean
+.PHONY: help env tools run cluster quick test check sim bench clean
 
 help:
 	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP)"
@@ -19,6 +19,7 @@ help:
 	@echo "make quick    the tests of what runs in one process, in under a minute"
 	@echo "make test     fetch what the tests need, and run them all"
 	@echo "make check    ruff, mypy --strict, import-linter, and the tests"
+	@echo "make sim      simulate lives of fresh seeds, until one fails"
 	@echo "make bench    measure, beside a real Kafka"
 	@echo "make clean    remove the environment and everything fetched (never a data folder)"
 
@@ -71,6 +72,13 @@ check: tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.support.side_by_side
+
+# Simulated lives of fresh seeds, until one fails.
+sim: env
+	@for round in $$(seq 1000000); do first=$$(( $$(date +%s) % 100000000 * 10 )); \
+		$(BIN)/python -m tests.simulation $$first 20 >/dev/null && \
+		$(BIN)/python -m tests.simulation.stream $$first 20 && \
+		$(BIN)/python -m tests.simulation.quorum --seeds $$first-$$((first + 200)) || exit 1; done
 
 bench: tools
 	$(BIN)/python -m benchmarks

@@ -12,10 +12,12 @@ from typing import Final
 import msgspec
 
 from events.catalog import Cause, HistorySkipped, Recorded
-from events.names import RequestId
+from events.names import RequestId, shard_key
 
 FOLLOW: Final = "FollowController"
 """The command that is the cause of events that another controller decided."""
+_NOT_INDEXED: Final = ("AdoptMetadata", "HandMetadataBack", FOLLOW)
+"""Commands whose events nobody requested here: they are in no request's index."""
 _NOBODY: Final = -1
 _ID = re.compile(r"(?:controller-(\d{1,10})|snapshot)-epoch-(\d{1,10})-offset-(\d{1,19})")
 
@@ -77,3 +79,15 @@ def request_of(record: Recorded) -> str:
     """The request in whose index an event is: a client's, or the decision of another controller; "" for none."""
     own: str = getattr(record.event, "request_id", "")
     return own or (record.cause.request_id if record.cause.command == FOLLOW else "")
+
+
+def was_requested(record: Recorded) -> bool:
+    """Whether somebody requested here what led to an event: then it is in the index of requests."""
+    return record.cause.command not in _NOT_INDEXED
+
+
+def indexed_under(record: Recorded, of_requests: bool) -> str:
+    """The shard key, or the request, under which an event is in the index of a log; a request "" is in none."""
+    if of_requests:
+        return request_of(record) if was_requested(record) else ""
+    return shard_key(getattr(record.event, "topic", ""))

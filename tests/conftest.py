@@ -48,9 +48,10 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _no_client_is_left() -> Iterator[None]:
     """A client of librdkafka ends when Python collects it; one whose server is gone complains once a second until then,
-    in the output of other tests."""
+    in the output of other tests. What is left after that is not looked at again: some hundred times it adds up."""
     yield
     gc.collect()
+    gc.freeze()
 
 
 SPARK_SETTINGS = {

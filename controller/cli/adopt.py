@@ -1,4 +1,5 @@
-"""`topicwright adopt`, `restore` and `handback`: their flags; `work.adopt` does it."""
+"""`topicwright adopt`, `restore`, `handback`, `backup` and `recover`: their flags. `work.adopt` and `work.backup` do
+it."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ import argparse
 from pathlib import Path
 
 from controller.cli.commands import COMMANDS, Parsers, later
+from controller.cli.terminal.moments import AGO, moment
 
 DEFAULT_DATA = Path("topicwright-data")
+_PLACE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -58,6 +61,26 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         help="if the folder holds this cluster's metadata, rename it to METADATA_DIR.replaced first; default: refuse",
     )
     handback.set_defaults(func=later("work.adopt", "handback"))
+    _register_copies(commands)
+
+
+def _register_copies(commands: Parsers[argparse.ArgumentParser]) -> None:
+    backup = commands.add_parser("backup", description=_summary("backup"))
+    backup.add_argument("url", metavar="URL", help=f"where to: {_PLACE}")
+    backup.add_argument(
+        "--data", type=Path, default=DEFAULT_DATA, metavar="DIR", help="the data folder of the service; %(default)s"
+    )
+    backup.set_defaults(func=later("work.backup", "backup"))
+    recover = commands.add_parser("recover", description=_summary("recover"))
+    recover.add_argument("url", metavar="URL", help=f"a backup, or the archive of a service: {_PLACE}")
+    recover.add_argument("--data", type=Path, required=True, metavar="DIR", help="the data folder to make")
+    recover.add_argument(
+        "--at",
+        metavar="OFFSET|TIME",
+        type=moment,
+        help=f"up to which moment: an offset, an ISO-8601 time, {AGO}; default: all",
+    )
+    recover.set_defaults(func=later("work.backup", "recover"))
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:

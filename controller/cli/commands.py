@@ -43,6 +43,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "adopt": Command("adopt", "take over a running cluster from Kafka's own controller"),
         "restore": Command("adopt", "rebuild a lost controller from a broker's copy of the metadata log"),
         "handback": Command("adopt", "give a cluster back to Kafka's own controller"),
+        "backup": Command("adopt", "copy a log to a folder or an object store, beside its service"),
+        "recover": Command("adopt", "make a data folder of a backup or an archive, of any moment"),
     },
     "prove": {
         "prove": Command("reads.prove", "prove to others what stands in the log"),

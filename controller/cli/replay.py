@@ -238,7 +238,9 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
         if check is not None:  # what else can be refused before Spark starts
             check(ref, options)
-        read_through(ref)
+        archived = read_through(ref)
+        if archived is not None:
+            print(archived, file=sys.stderr)
         run: _Run = getattr(module, f"run_{name}")
         if command.without_spark:
             return run(None, ref, options)

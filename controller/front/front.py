@@ -22,6 +22,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
 from events.catalog import Endpoint
 from events.names import BrokerId, TopicId
+from projections.shown.quorum_types import QuorumShape
 from projections.store.store import TopicReader
 
 TOPIC_ID_BYTES = 16
@@ -76,7 +77,10 @@ class Front:
         self.static_configs: Mapping[str, str] = {}
         """The settings that were given, by Kafka's keys: what DescribeConfigs shows as a broker's static configs."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
+        self.archive_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
+        self.quorum: Callable[[], QuorumShape] | None = None
+        """The quorum of controllers that this one votes in, as it sees it; None without one."""
 
     def as_of(self, applied: Callable[[], int]) -> Front:
         """The front of a node that knows only the topics whose creation it has applied; `applied` says how far it

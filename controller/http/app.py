@@ -79,6 +79,7 @@ _READS = (
     overviews.topic_timeline,
     overviews.broker,
     overviews.diff,
+    overviews.quorum,
 )
 _LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
 _ABOUT = (describe, about)
@@ -105,6 +106,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
     given: dict[str, object] = {
         "front": parts.front,
         "why_not": lambda: health.why_not_ready(parts.front),
+        "trouble": parts.front.archive_trouble,
         "queries": parts.query,
         "reading": parts.reading,
         "reader": Reader(parts.front, parts.query, parts.reading),
@@ -127,7 +129,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
 def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str, reach: Reach) -> ASGIApp:
     """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
     clients."""
-    given: dict[str, object] = {"why_not": why_not, "figures": metrics}
+    given: dict[str, object] = {"why_not": why_not, "trouble": lambda: None, "figures": metrics}
     description = "Decides what fronts put into the commands topic."
     return Reached(Heads(_litestar([], given, "Topicwright worker", release, description)), reach)
 

@@ -26,11 +26,12 @@ async def live() -> HealthShape:
 
 
 @get("/health/ready")
-async def ready(why_not: NamedDependency[WhyNot]) -> Response[HealthShape]:
-    """200 when requests are decided and recorded; 503, with the reason, when they cannot be."""
+async def ready(why_not: NamedDependency[WhyNot], trouble: NamedDependency[WhyNot]) -> Response[HealthShape]:
+    """200 when requests are decided and recorded, with what else is not as it should be; 503, with the reason, when
+    they cannot be."""
     reason = why_not()
     if reason is None:
-        return Response(HealthShape(status="ready"))
+        return Response(HealthShape(status="ready", reason=trouble() or ""))
     return Response(HealthShape(status="not ready", reason=reason), status_code=503)
 
 

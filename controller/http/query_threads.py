@@ -20,6 +20,7 @@ import msgspec
 from litestar import Response
 
 from controller.http.form.packing import packed
+from events.logs.archive.visits import Visits, visits
 from projections.queries.query import given_up
 
 THREADS = 4  # queries read the disk; more would take the loop's share of the interpreter
@@ -60,6 +61,7 @@ class Reading:
         TooBusy."""
         gone, context = threading.Event(), copy_context()
         context.run(given_up.set, gone)
+        context.run(visits.set, Visits())
         async with self._turn():
             try:
                 return await asyncio.get_running_loop().run_in_executor(

@@ -28,6 +28,7 @@ from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
 from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
+from controller.brokers.kraft.quorum.shown import quorum_shown
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
@@ -38,6 +39,7 @@ from controller.serving.loop_guard import LoopGuard
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
+from projections.shown.quorum_types import QuorumShape
 
 AGAIN_S: Final = 1.0
 """How soon what a controller refused for now is tried again."""
@@ -112,7 +114,8 @@ class Member:
         FolderError, LogCorrupted, OSError."""
         settings, joining = self._settings, self._joining
         folder = self._folder = NodeFolder.open(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
-        files = self._files = QuorumFiles(folder.partition)
+        kept_bytes = settings.metadata_max_retention_bytes
+        files = self._files = QuorumFiles(folder.partition, retention_bytes=kept_bytes)
         name = CONTROLLER_LISTENER if joining is None else at.name
         me = Voter(settings.node_id, folder.directory_id, (Listener(name, at.host, at.port),))
         named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
@@ -142,8 +145,14 @@ class Member:
             await flush()
             return end
 
-        every_bytes = settings.metadata_log_max_record_bytes_between_snapshots
-        self._snapshotting = Snapshotting(self.node.quorum, files, every_bytes, applied)
+        self._snapshotting = Snapshotting(
+            self.node.quorum,
+            files,
+            settings.metadata_log_max_record_bytes_between_snapshots,
+            settings.metadata_log_max_snapshot_interval_ms / 1000,
+            time.monotonic,
+            applied,
+        )
         self._keep_flushed = lambda: self.replication.keep_flushed(flush)
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
@@ -182,7 +191,7 @@ class Member:
 
     def register(self) -> None:
         """Write down, as the leader, where this controller listens, and what it works with."""
-        with suppress(NotLeader):
+        with suppress(NotLeader, OSError):  # without room, or where the disk has ended the node
             self.node.append([(None, encode_record(controller_record(self._registration)))])
 
     async def hand_over(self) -> None:
@@ -205,6 +214,18 @@ class Member:
             self._folder.close()
 
     # --- what is to be seen
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this node does not do what a voter does; None where it does."""
+        if self.doing is None and self.node.quorum.full is not None:
+            return f"no room for the metadata log: {self.node.quorum.full}"
+        return self.doing or self.replication.heads.trouble
+
+    def shown(self) -> QuorumShape:
+        """The quorum, as this node sees it."""
+        assert self._files is not None, "it is open"
+        return quorum_shown(self.node, self._files, self.replication.applied)
 
     def gauges(self) -> list[tuple[str, str, float]]:
         """Figures: name, what it says, value."""
@@ -232,6 +253,11 @@ class Member:
                 "quorum_vetoed",
                 "1 while the metadata log has what this release cannot say as events: this node will not lead.",
                 float(bool(self.replication.following.unfoldable)),
+            ),
+            (
+                "quorum_full",
+                "1 while the disk has no room for the metadata log.",
+                float(self.node.quorum.full is not None),
             ),
             (
                 "quorum_unfolded",

@@ -74,10 +74,11 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 
 
 def real_broker_listener(
-    fleet: KraftFleet, of_brokers_name: str, front: Front, versions_max: Mapping[str, int]
+    fleet: KraftFleet, of_brokers_name: str, front: Front, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
-    """What real brokers, and clients with `bootstrap.controllers`, are answered by. Brokers speak for their clients by
-    Envelope on the controller's own listener alone, which is called `of_brokers_name`, as in Kafka."""
+    """What real brokers, and clients with `bootstrap.controllers`, are answered by; `priority` is what this voter
+    shows of how much it wants to lead. Brokers speak for their clients by Envelope on the controller's own listener
+    alone, which is called `of_brokers_name`, as in Kafka."""
     by_broker = partial(needing, front, "ClusterAction")
     members, node = fleet.membership, fleet.node
     of_brokers: dict[int, Handler] = {
@@ -90,12 +91,11 @@ def real_broker_listener(
         ApiKey.CONTROLLER_REGISTRATION: by_broker(ControllerRegistrationHandler(node), ControllerRegistrationResponse),
     }
     of_quorum: dict[int, Handler] = {
-        **quorum_handlers(front, node, time.monotonic),
+        **quorum_handlers(front, node, fleet.replication, time.monotonic),
         ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(front, node.quorum),
     }
     table = kraft_listener(front, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)
     if front.advertised.name != of_brokers_name:
         del table[ApiKey.ENVELOPE]
-    return with_api_versions(
-        table, supported_features=supported_features(), finalized=lambda: finalized_features(fleet)
-    )
+    features = supported_features(priority)
+    return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(fleet))

@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,8 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
-from controller.serving.log_heads import build_tree, head_signer, sign_heads
+from controller.serving.history.archiving import archiving
+from controller.serving.history.log_heads import build_tree, head_signer, sign_heads
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
@@ -126,6 +128,7 @@ class Service:
             self._query.snapshot_pairs,
             SnapshotLines(self._log),
         )
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
         await self._entrance.listening.start()
         if member is not None:
             member.open(self.log, self._entrance.advertised, self._flush)
@@ -178,8 +181,9 @@ class Service:
 
         fleet.on_lead = take_up
         self.metrics.watch(member.gauges)
-        listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
-        listening.open(self.front, versions_max, partial(real_broker_listener, fleet, self._entrance.advertised.name))
+        listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
+        handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
+        listening.open(self.front, dict(settings.api_versions_max), handlers)
         await self._start_http()
         member.start(controller.background)
         if member.is_alone:
@@ -207,6 +211,11 @@ class Service:
 
     def _keep_heads(self) -> None:
         self.controller.background(build_tree(self.log))
+        archiving = self._archiving
+        if archiving is not None:
+            self.controller.background(archiving.run())
+            self.metrics.watch(archiving.gauges)
+            self.front.archive_trouble = lambda: archiving.trouble and f"archiving is paused: {archiving.trouble}"
         if self._signer is not None:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
@@ -247,7 +256,7 @@ class Service:
         self._doors: BrokerDoors | None = None
         if self._member is not None:
             member = self._member
-            self.front.fleet_trouble = lambda: member.doing
+            self.front.fleet_trouble, self.front.quorum = lambda: member.trouble, member.shown
             return
         if isinstance(self.fleet, ClusterFleet):
             fleet = self.fleet
@@ -325,6 +334,11 @@ async def serve(options: ServeOptions) -> int:
     service = Service(options, cluster)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     return await process.run_service(service, process.stop_on_signals())
+
+
+def _where() -> str:
+    """This process, for people."""
+    return f"process {os.getpid()} of {socket.gethostname()}"
 
 
 def _hints(kafka: Address, http: Address) -> str:

@@ -77,6 +77,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     broker_session_timeout_ms: int
     kraft_version: int
     metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_max_retention_bytes: int
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
     log_signing_key_location: str | None
@@ -99,6 +101,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_session_timeout_ms: int
     store_cache_bytes: int
     log_snapshot_interval_events: int
+    log_archive_url: str | None
+    log_archive_interval_events: int
+    log_events_retention_ms: int
+    log_events_retention_bytes: int
     front_heartbeat_interval_ms: int
     front_session_timeout_ms: int
     front_answer_timeout_ms: int

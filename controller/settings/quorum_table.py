@@ -37,4 +37,26 @@ QUORUM_SETTINGS: Final[tuple[Setting, ...]] = (
         "Of a voter: how long an election may take before the next one.",
         AtLeast(100),
     ),
+    Setting(
+        "metadata.log.max.record.bytes.between.snapshots",
+        ConfigType.LONG,
+        str(20 << 20),
+        "With --brokers kraft, and for a voter: after so many bytes of the metadata log a snapshot is made of it.",
+        AtLeast(1),
+    ),
+    Setting(
+        "metadata.log.max.snapshot.interval.ms",
+        ConfigType.LONG,
+        "3600000",
+        "With --brokers kraft, and for a voter: and after so long, if anything was committed since; 0 for any time.",
+        AtLeast(0),
+    ),
+    Setting(
+        "metadata.max.retention.bytes",
+        ConfigType.LONG,
+        str(100 << 20),
+        "With --brokers kraft, and for a voter: how much of the metadata log and its snapshots is kept, for voters "
+        "and brokers that were away. What comes after the older of two snapshots always is.",
+        AtLeast(0),
+    ),
 )

@@ -6,7 +6,7 @@ The broker-level settings that give topics their defaults (`log.retention.hours`
 
 from __future__ import annotations
 
-from controller.machine.configs.values import AtLeast, Between, ConfigType, OneOf
+from controller.machine.configs.values import AtLeast, AtLeastOr, Between, ConfigType, OneOf
 from controller.settings.access_table import ACCESS_SETTINGS
 from controller.settings.quorum_table import QUORUM_SETTINGS
 from controller.settings.row import Setting
@@ -106,13 +106,6 @@ SETTINGS: tuple[Setting, ...] = (
         _INT,
         "300",
         "With --brokers kraft: how often that is looked for.",
-        AtLeast(1),
-    ),
-    Setting(
-        "metadata.log.max.record.bytes.between.snapshots",
-        _LONG,
-        str(20 * MEBIBYTE),
-        "With --brokers kraft, and for a voter: after so many bytes of the metadata log a snapshot is made of it.",
         AtLeast(1),
     ),
     Setting(
@@ -262,6 +255,37 @@ SETTINGS: tuple[Setting, ...] = (
         "Every so many events, and at most every two events a topic, a snapshot of the state is kept beside the log: "
         "questions about the past begin there, and not at the first event. 0 takes none.",
         AtLeast(0),
+    ),
+    Setting(
+        "log.archive.url",
+        _STRING,
+        None,
+        "Where closed stretches of the log are archived, as Parquet: see docs/history.md. Credentials of a store come "
+        "from the environment. Without one nothing is archived, and nothing dropped.",
+        form="a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
+    ),
+    Setting(
+        "log.archive.interval.events",
+        _INT,
+        "65536",
+        "Every so many events a stretch of the log is closed, and archived: a power of two, other numbers count as the "
+        "one below. Smaller stretches are archived sooner, and take more room.",
+        Between(256, 1 << 20),
+    ),
+    Setting(
+        "log.events.retention.ms",
+        _LONG,
+        "604800000",
+        "How long events stay in the data folder once they are archived and a snapshot stands after them; older ones "
+        "are read from the archive. -1 keeps all.",
+        AtLeastOr(0, -1),
+    ),
+    Setting(
+        "log.events.retention.bytes",
+        _LONG,
+        "-1",
+        "How many bytes of archived events stay in the data folder at most; -1 sets no limit.",
+        AtLeastOr(0, -1),
     ),
     Setting("front.heartbeat.interval.ms", _INT, "500", "How often a front says that it lives.", AtLeast(10)),
     Setting(

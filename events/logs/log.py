@@ -137,6 +137,11 @@ class EventLog(Protocol):
         ...
 
     @property
+    def start_offset(self) -> int:
+        """The first offset whose event is here; those before it are read from the archive, where there is one."""
+        ...
+
+    @property
     def next_offset(self) -> int:
         """The offset that the next event will have; the number of events there are."""
         ...
@@ -154,9 +159,9 @@ class EventLog(Protocol):
         """
         ...
 
-    def note(self, state: Mapping[bytes, bytes]) -> None:
+    def note(self, state: Mapping[bytes, bytes | None]) -> None:
         """Write state keys that say nothing new of the events: a reader's place in another log, what can be worked out
-        again. They are durable no sooner than the events before, and no later than those after.
+        again; None deletes. They are durable no sooner than the events before, and no later than those after.
 
         Raises LogWriteError.
         """
@@ -215,8 +220,14 @@ class EventLog(Protocol):
         """The shard keys that events were written under, in order, from the first one after a key; never ""."""
         ...
 
-    def request_offsets(self, request_id: str) -> Iterator[int]:
-        """The offsets, in order, of the events written under a request id. Those under "" are not indexed."""
+    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
+        """The offsets, in order, from `start` on, of the events written under a request id. Those under "" are not
+        indexed."""
+        ...
+
+    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        """State keys that are in the archive alone: those of the requests that began before an offset, of one stretch
+        after another with its start, the newest first. None without an archive."""
         ...
 
     def get(self, key: bytes) -> bytes | None:

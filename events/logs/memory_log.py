@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from events.logs.log import Commit, LogClosed, check_commit, check_range, key_range
+from events.logs.log import Commit, LogClosed, StateKeys, check_commit, check_range, key_range
 
 
 class InMemoryLog:
@@ -28,6 +28,10 @@ class InMemoryLog:
     @property
     def cluster_id(self) -> str:
         return self._cluster_id
+
+    @property
+    def start_offset(self) -> int:
+        return 0
 
     @property
     def next_offset(self) -> int:
@@ -53,7 +57,7 @@ class InMemoryLog:
         self._next_offset = len(self._events)
         return first
 
-    def note(self, state: Mapping[bytes, bytes]) -> None:
+    def note(self, state: Mapping[bytes, bytes | None]) -> None:
         self._check_open()
         self._unflushed.append((self._next_offset, Commit((), state), self._state_of(state)))
         self._put(state)
@@ -116,9 +120,12 @@ class InMemoryLog:
         self._check_open()
         return iter(sorted(key for key in list(self._by_shard) if key > after and self._by_shard[key]))
 
-    def request_offsets(self, request_id: str) -> Iterator[int]:
+    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
         self._check_open()
-        return self._each_offset(self._by_request.get(request_id, []), 0, self._next_offset)
+        return self._each_offset(self._by_request.get(request_id, []), start, self._next_offset)
+
+    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        return iter(())
 
     def get(self, key: bytes) -> bytes | None:
         self._check_open()

@@ -3,13 +3,16 @@
 The column families:
 
 - the default one holds the events and nothing else: key = offset, 8 bytes big-endian; value = the event's bytes.
-  A key is written once and never deleted. So the number of entries of each table file must equal the width of its
-  offset range, and a gap anywhere in the log shows when the files are listed, without reading them.
+  A key is written once, and deleted only with all before it, once they are archived. So the number of entries of each
+  table file must equal the width of its offset range, and a gap anywhere in the log shows when the files are listed,
+  without reading them.
 - `views` holds what is found by key; the first byte tells what:
       s + state key                        a state value
       t + shard key + 00 + first offset    a run of consecutive events of one shard; value = its last offset
       r + request id + 00 + first offset   a run of consecutive events of one request; value = its last offset
-      m + name                             format, cluster, events (identity), next (next_offset, in every commit)
+      m + name                             format, cluster, events (identity), next (next_offset, in every commit),
+                                           start (the first offset whose event is here)
+      e + offset                           an event before that which is still here, at the offset of a snapshot
   Offsets are 8 bytes big-endian. Text is UTF-8; a NUL in it is written 00 FF, so that 00 and an offset (which begins
   with 00) can only be the end of the text.
 
@@ -107,14 +110,31 @@ class Database:
     def event_files(self) -> list[tuple[int, int, int]]:
         """First offset, last offset and number of entries of each table file of events, in order.
 
-        The number is 0 where RocksDB has not read the file's properties, which it does for the first of many.
+        The number is 0 where RocksDB has not read the file's properties, which it does for the first of many, and -1
+        where some of the entries say that events are gone.
         """
         files = [
-            (int.from_bytes(each["start_key"], "big"), int.from_bytes(each["end_key"], "big"), each["num_entries"])
+            (
+                int.from_bytes(each["start_key"], "big"),
+                int.from_bytes(each["end_key"], "big"),
+                -1 if each["num_deletions"] else each["num_entries"],
+            )
             for each in self._events.live_files()
             if len(each["start_key"]) == 8 and each["start_key"][0] == 0
         ]
         return sorted(files)
+
+    def events_reach(self, start: int, end: int) -> int:
+        """The first offset from `start` on without an event; `end` where there is none below it."""
+        while start < end:
+            page, last = self.event_page(start.to_bytes(8, "big"), end.to_bytes(8, "big"))
+            for key, _ in page:
+                if int.from_bytes(key, "big") != start:
+                    return start
+                start += 1
+            if last:
+                return start
+        return end
 
     def event_page(self, lower: bytes, upper: bytes) -> Page:
         """Some events from key `lower` on, below `upper`."""

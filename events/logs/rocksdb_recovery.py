@@ -15,8 +15,9 @@ each sync, and not synced itself, so it may lag behind after a power cut, but ne
 consistency. If that is refused, a read-only look with point_in_time, which changes nothing on the disk, shows where the
 readable part ends: at or past DURABLE, only what nobody was answered for is gone, and the log is opened there (`cut`);
 before it, the log is damaged and nothing is touched. Then, whatever the way in, all of it is checked without reading
-it: the table files of events tile 0 to the last offset without gap or overlap, the views know the same next offset, and
-DURABLE is not beyond it. RocksDB itself checks the checksum of all that it reads, and the size of every file.
+it: the table files of events tile what is there, from 0 or from the first that was not dropped (`rocksdb_batch`), to
+the last offset without gap or overlap, the views know the same next offset, and DURABLE is not beyond it. RocksDB
+itself checks the checksum of all that it reads, and the size of every file.
 
 What it does not do: read every event. Damage inside a table file shows when that block is read.
 """
@@ -40,6 +41,7 @@ FORMAT = 1
 """The version of the layout that `rocksdb_database` describes."""
 
 NEXT_KEY = b"mnext"
+START_KEY = b"mstart"
 _FORMAT_KEY = b"mformat"
 _CLUSTER_KEY = b"mcluster"
 _EVENTS_KEY = b"mevents"
@@ -51,6 +53,16 @@ class Opened(msgspec.Struct, frozen=True):
     database: Database
     next_offset: int
     cut: int | None
+
+    @property
+    def start(self) -> int:
+        """The first offset whose event is here: those before it were archived, and dropped."""
+        return start_of(self.database)
+
+
+def start_of(database: Database) -> int:
+    """The first offset whose event is in a database."""
+    return int.from_bytes(database.get_view(START_KEY) or b"", "big")
 
 
 class DurableMark:
@@ -162,15 +174,25 @@ def _check(opened: Opened, durable: int) -> None:
         raise log.LogCorrupted(
             f"{database.path} is damaged: its events end at offset {end}, its state at {stored}; restore it from a copy"
         )
-    reached = 0
-    for first, last, entries in database.event_files():
+    _check_events(database, opened.start, end)
+
+
+def _check_events(database: Database, start: int, end: int) -> None:
+    """See that every event from `start` on is there. A table file that begins before it, with events that were dropped
+    or with the note that they were, proves nothing: what it alone can hold of the others is looked up."""
+    files = database.event_files()
+    whole = [one for one in files if one[0] >= start]
+    reached, some_are_not = start, any(first < start <= last for first, last, _ in files)
+    for first, last, entries in whole:
+        reached = database.events_reach(reached, first) if some_are_not else reached
         if first != reached or entries not in (0, last + 1 - first):
             raise log.LogCorrupted(
                 f"{database.path} is damaged: events are missing after offset {reached} (a table file holds {entries} "
                 f"from {first} to {last}); restore the folder from a copy"
             )
         reached = last + 1
-    if reached not in (0, end):
+    reached = database.events_reach(reached, end) if some_are_not else reached
+    if reached != end and (whole or some_are_not):
         raise log.LogCorrupted(
             f"{database.path} is damaged: no table file holds events {reached} to {end - 1}; restore it"
         )

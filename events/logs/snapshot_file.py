@@ -114,6 +114,7 @@ class Snapshot:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file = -1
         self._file = os.open(path, os.O_RDONLY)
         try:
             self._head = self._read_head()
@@ -121,6 +122,11 @@ class Snapshot:
             self.close()
             raise
         self._first_keys = [block.first_key for block in self._head.blocks]
+        self._last: tuple[int, list[bytes]] = (-1, [])
+        """The block that was read last: who looks for names in their order reads each once."""
+
+    def __del__(self) -> None:
+        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +151,9 @@ class Snapshot:
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._file)
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a state key, or None."""
@@ -171,8 +179,13 @@ class Snapshot:
             self._stored(number)
 
     def _block(self, number: int) -> list[bytes]:
+        at, block = self._last
+        if at == number:
+            return block
         try:
-            return _decode_block(zlib.decompress(self._stored(number)))
+            block = _decode_block(zlib.decompress(self._stored(number)))
+            self._last = (number, block)
+            return block
         except (zlib.error, msgspec.DecodeError) as error:
             raise self._damaged(str(error)) from None
 

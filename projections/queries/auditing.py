@@ -20,21 +20,18 @@ from typing import Protocol
 
 import msgspec
 
-from events.catalog import HeadSigned, Recorded
+from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
-from events.followed import FOLLOW, request_of
+from events.followed import indexed_under
 from events.logs.heads import Head
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import EMPTY_ROOT, Frontier
-from events.names import shard_key
 from projections.queries.proving import kept_head as head_in_event
 from projections.queries.query import Query
 from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree
 
 FINDINGS_MAX = 100
 _STRETCH = 1024
-_NOT_INDEXED = ("AdoptMetadata", "HandMetadataBack", FOLLOW)
-"""Commands whose events nobody requested here: they are in no request's index."""
 
 
 class IndexedLog(EventLog, Protocol):
@@ -157,7 +154,7 @@ class _Auditor:
             self.findings.found(str(error))
             return
         for of_requests in (False, True):
-            name = _index_name(record, of_requests)
+            name = indexed_under(record, of_requests)
             if name or not of_requests:
                 self._sums[of_requests] += self._weight(name, offset)
                 self._counts[of_requests] += 1
@@ -200,7 +197,7 @@ class _Auditor:
         for name, first, last in self._log.index_runs(of_requests):
             for offset in range(first, last + 1):
                 with suppress(EventDecodeError):
-                    own = _index_name(decode_event(offset, self._log.read_one(offset)), of_requests)
+                    own = indexed_under(decode_event(offset, self._log.read_one(offset)), of_requests)
                     if own != name:
                         wrong += 1
                         self.findings.found(
@@ -218,10 +215,3 @@ class _Auditor:
         text = name.encode("utf-8", "replace")
         digest = blake2b(offset.to_bytes(8, "big") + text, digest_size=24, key=self._index_key).digest()
         return int.from_bytes(digest, "big")
-
-
-def _index_name(record: Recorded, of_requests: bool) -> str:
-    """The key under which an event is in the index; "" for a request is in none."""
-    if of_requests:
-        return "" if record.cause.command in _NOT_INDEXED else request_of(record)
-    return shard_key(getattr(record.event, "topic", ""))

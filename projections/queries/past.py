@@ -14,6 +14,7 @@ What it does not do: take snapshots, and remember anything of one page for the n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from heapq import merge
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -21,6 +22,7 @@ from typing import TypeVar
 
 import msgspec
 
+from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
@@ -57,6 +59,7 @@ class Past:
         self._log = log
         self._rest = rest
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
+        self._births: Snapshot | None = None
 
     def topic(self, name: str, end: int) -> TopicRow | None:
         """The topic of this name as it was."""
@@ -73,6 +76,16 @@ class Past:
             return before.row, self._folded(name, before, low, high).row
 
         return self._from_nearest(low, both)
+
+    def birth(self, topic: Topic) -> TopicRow | None:
+        """The row, as it was, of a topic whose creation is in the archive: a snapshot has what its events say."""
+        snapshot, start = self._births, self._log.start_offset
+        if snapshot is None or snapshot.offset < start:
+            self._births = snapshot = nearest_snapshot(self._log, self._log.durable_offset)
+        with suppress(SnapshotDamaged, msgspec.DecodeError, OSError):
+            row = None if snapshot is None else snapshot_topic(snapshot, shard_key(topic.name))
+            return row if row is not None and row.created_offset == topic.created_offset else None
+        return None
 
     def topics(self, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int) -> TopicPage:
         """Up to `limit` topics as they were, in the order of their shard keys, after one of these ("": from the first).

@@ -35,7 +35,7 @@ from projections.queries.past import MayShow, Past, TopicPage
 from projections.queries.snapshot_rows import Pair, with_rows
 from projections.rows.brokers import ClusterRow
 from projections.rows.requests import RequestRow, request_row
-from projections.rows.topics import NO_PAST, TopicRow, fold_topic, topic_row
+from projections.rows.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
 
@@ -130,9 +130,14 @@ class Query:
     def row(self, topic: Topic) -> TopicRow:
         """The row of a topic as it is now."""
         created = topic.created_offset
-        read = dict(self.log.read(max(0, created - 1), created + 1))
-        requested = decode_event(created - 1, read[created - 1]) if created > 0 else None
-        return topic_row(topic, decode_event(created, read[created]), requested)
+        if created < self.log.start_offset:
+            born = self._past.birth(topic)
+            if born is not None:
+                same = {"created_by": born.created_by, "verdict": born.verdict, "placed_on": born.placed_on}
+                return msgspec.structs.replace(bare_row(topic), **same)
+        offsets = range(max(0, created - 1), created + 1)
+        *before, made = map(decode_event, offsets, self.log.read_many(offsets))
+        return topic_row(topic, made, before[0] if before else None)
 
     # --- then
 

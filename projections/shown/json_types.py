@@ -295,7 +295,7 @@ class ExplanationShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the service is alive, or ready to decide; `reason` says why not."""
+    """Whether the service is alive, or ready to decide; `reason` says why not, or what else is not as it should be."""
 
     status: str
     reason: str = ""

@@ -8,7 +8,8 @@ Keys, of the log's state; INVERTED is the offset of a request's first event, inv
 A request has one `h` key however many topics it names, of which it keeps the first few and counts the others, and an
 `f` key for each different value; the key keeps its first characters, so who finds a request by one looks at the request
 too. Refusals that were only counted (`AsksRefused`) have an entry for each event.
-Earlier releases wrote no such keys: their requests are found by id alone.
+Earlier releases wrote no such keys: their requests are found by id alone. When the events of a stretch are dropped, the
+keys of the requests that began in it go to the archive: `events.logs.archive`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
+from events.logs.archive.manifest import noted
 from events.logs.log import EventLog
 from projections.store.access_state import Puts
 from projections.store.newest_first import inverted, offset_at_end
@@ -114,13 +116,16 @@ class RequestIndex:
             if not self._unknown:
                 return None
             self._unknown -= 1
-        first = next(self._log.request_offsets(request_id), None)
+        first = next(self._log.request_offsets(request_id, self._log.start_offset), None)
         return None if first is None else stored_request(self._log, first)
 
 
 def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     """The entry of the request whose first event is at an offset; None where an earlier release recorded it."""
-    value = log.get(REQUEST + inverted(first))
+    key = REQUEST + inverted(first)
+    value = log.get(key)
+    if first < noted(log).forgotten:
+        value = next((pairs.get(key) for stretch, pairs in log.older_requests(first + 1) if stretch <= first), None)
     return None if value is None else _decode(value)
 
 
@@ -131,8 +136,28 @@ def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = No
     """The offsets of the first events of requests, the newest first, of those before `end`: of all that are indexed, or
     of those that have, or had, a value."""
     prefix = REQUEST if facet is None else _facet(*facet)
-    for key, _ in log.scan(prefix, prefix + inverted(end)):
-        yield offset_at_end(key)
+    reached, forgotten = end, -1
+    while forgotten != (forgotten := noted(log).forgotten):  # else some went while we looked
+        for key, _ in log.scan(prefix, prefix + inverted(reached)):
+            if offset_at_end(key) < forgotten:
+                break
+            reached = offset_at_end(key)
+            yield reached
+    for _, pairs in log.older_requests(min(reached, forgotten)):
+        for key, _ in pairs.scan(prefix, prefix + inverted(reached)):
+            yield offset_at_end(key)
+
+
+def requests_between(log: EventLog, start: int, end: int) -> list[tuple[bytes, bytes]]:
+    """The state keys of the requests that began from an offset on, before another, in order. Raises LogError."""
+    found: dict[bytes, bytes] = {}
+    for key, value in log.scan(REQUEST, REQUEST + inverted(end)):
+        if offset_at_end(key) < start:
+            break
+        found[key] = value
+        for kind, text in _values(_decode(value)):
+            found[_facet(kind, text) + key[len(REQUEST) :]] = b""
+    return sorted(found.items())
 
 
 def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:

@@ -16,7 +16,7 @@ root with the events' own at each start, an audit reads all of it, and who kept 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from events.logs import merkle
@@ -164,6 +164,25 @@ def kept_subtree(log: EventLog, level: int, index: int) -> bytes:
         first, last = index << level, ((index + 1) << level) - 1
         raise LogCorrupted(f"the log is damaged: its tree lacks the hash over events {first} to {last}; restore it")
     return value
+
+
+def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
+    """The root over the events from `start` on, below `end`, alone; None where the kept tree does not reach so far yet.
+    That of a kept subtree is what was kept. Raises LogError."""
+    count = end - start
+    level = count.bit_length() - 1
+    if end > kept_head(log)[0]:
+        return None
+    if level >= KEPT_LEVEL and count == 1 << level and not start % count:
+        return kept_subtree(log, level, start >> level)
+    return root_over(value for _, value in log.read(start, end))
+
+
+def root_over(values: Iterable[bytes]) -> bytes:
+    """The root over some events alone."""
+    frontier = Frontier()
+    frontier.extend(values, merkle.PATH_LENGTH_MAX)
+    return frontier.root()
 
 
 def _frontier_at(log: EventLog, size: int) -> Frontier:

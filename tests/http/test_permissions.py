@@ -69,13 +69,14 @@ async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> No
         "/events?request=boot-1",
     )
     async with service(authorizer=Half()) as one:
-        for path in paths:
+        for path in (*paths, "/quorum"):
             assert (await one.get(path, 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED", path
         assert (await one.request("POST", "/simulated/brokers", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
         assert (await one.request("POST", "/simulated/brokers/1/stop", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
     async with service(authorizer=Half(("Describe", "Cluster"), ("Alter", "Cluster"))) as one:
         for path in paths[:-1]:
             await one.get(path)
+        assert "no voter of a quorum" in (await one.get("/quorum", 404))["message"]
         await one.request("POST", "/simulated/brokers", 201)
 
 

@@ -352,6 +352,7 @@ async def test_the_document_names_every_path_and_every_body() -> None:
             "/v1/log/proof",
             "/v1/log/leaves",
             "/v1/summary",
+            "/v1/quorum",
             "/v1/diff",
             "/v1/timeline",
             "/v1/simulated/brokers",

@@ -355,7 +355,7 @@ def _sign(rig: Rig, text: str) -> commands.RecordHead:
     tree.extend([encode_event(one.at_ms, one.cause, one.event) for one in rig.log], PATH_LENGTH_MAX)
     head = Head(log="signed", size=tree.size, root=tree.root().hex(), at_ms=stamps["at_ms"])
     made = HeadSigner(Ed25519PrivateKey.from_private_bytes(bytes(32))).signed(head)
-    said = {"signed_at_ms": made.at_ms, "public_key": made.public_key, "signature": made.signature}
+    said: dict[str, Any] = {"signed_at_ms": made.at_ms, "public_key": made.public_key, "signature": made.signature}
     return commands.RecordHead(**stamps, size=made.size, root=tree.root(), **said)
 
 

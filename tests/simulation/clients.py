@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from controller.kafka.codec.codec import decode_response, encode_response
 from controller.kafka.messages import ApiKey, Message
@@ -16,7 +16,7 @@ from controller.kafka.messages import delete_topics as deletes
 from controller.kafka.messages import incremental_alter_configs as configs
 from controller.kafka.messages import metadata as metadatas
 from tests.simulation.witness import Witness
-from tests.simulation.world import ConnectionLost, World
+from tests.simulation.world import ConnectionLost
 
 POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "no/name")
 TIMEOUTS_MS = (-1, 0, 1, 20, 300, 2_000, 30_000)
@@ -26,10 +26,25 @@ IMPATIENT = 0.06
 """How often a client goes away before it is answered."""
 
 
+class Answers(Protocol):
+    """Who answers a request. Raises ConnectionLost."""
+
+    def call(self, client: str, api_key: int, version: int, request: Message) -> Coroutine[Any, Any, Message]: ...
+
+
+class Served(Protocol):
+    """The world of a client."""
+
+    rng: random.Random
+
+    @property
+    def process(self) -> Answers: ...
+
+
 class Client:
     """One client that sends requests and thinks in between. `answers` counts all clients' answers, by API and code."""
 
-    def __init__(self, name: str, world: World, witness: Witness, answers: Counter[tuple[str, int]]) -> None:
+    def __init__(self, name: str, world: Served, witness: Witness, answers: Counter[tuple[str, int]]) -> None:
         self.name = name
         self._world = world
         self._witness = witness

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
+from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError, StateKeys
 from events.logs.memory_log import InMemoryLog
 
 
@@ -58,6 +58,10 @@ class FaultyLog:
     def durable_offset(self) -> int:
         return self._log.durable_offset
 
+    @property
+    def start_offset(self) -> int:
+        return self._log.start_offset
+
     def write(self, commit: Commit) -> int:
         self._check_writable()
         if self._disk.full:
@@ -66,7 +70,7 @@ class FaultyLog:
             raise self._fail(LogWriteError("the write failed"))
         return self._log.write(commit)
 
-    def note(self, state: Mapping[bytes, bytes]) -> None:
+    def note(self, state: Mapping[bytes, bytes | None]) -> None:
         self._check_writable()
         self._log.note(state)
 
@@ -119,9 +123,13 @@ class FaultyLog:
         self._check_readable()
         return self._log.shard_keys(after)
 
-    def request_offsets(self, request_id: str) -> Iterator[int]:
+    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
         self._check_readable()
-        return self._log.request_offsets(request_id)
+        return self._log.request_offsets(request_id, start)
+
+    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        self._check_readable()
+        return self._log.older_requests(end)
 
     def get(self, key: bytes) -> bytes | None:
         self._check_readable()

@@ -5,7 +5,7 @@ Whatever a client is answered, or shown, must rest on events that were durable a
 
 from __future__ import annotations
 
-from events.catalog import CreateAnswered, TopicCreated, TopicDeleted, TopicReady
+from events.catalog import CreateAnswered, Event, TopicCreated, TopicDeleted, TopicReady
 from events.codec import decode_event
 from events.logs.memory_log import InMemoryLog
 
@@ -29,21 +29,24 @@ class Witness:
         """Take in what has become durable since."""
         for offset, value in self._log.read(len(self.seen), self._log.durable_offset):
             self.seen.append(value)
-            event = decode_event(offset, value).event
-            match event:
-                case TopicCreated():
-                    self.created[event.topic_id] = event.topic
-                    self.alive[event.topic] = event.topic_id
-                    self._ids[event.request_id, event.topic] = event.topic_id
-                case TopicDeleted():
-                    del self.alive[event.topic]
-                    self.deleted.add(event.topic_id)
-                case TopicReady():
-                    self.ready.add(self.alive[event.topic])
-                case CreateAnswered() if (event.request_id, event.topic) in self._ids:
-                    self.answered.add((self._ids[event.request_id, event.topic], event.error_code))
-                case _:
-                    pass
+            self.take(decode_event(offset, value).event)
+
+    def take(self, event: Event) -> None:
+        """Take in one event that is durable."""
+        match event:
+            case TopicCreated():
+                self.created[event.topic_id] = event.topic
+                self.alive[event.topic] = event.topic_id
+                self._ids[event.request_id, event.topic] = event.topic_id
+            case TopicDeleted():
+                del self.alive[event.topic]
+                self.deleted.add(event.topic_id)
+            case TopicReady():
+                self.ready.add(self.alive[event.topic])
+            case CreateAnswered() if (event.request_id, event.topic) in self._ids:
+                self.answered.add((self._ids[event.request_id, event.topic], event.error_code))
+            case _:
+                pass
 
     def check_created(self, name: str, topic_id: bytes) -> None:
         """A client was answered NONE for a create."""

@@ -47,40 +47,18 @@ class Unheard:
         return lambda *_, **__: None
 
 
-class Process:
-    """One process: a controller with its front and fleet on the disk."""
+class Serving:
+    """A process that serves Kafka's requests. `number` is its own; what it begins dies with it."""
 
-    def __init__(self, world: World, number: int) -> None:
-        self.world = world
+    handlers: HandlerTable
+
+    def __init__(self, number: int) -> None:
         self.number = number
         self.alive = True
-        self.log = FaultyLog(world.disk)
-        self.fleet = SimulatedFleet(world.brokers)
-        for broker_id, broker in self.fleet.brokers.items():
-            broker.running = broker_id not in world.down
-            broker.delay_ms = world.delays_ms.get(broker_id, 0)
-        self.policies = SlowPolicies(world.rng, world.policy_s) if world.settings.get(POLICY) else None
-        self.controller = Controller(
-            self.log,
-            self.fleet,
-            boot_id=f"p{number}",
-            clock_ms=world.clock_ms,
-            flush=self.log.flushed,
-            reports=Reports(Unheard(), lambda _: None, Unheard()),
-            policies=self.policies,
-            partitions_cached=world.partitions_cached,
-        )
-        self.front = Front(self.controller, node_id=0, advertised=ENDPOINT)
-        self.handlers: HandlerTable = controller_listener(self.front, {})
 
     def run(self, action: Callable[..., Any], *args: Any) -> Any:
-        """Call something inside the process: what it begins dies with it."""
+        """Call something inside the process."""
         return context_of(self.number).run(action, *args)
-
-    async def start(self) -> None:
-        """Begin to decide."""
-        settings = tuple(sorted(self.world.settings.items()))
-        await self.run(asyncio.ensure_future, self.controller.start(settings, RELEASE))
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
         """One request as its connection hands it over. Raises ConnectionLost."""
@@ -110,6 +88,37 @@ class Process:
             raise ConnectionLost("the handler could not read") from error
         assert given is not NO_RESPONSE, "every request of the simulation is answered"
         return given
+
+
+class Process(Serving):
+    """One process: a controller with its front and fleet on the disk."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(number)
+        self.world = world
+        self.log = FaultyLog(world.disk)
+        self.fleet = SimulatedFleet(world.brokers)
+        for broker_id, broker in self.fleet.brokers.items():
+            broker.running = broker_id not in world.down
+            broker.delay_ms = world.delays_ms.get(broker_id, 0)
+        self.policies = SlowPolicies(world.rng, world.policy_s) if world.settings.get(POLICY) else None
+        self.controller = Controller(
+            self.log,
+            self.fleet,
+            boot_id=f"p{number}",
+            clock_ms=world.clock_ms,
+            flush=self.log.flushed,
+            reports=Reports(Unheard(), lambda _: None, Unheard()),
+            policies=self.policies,
+            partitions_cached=world.partitions_cached,
+        )
+        self.front = Front(self.controller, node_id=0, advertised=ENDPOINT)
+        self.handlers = controller_listener(self.front, {})
+
+    async def start(self) -> None:
+        """Begin to decide."""
+        settings = tuple(sorted(self.world.settings.items()))
+        await self.run(asyncio.ensure_future, self.controller.start(settings, RELEASE))
 
     def kill(self, *, power: bool) -> None:
         """SIGKILL, or a power cut, which loses what was not synced."""

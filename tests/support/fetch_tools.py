@@ -30,6 +30,7 @@ from tests.support.tools import (
     KAFKA_CLIENT_OLD,
     KAFKA_SERVER,
     ROOT,
+    S3PROXY,
     archive_of,
     java_command,
     server_classpath,
@@ -92,6 +93,7 @@ def _tools() -> Sequence[Tool]:
     clients = ROOT / "tests/clients"
     franz = clients / "franz"
     server_pom, client_pom = ROOT / "tests/reference/pom.xml", clients / "java/pom.xml"
+    s3_pom = ROOT / "tests/support/s3/pom.xml"
     logging = f"-Dslf4j.version={SLF4J}"
     return (
         *(
@@ -102,6 +104,7 @@ def _tools() -> Sequence[Tool]:
             Tool(f"java/kafka-client-{each}", "mvn", (client_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
             for each in (KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD)
         ),
+        Tool(f"java/s3proxy-{S3PROXY}", "mvn", (s3_pom,), (f"-Ds3proxy.version={S3PROXY}",), _fetch_jars),
         Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),
         Tool("franz", "go", (franz / "go.mod", franz / "go.sum", franz / "main.go"), (), _build_go),
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),

@@ -12,7 +12,6 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import (
     MetadataRecord,
-    ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
@@ -32,14 +31,11 @@ def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
 
 
 def said(image: MetadataImage) -> tuple[list[bytes], object]:
-    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables. Kafka's snapshots do
-    not say who got the newest block of producer ids."""
+    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables."""
     return sorted(encode_record(_as_kafka_writes(each)) for each in image.records()), image.quorum
 
 
 def _as_kafka_writes(record: MetadataRecord) -> MetadataRecord:
-    if isinstance(record, ProducerIdsRecord):
-        return replace(record, broker_id=-1, broker_epoch=-1)
     if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord):
         return replace(record, features=tuple(sorted(record.features, key=lambda feature: feature.name)))
     return record

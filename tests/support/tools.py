@@ -27,6 +27,7 @@ KAFKA_BROKERS_OLDER = ("3.7.2", "3.9.1", "4.1.1")
 """Older servers, as brokers beside the newest."""
 KAFKA_CLIENT_CONSUMER = "3.9.1"
 KAFKA_CLIENT_OLD = "2.0.1"
+S3PROXY = "2.6.0"
 
 
 def absent(what: str, how: str = "run `make tools`") -> None:
@@ -54,6 +55,11 @@ def server_classpath(version: str = KAFKA_SERVER) -> str:
 def client_classpath(version: str) -> str:
     """Kafka's Java client of one of the versions above."""
     return server_classpath() if version == KAFKA_SERVER else _jars(f"kafka-client-{version}")
+
+
+def s3_classpath() -> str:
+    """A server of S3."""
+    return _jars(f"s3proxy-{S3PROXY}")
 
 
 def compile_java(sources: Path, classpath: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.apis.kraft.epochs import as_brokers_take_it
-from controller.brokers.kraft.features import KRAFT_VERSION, SUPPORTED
+from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
@@ -27,11 +27,12 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _FAILED_WITHOUT_RESULTS_SINCE = 2
 
 
-def supported_features() -> tuple[SupportedFeatureKey, ...]:
-    """The features that this controller works with."""
+def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
+    """The features that this controller works with, and how much it wants to lead."""
+    ranges = {**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)}
     return tuple(
         SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
-        for name, each in sorted(SUPPORTED.items())
+        for name, each in sorted(ranges.items())
     )
 
 

@@ -10,7 +10,9 @@ import structlog
 from controller.access.authorizer import Operation
 from controller.apis.kraft.permissions import needing
 from controller.brokers.kraft.log.batches import METADATA_TOPIC
+from controller.brokers.kraft.missed import EventPages
 from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.replication import QuorumReplication
 from controller.front.front import Front
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
@@ -39,11 +41,15 @@ _NEEDS: Final[Mapping[ApiKey, Operation]] = {
 logger = structlog.get_logger("topicwright.kraft")
 
 
-def quorum_handlers(front: Front, node: QuorumNode, clock: Callable[[], float]) -> dict[int, Handler]:
+def quorum_handlers(
+    front: Front, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
+) -> dict[int, Handler]:
     """The handlers of one voter. `clock` gives seconds and only goes forward."""
     refused = RefusedFetches(front.cluster_id, clock)
 
     async def answer(context: RequestContext, request: Any) -> Message:
+        if EventPages.takes(request):
+            return await replication.pages.respond(request, replication.applied)
         response = await node.request(request)
         if isinstance(response, FetchResponse):
             refused.note(context, request, response)
@@ -65,7 +71,7 @@ class RefusedFetches:
         """A fetch was answered."""
         if response.error_code:
             self._log("fetch refused", context, request, response.error_code, self._why(request, response.error_code))
-        elif response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
+        elif _replica_id(context, request) >= 0 and response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
             why = "it is cut where both are alike"
             self._log("metadata log of a node diverges", context, request, _DIVERGES, why)
 
@@ -78,7 +84,7 @@ class RefusedFetches:
         return f"only partition 0 of {METADATA_TOPIC} is followed here"
 
     def _log(self, event: str, context: RequestContext, request: FetchRequest, code: int, why: str) -> None:
-        replica_id = request.replica_state.replica_id if context.api_version >= 15 else request.replica_id
+        replica_id = _replica_id(context, request)
         key = (context.peer.rpartition(":")[0], replica_id, code)
         now = self._clock()
         if now - self._logged.get(key, float("-inf")) < LOGGED_EVERY_S:
@@ -87,3 +93,8 @@ class RefusedFetches:
             self._logged.clear()
         self._logged[key] = now
         logger.warning(event, node=replica_id, peer=context.peer, code=code, why=why)
+
+
+def _replica_id(context: RequestContext, request: FetchRequest) -> int:
+    """-1 of who only reads."""
+    return request.replica_state.replica_id if context.api_version >= 15 else request.replica_id

@@ -8,9 +8,12 @@ from typing import Final
 import msgspec
 
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.kafka.messages.api_versions import SupportedFeatureKey
 from controller.machine.state import Broker
 
 KRAFT_VERSION: Final = "kraft.version"
+PRIORITY: Final = "topicwright.priority"
+"""Shown as a feature by voters of Topicwright, to whoever connects: from level 1 to one above what they have."""
 METADATA_VERSION_MIN: Final = 17
 """3.7-IV2: from here on replicas have directories. Brokers of 3.7 and of 4.3 both work with levels from 17 to 19."""
 METADATA_VERSION_MAX: Final = 30
@@ -39,6 +42,11 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
     "share.version": FeatureRange(0, 1, ((29, 1),)),
     "streams.version": FeatureRange(0, 1, ((29, 1),)),
 }
+
+
+def priority_of(features: Iterable[SupportedFeatureKey]) -> int | None:
+    """How much a controller that shows these features wants to lead; None of Kafka's own."""
+    return next((each.max_version - 1 for each in features if each.name == PRIORITY), None)
 
 
 def unsupported(features: Features) -> str | None:

@@ -2,8 +2,9 @@
 
 A batch of a Topicwright that led carries its events: they are taken as they are, and what they mean for brokers must
 come to the very records of the batch. A batch of Kafka's own controller has none: its records are discovered, as events
-(`discovering`). Where the log begins behind what is known, because this node was away for longer than it is kept, the
-snapshot that it begins with is discovered as one difference.
+(`discovering`). Where the log begins behind what is known, because this node was away for longer than it is kept,
+another voter of Topicwright may have the events (`missed`); whatever the snapshot that it begins with says besides is
+discovered as one difference.
 
 What another controller wrote and no event can say does not stop anything: `unfoldable` names it, it is kept, and a node
 that has met it follows and votes, but must not lead.
@@ -13,16 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from controller.brokers.kraft.discovering.agreeing import differs
 from controller.brokers.kraft.discovering.batch import discovering
 from controller.brokers.kraft.discovering.reading import Discovered
-from controller.brokers.kraft.discovering.snapshot import discovered_snapshot
+from controller.brokers.kraft.discovering.snapshot import discovered_snapshot, wire_in
 from controller.brokers.kraft.discovering.transactions import Transactions, numbered
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import LEADER_CHANGE, RecordBatch, control_type, decode_batches
@@ -30,10 +32,11 @@ from controller.brokers.kraft.log.carried import Carried, carried
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.missed import Page
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
-from controller.machine.state import State
+from controller.machine.state import Quorum
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.followed import FOLLOW, Followed, skipped_to
@@ -56,6 +59,10 @@ class Following:
         self.applied = 0
         """All of the metadata log below this offset is in the event log, or held back (`transactions`)."""
         self._files, self._log, self._projector, self._first = files, log, projector, first
+        self.missed: Callable[[int], Awaitable[Page | None]] = _nobody
+        """The next events of the metadata log below an offset, of whoever has them."""
+        self.on_root: Callable[[int, int, bytes], None] = lambda *_: None
+        """Called with who leads, a number of events that both have, and its root over them."""
         self.reload()
 
     def reload(self) -> None:
@@ -66,13 +73,11 @@ class Following:
         self._read: deque[RecordBatch] = deque()
         self._apart = 0
         """How far the offsets of events at who led are from those here; 0 where nothing was missed."""
-        self._led: tuple[int, int] | None = None
-        """The newest epoch whose beginning was seen, and who leads in it."""
 
     @property
     def unfoldable(self) -> str:
         """What of the metadata log no event says; empty where all is said."""
-        return self._projector.mark.unfoldable
+        return self._projector.unfoldable
 
     async def take(self, recorder: Recorder, committed: int) -> list[Recorded]:
         """Write the next of what is committed, below that offset: a batch, or some of a snapshot. The events are empty
@@ -111,6 +116,8 @@ class Following:
         if ours.first - here != self._apart:
             self._apart = ours.first - here
             logger.warning("events have other offsets here", metadata=batch.base_offset, there=ours.first, here=here)
+        if ours.root and ours.first == here:
+            self.on_root(self._leader_of(None, batch.leader_epoch), here, ours.root)
         records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
         self._projector.begin_at(batch.base_offset)
         for record, value in zip(records, ours.values, strict=True):
@@ -131,18 +138,19 @@ class Following:
 
     async def _take_anothers(self, recorder: Recorder, batch: RecordBatch) -> list[Recorded]:
         if batch.is_control:
-            self._note_leader(batch)
             return []
         records = [(offset, record) for offset, record in numbered(batch) if offset >= self._from]
         complete, epoch, state = self.transactions.complete(records), batch.leader_epoch, recorder.state
         quorum, store = state.cluster.quorum, recorder.store
         if all(isinstance(record, kinds.RegisterControllerRecord) for _, record in complete):
             return []  # whoever leads writes these down, a Topicwright too
-        begun = [self._epoch_begun(state, epoch)] if quorum is None or quorum.leader_epoch < epoch else []
-        if not begun and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
+        begins = quorum is None or quorum.leader_epoch < epoch
+        if not begins and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
             return []
+        leader_id = self._leader_of(quorum, epoch)
+        begun = [self._epoch_begun(quorum, epoch, leader_id)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
-        request_id = Followed(self._leader_of(epoch), epoch, complete[0][0]).request_id
+        request_id = Followed(leader_id, epoch, complete[0][0]).request_id
         slices = discovering(
             state,
             store.durable_name_of,
@@ -183,28 +191,35 @@ class Following:
             self.write(recorder.take_commit())
         self._projector.end_discovered()
 
-    def _epoch_begun(self, state: State, epoch: int) -> QuorumEpochBegun:
-        quorum = state.cluster.quorum
+    def _epoch_begun(self, quorum: Quorum | None, epoch: int, leader_id: int) -> QuorumEpochBegun:
         kraft_version = 0 if quorum is None else quorum.kraft_version
-        return QuorumEpochBegun(epoch, self._leader_of(epoch), kraft_version, "", 0, ZERO_UUID, KAFKAS)
+        return QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)
 
-    def _note_leader(self, batch: RecordBatch) -> None:
-        for key, value in batch.records:
+    def _leader_of(self, quorum: Quorum | None, epoch: int) -> int:
+        """Who leads in an epoch: as the events say, which all voters share, else by its beginning in the log; node 0
+        where that is not there any more."""
+        if quorum is not None and quorum.leader_epoch == epoch:
+            return quorum.node_id
+        begun = self._files.beginning(epoch)
+        for key, value in begun.records if begun is not None else ():
             if control_type(key) == LEADER_CHANGE:
-                self._led = batch.leader_epoch, decode_control(kinds.LeaderChangeMessage, value).leader_id
-
-    def _leader_of(self, epoch: int) -> int:
-        """Who leads in an epoch; node 0 where its beginning is not in the log any more."""
-        return self._led[1] if self._led is not None and self._led[0] == epoch else 0
+                return decode_control(kinds.LeaderChangeMessage, value).leader_id
+        return 0
 
     # --- a snapshot
 
     async def _take_snapshot(self, recorder: Recorder) -> list[Recorded]:
-        """All in which the snapshot that the log begins with differs from what is known. What is written before a
-        crash is not different any more."""
+        """The events that were missed, a page at a time; then all in which the snapshot that the log begins with
+        differs from what is known. What is written before a crash is not different any more."""
         snapshot = self._files.snapshot
         assert snapshot is not None, "a log that begins later begins with a snapshot"
+        page = await self.missed(snapshot.end_offset)
+        if page is not None and page.values:
+            return self._take_page(recorder, page)
         image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
+        if page is not None:
+            wire = self._projector.wire
+            self._projector.take_wire(wire.changes_to(wire_in(image, recorder.state.cluster, wire)))
         at_ms = max(image.timestamp_ms, recorder.last_ms)
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
@@ -220,6 +235,8 @@ class Following:
         ):
             slices.append(each)
             await asyncio.sleep(0)
+        if page is not None and slices[-1].unfoldable is None and sum(len(each.events) for each in slices) == 1:
+            slices[0] = replace(slices[0], events=())  # nothing is skipped
         taken: list[Recorded] = []
         for number, each in enumerate(slices, 1):
             is_last = number == len(slices)
@@ -229,9 +246,25 @@ class Following:
             self._commit_discovered(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
+        if not taken:
+            self._projector.begin_discovered(snapshot.end_offset, None)
+            self._log.note(self._projector.changes())
+            self._projector.became_durable()
+            self._projector.end_discovered()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()
         return taken
+
+    def _take_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
+        """Events that another voter has: what they mean for brokers is in the snapshot."""
+        records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
+        self._projector.begin_discovered(self.applied, None)
+        for record, value in zip(records, page.values, strict=True):
+            recorder.take(record, value, indexed=record.cause.command != FOLLOW)
+        self._commit_discovered(recorder, records)
+        if page.first + len(records) == page.end:
+            logger.info("events that were missed are copied from another voter", end=page.end)
+        return records
 
 
 def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
@@ -241,3 +274,7 @@ def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
         for batch in part.batches():
             image.fold((batch,))
     return image
+
+
+async def _nobody(_: int) -> None:
+    return None

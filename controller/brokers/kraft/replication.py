@@ -10,16 +10,19 @@ any crash.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 import structlog
 
 from controller.brokers.kraft.following import Following
+from controller.brokers.kraft.heads import Heads
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
+from controller.brokers.kraft.missed import EventPages, missed_events
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum
@@ -28,7 +31,7 @@ from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum as Known
 from events.catalog import Recorded, SettingsChanged
-from events.logs.log import Commit, EventLog, LogError
+from events.logs.log import Commit, EventLog, LogDiskFull, LogError
 from projections.store.recorder import Recorder
 
 FLUSHED_EVERY_S: Final = 0.2
@@ -58,6 +61,11 @@ class QuorumReplication:
     ) -> None:
         self.on_lost = _nothing
         self.following = Following(files, log, projector, first)
+        self.following.missed = partial(missed_events, node, log)
+        self.heads = Heads(node, log)
+        self.following.on_root = self.heads.shown
+        self.pages = EventPages(log, files)
+        """The events, for voters that missed them."""
         self._files = files
         self._node, self._log, self._projector = node, log, projector
         self._led_epoch: int | None = None
@@ -94,9 +102,11 @@ class QuorumReplication:
             self.on_lost()
 
     def reload(self) -> None:
-        """Go on from where the event log is."""
+        """Go on from where the event log is, which can be written."""
         self._led_epoch = None
         self.following.reload()
+        if not self.quorum.can_lead and not self.following.unfoldable and not self.heads.is_wrong:
+            self._node.veto(True)
 
     async def keep_flushed(self, flush: Callable[[], Awaitable[object]]) -> None:
         """Make what is written durable soon, until cancelled: who reads the folder from outside sees what is."""
@@ -118,7 +128,8 @@ class QuorumReplication:
         return end
 
     async def commit(self, commit: Commit) -> None:
-        """Have a commit replicated, then written. Raises LeadLost, LogError."""
+        """Have a commit replicated, then written. Raises LeadLost, LogError. Where there is no room for it, somebody
+        else is to lead; where nobody else could, it has failed."""
         batches = self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries])
         if not self.leads:
             raise LeadLost
@@ -127,18 +138,32 @@ class QuorumReplication:
             for records in batches:
                 last = self._node.append(records)
             await self._node.committed(last)
-        except (NotLeader, OSError) as failure:  # a disk that fails has ended the node, which has said why
+        except (NotLeader, OSError) as failure:  # a disk that fails otherwise has ended the node, which has said why
             self._led_epoch = None
+            if self.quorum.full is not None and not self.quorum.others:
+                raise LogDiskFull(self.quorum.full) from failure
             raise LeadLost from failure
-        self.following.write(commit)
+        with self._or_let_others_lead():
+            self.following.write(commit)
         self.following.applied = last + 1
+
+    @contextmanager
+    def _or_let_others_lead(self) -> Iterator[None]:
+        """Who cannot write the event log cannot decide."""
+        try:
+            yield
+        except LogError:
+            if self.quorum.others:
+                self._node.veto(False)
+            raise
 
     async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
         """Take the next of what is committed, as soon as there is any; None when this node `leads`, or `stopping` is
         set. Raises LogError, BrokenBatch, CannotFold."""
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
-                records = await self.following.take(recorder, self.quorum.high_watermark)
+                with self._or_let_others_lead():
+                    records = await self.following.take(recorder, self.quorum.high_watermark)
                 self._veto()
                 await asyncio.sleep(0)
                 if records:
@@ -165,14 +190,19 @@ class QuorumReplication:
         )
 
     def _may_lead(self, quorum: Quorum) -> bool:
+        """Nothing may be under way, of a commit that failed half-way: it would be decided without."""
         leader = quorum.leading
-        return leader is not None and self._is_leader and leader.watermark >= 0
+        is_all = quorum.high_watermark >= self._files.end
+        return leader is not None and self._is_leader and leader.watermark >= 0 and is_all
 
     def _end_transaction(self) -> None:
         """One that the leader before has left open does not count (KIP-868)."""
         if self.following.transactions.begun_at is not None:
             reason = "another controller leads"
-            self._node.append([(None, encode_record(kinds.AbortTransactionRecord(reason=reason)))])
+            try:
+                self._node.append([(None, encode_record(kinds.AbortTransactionRecord(reason=reason)))])
+            except OSError as failure:
+                raise LogDiskFull(str(failure)) from failure
             self.following.transactions.abort()
 
     async def _something_new(self, stopping: asyncio.Event) -> None:

@@ -9,6 +9,7 @@ Exit codes: 0 answered; 1 what was named does not exist, or was refused; 2 wrong
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -84,7 +85,10 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
 
     try:
         with a_source(options) as source:
-            return run(options, source)
+            code = run(options, source)
+            if source.archive_files:
+                print(f"read from the archive of the log: {source.archive_files} files", file=sys.stderr)
+            return code
     except Misuse as misuse:
         parser.error(str(misuse))
     except (SourceError, AccessError, ContextError) as error:

@@ -14,8 +14,9 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("verify", description=f"{COMMANDS['verify'].summary.capitalize()}.")
     parser.add_argument(
         "what",
-        metavar="PROOF|DIR|HOST:PORT",
-        help="a proof that `prove` wrote, the folder of a stopped service, or where a running one answers HTTP",
+        metavar="PROOF|DIR|URL|HOST:PORT",
+        help="a proof that `prove` wrote, the folder of a stopped service, an archive or a backup, or where a running "
+        "service answers HTTP",
     )
     parser.add_argument("--key", type=Path, metavar="PEM", help="the public key that heads must be signed by")
     parser.add_argument(

@@ -53,6 +53,7 @@ class FolderSource:
         with ExitStack() as opened:
             logs = [opened.enter_context(closing(open_log(one))) for one in numbered or (folder,)]
             self._opened = opened.pop_all()
+        self._logs = logs
         stores = [TopicStore(log) for log in logs]
         parts = [
             Query(log, partial(_itself, store), number if numbered else None)
@@ -67,6 +68,11 @@ class FolderSource:
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
+
+    @property
+    def archive_files(self) -> int:
+        """As `Source` has it."""
+        return sum(log.archive.fetched for log in self._logs if log.start_offset)
 
     def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
         with _refusing():

@@ -84,6 +84,11 @@ class WhichRequests(msgspec.Struct, frozen=True):
 class Source(Protocol):
     """What the query commands need. Every method raises Refusal and SourceError."""
 
+    @property
+    def archive_files(self) -> int:
+        """How many files of the log's archive were fetched for the answers so far."""
+        ...
+
     def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
         """At most `limit` topics whose names come after `after`, as of a moment."""
         ...
@@ -154,12 +159,18 @@ class HttpSource:
         self._address = str(address)
         self._headers = access.headers
         self._connection = access.connection(address, within_s)
+        self._fetched = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    @property
+    def archive_files(self) -> int:
+        """As `Source` has it."""
+        return self._fetched
 
     def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
         return self._get(json_types.TopicsShape, "/topics", after=after, limit=limit, at=at)
@@ -260,6 +271,7 @@ class HttpSource:
     def _decoded(self, answer: http.client.HTTPResponse, shape: type[_T]) -> _T:
         try:
             body = answer.read()
+            self._fetched += int(answer.headers.get("topicwright-archive", "0"))
             if answer.status >= 400:
                 raise Refusal(answer.status, msgspec.json.decode(body, type=json_types.ErrorShape))
             return msgspec.json.decode(body, type=shape)

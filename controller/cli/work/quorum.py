@@ -8,16 +8,17 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
-from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError, Standing
 from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.cli import starting
 from controller.cli.terminal.tables import table
 from controller.cli.terminal.usage import complain
-from controller.kafka.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from controller.kafka.messages.describe_quorum import ReplicaState
 from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
+from projections.queries.moments import iso
 
 REFUSED = 1
 
@@ -89,26 +90,25 @@ async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
 
 
 async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
-    part = await client.describe()
-    print(f"leader {part.leader_id}, epoch {part.leader_epoch}, high watermark {part.high_watermark}")
-    print("\n".join(table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP"), _rows(part))))
+    shown = await client.stand()
+    part = shown.quorum
+    since = "" if shown.led_since_ms is None else f" since {iso(shown.led_since_ms)}"
+    print(f"leader {part.leader_id}{since}, epoch {part.leader_epoch}, high watermark {part.high_watermark}")
+    print("\n".join(table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(shown))))
 
 
-def _rows(part: ResponsePartitionData) -> Iterator[tuple[object, ...]]:
+def _rows(shown: Standing) -> Iterator[tuple[object, ...]]:
+    part = shown.quorum
     leader = next(each for each in part.current_voters if each.replica_id == part.leader_id)
 
     def row(each: ReplicaState, role: str) -> tuple[object, ...]:
         behind_ms = leader.last_caught_up_timestamp - each.last_caught_up_timestamp
         caught_up = "never" if each.last_caught_up_timestamp < 0 else f"{max(0, behind_ms) / 1000:.1f} s ago"
         directory = uuid_text(each.replica_directory_id) if any(each.replica_directory_id) else "-"
-        return (
-            each.replica_id,
-            directory,
-            role,
-            each.log_end_offset,
-            leader.log_end_offset - each.log_end_offset,
-            caught_up,
-        )
+        priority = shown.priorities.get(each.replica_id)
+        lag = leader.log_end_offset - each.log_end_offset
+        wanted = "-" if priority is None else priority
+        return each.replica_id, directory, role, each.log_end_offset, lag, caught_up, wanted
 
     for voter in part.current_voters:
         yield row(voter, "leader" if voter.replica_id == part.leader_id else "voter")

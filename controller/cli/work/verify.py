@@ -22,8 +22,8 @@ from controller.cli.terminal.tables import harmless
 from controller.cli.terminal.usage import complain
 from events.codec import EventDecodeError, decode_event
 from events.logs.heads import BadKey, Head, log_name, read_public_key
-from events.logs.log import LogCorrupted
-from events.logs.merkle import Frontier, is_consistent
+from events.logs.log import LogCorrupted, LogError
+from events.logs.merkle import PATH_LENGTH_MAX, Frontier, is_consistent
 from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, read_proof
 from projections.queries.auditing import Findings, against_head, audit
 from projections.queries.moments import iso
@@ -32,6 +32,8 @@ from projections.queries.query import Query
 from projections.shown import to_json
 from projections.store.store import TopicStore
 
+_SHOWN_EVERY = 10_000
+
 
 def verify(options: argparse.Namespace) -> int:
     """Say whether it holds; the exit code."""
@@ -39,6 +41,8 @@ def verify(options: argparse.Namespace) -> int:
     try:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
+        if "://" in options.what or (what / "archive.json").is_file():
+            return _archive(options.what, head)
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
@@ -148,6 +152,32 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
         more = f", {found.signed} signed heads among them" if found.signed else ""
         code = max(code, _say(found.findings, name, found.size, found.root, heads, more))
     return code
+
+
+def _archive(url: str, head: Head | None) -> int:
+    try:
+        from events.logs.archive.manifest import read_chain
+        from events.logs.archive.place import open_place
+        from projections.store.archived.recovering import archived
+    except ImportError as error:
+        return complain(f"this takes {error.name}, which is not installed: pip install 'topicwright[replay]'")
+    heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
+    roots = {0: frontier.root()}
+    try:
+        place = open_place(url)
+        about, manifests = read_chain(place)
+        progress = _progress(manifests[-1].end if manifests else 0)
+        for record, value in archived(place, manifests):
+            frontier.extend((value,), PATH_LENGTH_MAX)
+            if head is not None and frontier.size == head.size:
+                roots[frontier.size] = frontier.root()
+            if not record.offset % _SHOWN_EVERY:
+                progress(record.offset)
+    except LogError as error:
+        return complain(str(error), FOUND if isinstance(error, LogCorrupted) else 2)
+    for one in heads:
+        against_head(findings, one, about.cluster_id, frontier.size, lambda size: roots[size].hex())
+    return _say(findings, about.cluster_id, frontier.size, frontier.root().hex(), heads, "")
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:

@@ -21,11 +21,14 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
 from controller.http.places import MARK
+from events.logs.archive.visits import visits
 
 GZIP_BYTES_MIN: Final = 1000
 """Shorter ones would hardly be any shorter."""
 GZIP_LEVEL: Final = 1
 """A third of the time of the default, for a tenth more bytes."""
+ARCHIVE: Final = "topicwright-archive"
+"""The header that says how many files of the log's archive were fetched for an answer; without it none was."""
 KEPT: Final = "private, max-age=86400, immutable"
 LOOKED_AT_AGAIN: Final = "private, no-cache"
 _SEALED: Final = b':"' + MARK.encode()
@@ -64,6 +67,9 @@ def packed(body: bytes) -> Response[bytes]:
         "cache-control": KEPT if wanted.of_offset and _SEALED not in body else LOOKED_AT_AGAIN,
         "vary": "accept, accept-encoding, authorization",
     }
+    visited = visits.get()
+    if visited is not None and visited.count:
+        headers[ARCHIVE] = str(visited.count)
     if tag in wanted.has or "*" in wanted.has:
         return Response(b"", status_code=304, headers=headers, media_type="application/json")
     if is_zipped:

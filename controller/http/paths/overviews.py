@@ -19,6 +19,7 @@ from controller.http.requests import caller_of
 from controller.machine.readiness import how_far
 from projections.queries.counting import Counted
 from projections.queries.moments import iso
+from projections.queries.query import NotThere
 from projections.queries.requests import RequestFilter
 from projections.rows.requests import RequestStatus
 from projections.shown import overview_types as types
@@ -26,6 +27,7 @@ from projections.shown import overviews
 from projections.shown.difference import difference
 from projections.shown.difference_types import DifferenceShape
 from projections.shown.overviews import Window
+from projections.shown.quorum_types import QuorumShape
 
 SPANS_MAX = 500
 WAITING_SHOWN_MAX = 20
@@ -94,6 +96,16 @@ async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Respo
     """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
     reader.need(request)
     return await reader.answer(overviews.summary, at, counted_now(reader.front) if at is None else None)
+
+
+@get("/quorum")
+async def quorum(request: HttpRequest, reader: _Reader) -> QuorumShape:
+    """Who votes, who leads and since when, as this voter sees it; 404 where it is none."""
+    reader.need(request)
+    front = reader.front
+    if front.quorum is None:
+        raise NotThere("this service is no voter of a quorum of controllers: it has no real brokers")
+    return front.quorum()
 
 
 @get("/brokers/{broker_id:int}")

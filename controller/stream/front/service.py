@@ -26,8 +26,8 @@ from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.clients_entry import Address, Entrance
+from controller.serving.history.log_heads import head_signer
 from controller.serving.listeners import Speaks, reachable
-from controller.serving.log_heads import head_signer
 from controller.serving.process import (
     DRAIN_S,
     PARTITION_BYTES,

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from events.logs.archive.manifest import noted
 from events.logs.log import LogError
 from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.replay.errors import ReplayError
@@ -132,11 +133,14 @@ def looked_at(ref: LogRef) -> Iterator[Look]:
         raise ReplayError(str(error)) from error
 
 
-def read_through(ref: Ref) -> None:
-    """See that a data directory can be read beside its events too, which a replay reads anyhow. Raises ReplayError."""
-    if isinstance(ref, LogRef):
-        with looked_at(ref) as log:
-            log.read_through()
+def read_through(ref: Ref) -> str | None:
+    """See that a data directory can be read beside its events too, which a replay reads anyhow. Says which events are
+    in an archive, if some are. Raises ReplayError."""
+    if isinstance(ref, KafkaRef):
+        return None
+    with looked_at(ref) as log:
+        log.read_through()
+        return f"events below {log.start_offset} are read from {noted(log).url}" if log.start_offset else None
 
 
 def end_of(log: Look, at: str | None) -> int:

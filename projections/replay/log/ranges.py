@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 from pyspark.sql.datasource import InputPartition
@@ -13,7 +14,7 @@ from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import Scan, Stretch
 from projections.replay.log.log_ref import Ends, LogRef
-from projections.replay.log.secondary import look
+from projections.replay.log.secondary import Look, look
 
 
 class Range(InputPartition):
@@ -97,8 +98,15 @@ def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int
         found = kafka_scan.stored_events(log, wanted.partition, wanted.position, wanted.kafka_end, wanted.end)
         yield from (one for one in found if one[0] >= wanted.start)
         return
+    with look_at(log, wanted) as opened:
+        yield from opened.read(wanted.start, wanted.end)
+
+
+@contextmanager
+def look_at(log: LogRef, wanted: Range) -> Iterator[Look]:
+    """A look at a data directory that has a range. Raises LogError, ReplayError where the log has become shorter."""
     with look(log.path) as opened:
         if opened.next_offset < wanted.end:
             end = opened.next_offset
             raise ReplayError(f"{log.path} ends at offset {end} now: events up to {wanted.end} were there")
-        yield from opened.read(wanted.start, wanted.end)
+        yield opened

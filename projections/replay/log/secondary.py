@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakSet
@@ -33,7 +33,7 @@ from events.logs.rocksdb_batch import SHARD
 from events.logs.rocksdb_database import VIEWS, Database, run_prefix
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY
+from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY, start_of
 from projections.replay.log.frozen import frozen
 
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
@@ -57,7 +57,7 @@ class Look(RocksDbLog):
         self._cut = None
         self._database = _open(path)
         try:
-            self._next_offset = _end(self._database)
+            self._next_offset, self._start_offset = _end(self._database), start_of(self._database)
             self._cluster_id = _identity(self._database)
             if self._next_offset < synced:
                 raise _lost(path, self._next_offset, synced)
@@ -72,9 +72,15 @@ class Look(RocksDbLog):
         for _ in self._each_view(b"", b"\xff"):
             pass
 
-    def newest_before(self, shard_key: str, end: int) -> int:
-        """The offset of the newest event of a shard before `end`; -1 if there is none."""
-        run = run_prefix(SHARD, shard_key)
+    def newest_before(self, shard_keys: Sequence[str], end: int) -> Iterator[int]:
+        """The offset of the newest event of each of some shards before `end`; -1 where there is none."""
+        runs = [run_prefix(SHARD, one) for one in shard_keys]
+        found = [self._newest_here(run, end) for run in runs]
+        missing = {run for run, offset in zip(runs, found, strict=True) if offset < self._start_offset}
+        older = self.archive.newest(missing, end) if missing and self._start_offset else {}
+        return (older.get(run, -1) if run in missing else offset for run, offset in zip(runs, found, strict=True))
+
+    def _newest_here(self, run: bytes, end: int) -> int:
         key = self._read(Database.last_view_key, run, run + (end - 1).to_bytes(8, "big"))
         last = None if key is None else self._read(lambda database: database.get_view(key))
         return -1 if last is None else min(end - 1, int.from_bytes(last, "big"))

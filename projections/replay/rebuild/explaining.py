@@ -63,8 +63,8 @@ class Excerpt(InMemoryLog):
         stop = len(offsets) if end is None else bisect_left(offsets, end)
         return iter(offsets[bisect_left(offsets, start) : stop])
 
-    def request_offsets(self, request_id: str) -> Iterator[int]:
-        return iter(self._requests.get(request_id, []))
+    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
+        return (offset for offset in self._requests.get(request_id, []) if offset >= start)
 
 
 def run_explain(_: SparkSession | None, ref: Ref, options: Options) -> Outcome:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from events.catalog import Event
 from events.codec import EventDecodeError, decode_event
@@ -14,8 +15,10 @@ from events.names import CLUSTER_SHARD, shard_key
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import LogRef
-from projections.replay.log.ranges import Range, stored_events
+from projections.replay.log.ranges import Range, look_at, stored_events
+from projections.replay.log.secondary import Look
 from projections.replay.spark.column_batches import Columns
+from projections.replay.spark.columns import arrow_schema
 
 RANGE_EVENTS = 50_000
 """How many events one task reads at most."""
@@ -41,25 +44,63 @@ def collector_off() -> Iterator[None]:
 def read_range(
     log: LogRef | KafkaTopic, wanted: Range, names: Sequence[str], shards: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a range in batches. Raises LogError, EventDecodeError; LogCorrupted where one is missing."""
+    """The events of a range in batches: what is archived as it stands there in columns, the others decoded.
+
+    Raises LogError, EventDecodeError; LogCorrupted where one is missing.
+    """
     with collector_off():
-        columns, room = Columns(names, wanted.partition), _BATCH_BYTES
-        for offset, value in stored_events(log, wanted):
-            try:
-                recorded = decode_event(offset, value)
-            except EventDecodeError as error:
-                if isinstance(log, LogRef):
-                    raise
-                raise ReplayError(f"{log.text}: partition {wanted.partition}, {error}") from None
-            if shards is not None and _shard_of(recorded.event) not in shards:
-                continue
-            columns.add(recorded, value)
-            room -= len(value)
-            if room <= 0 or len(columns) >= _BATCH_ROWS:
-                yield columns.batch()
-                room = _BATCH_BYTES
-        if len(columns):
+        if isinstance(log, KafkaTopic) or wanted.start == wanted.end:
+            yield from _decoded(log, stored_events(log, wanted), wanted.partition, names, shards)
+            return
+        with look_at(log, wanted) as opened:
+            here = min(max(wanted.start, opened.start_offset), wanted.end)
+            if wanted.start < here:
+                yield from _archived(opened, wanted.start, here, wanted.partition, names, shards)
+            yield from _decoded(log, opened.read(here, wanted.end), wanted.partition, names, shards)
+
+
+def _decoded(
+    log: LogRef | KafkaTopic,
+    stored: Iterable[tuple[int, bytes]],
+    partition: int,
+    names: Sequence[str],
+    shards: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    columns, room = Columns(names, partition), _BATCH_BYTES
+    for offset, value in stored:
+        try:
+            recorded = decode_event(offset, value)
+        except EventDecodeError as error:
+            if isinstance(log, LogRef):
+                raise
+            raise ReplayError(f"{log.text}: partition {partition}, {error}") from None
+        if shards is not None and _shard_of(recorded.event) not in shards:
+            continue
+        columns.add(recorded, value)
+        room -= len(value)
+        if room <= 0 or len(columns) >= _BATCH_ROWS:
             yield columns.batch()
+            room = _BATCH_BYTES
+    if len(columns):
+        yield columns.batch()
+
+
+def _archived(
+    log: Look, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
+) -> Iterator[pa.RecordBatch]:
+    from events.logs.archive.stretch import StretchFile
+
+    schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))
+    for manifest in log.archive.stretches(start, end):
+        file = StretchFile(manifest, log.archive.content(manifest))
+        for batch in file.batches(start, end, schema):
+            chosen = batch
+            if shards is not None:
+                chosen = batch.filter(pc.is_in(batch.column("shard"), pa.array(sorted(shards), pa.string())))
+            if "log_partition" in names and partition:
+                at = schema.get_field_index("log_partition")
+                chosen = chosen.set_column(at, schema[at], pa.repeat(pa.scalar(partition, pa.int32()), len(chosen)))
+            yield chosen.select(list(names))
 
 
 def positive(options: Mapping[str, str], name: str, otherwise: int) -> int:

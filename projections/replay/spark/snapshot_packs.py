@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pyspark.sql.datasource import InputPartition
 
-from events.logs.snapshot_file import SnapshotDamaged
+from events.logs.snapshot_file import Snapshot, SnapshotDamaged
 from events.logs.snapshots import open_snapshot
 from events.names import TopicName
 from projections.replay.errors import ReplayError
@@ -34,11 +34,16 @@ def snapshot_topics(log: LogRef, wanted: SnapshotRange) -> Iterator[tuple[TopicN
     """The topics, as they are packed: shard key, place, and the topic in one piece. Raises LogError, ReplayError."""
     try:
         with look(log.path) as opened, open_snapshot(opened, wanted.offset) as snapshot:
-            topics = ((key, value) for key, value in state_keys(snapshot) if key.startswith(TOPIC))
-            for shard, values in each_stored(topics):
+            shards = [shard for shard, _ in each_stored(_topic_keys(snapshot))]
+            newest = opened.newest_before(shards, wanted.offset)
+            for (shard, values), offset in zip(each_stored(_topic_keys(snapshot)), newest, strict=True):
                 whole = values[0] if len(values) == 1 else encode_topic(decode_topic(values))
-                yield TopicName(shard), begun(opened.newest_before(shard, wanted.offset)), whole
+                yield TopicName(shard), begun(offset), whole
     except (SnapshotDamaged, FileNotFoundError) as error:
         raise ReplayError(
             f"the snapshot at {wanted.offset} is gone ({error}): begin again, or --from-scratch"
         ) from None
+
+
+def _topic_keys(snapshot: Snapshot) -> Iterator[tuple[bytes, bytes]]:
+    return ((key, value) for key, value in state_keys(snapshot) if key.startswith(TOPIC))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import groupby
+from pathlib import Path
 
 from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.log.carried import carried
@@ -17,7 +19,7 @@ from events.logs.log import EventLog
 from events.logs.memory_log import InMemoryLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat
+from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, led, quorum
 
 FIRST = SettingsChanged((), "1.0")
 Step = tuple[Recorded, list[Event]]
@@ -45,6 +47,7 @@ class Desk:
         self.projector = MetadataProjector(self.log)
         self.replication = QuorumReplication(self.node, self.seat.log, self.log, self.projector, FIRST)
         self.replication.on_lost = self._lost
+        self.seat.pages = lambda request: self.replication.pages.respond(request, self.replication.applied)
         self.node.on_role = self.replication.note_role
         self.load()
 
@@ -103,3 +106,24 @@ class Desk:
             if ours is not None:
                 found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
         return found
+
+
+@asynccontextmanager
+async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk]:
+    """A quorum of one that leads."""
+    async with quorum(folder, 1) as (seat,):
+        desk = Desk(seat, log)
+        await desk.follow()
+        assert desk.replication.leads
+        yield desk
+
+
+@asynccontextmanager
+async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
+    """Who leads, and who follows."""
+    async with quorum(folder, 3) as seats:
+        node = await led(seats)
+        desks = [Desk(seat) for seat in seats]
+        leader = next(each for each in desks if each.seat.node is node)
+        await leader.follow()
+        yield leader, [each for each in desks if each is not leader]

@@ -31,9 +31,9 @@ def packed(*parts: object) -> bytes:
     return msgspec.msgpack.encode(parts)
 
 
-@given(st.integers(0, 1 << 62), st.lists(st.binary(max_size=300), max_size=5))
-def test_events_come_back_as_they_went(first: int, values: list[bytes]) -> None:
-    assert carried(carrying(first, values)) == Carried(1, first, tuple(values))
+@given(st.integers(0, 1 << 62), st.lists(st.binary(max_size=300), max_size=5), st.sampled_from([b"", b"r" * 32]))
+def test_events_come_back_as_they_went(first: int, values: list[bytes], root: bytes) -> None:
+    assert carried(carrying(first, values, root)) == Carried(1, first, tuple(values), root)
 
 
 def test_a_reader_that_knows_nothing_of_it_passes_over_it() -> None:
@@ -81,4 +81,4 @@ def test_torn_or_cut_bytes_are_none() -> None:
 def test_any_bytes_behind_the_head_are_taken_or_none(data: bytes) -> None:
     head = WHOLE[: WHOLE.index(encode_uvarint(TAG)) + len(encode_uvarint(TAG))]
     found = carried(head + data)
-    assert found is None or carrying(found.first, found.values)
+    assert found is None or carrying(found.first, found.values, found.root)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from controller.brokers.kraft.discovering.wire import Wire
+from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.carried import carrying
 from controller.brokers.kraft.log.image import MetadataImage
@@ -21,13 +21,15 @@ from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.replication import wants_lead
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum
-from events.catalog import EVENT_VERSION
+from events.catalog import EVENT_VERSION, TopicDiscovered
 from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
+from events.names import BrokerId
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from tests.brokers.kraft.desks import Desk, steps
+from tests.brokers.kraft.desks import Desk, alone, steps, three
+from tests.brokers.kraft.discovering import story
 from tests.brokers.kraft.logs import access_history, differences
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
 from tests.kafka.server.listener import until
@@ -37,14 +39,10 @@ HISTORY = access_history()
 COMMANDS = steps(HISTORY)
 
 
-@asynccontextmanager
-async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk]:
-    """A quorum of one that leads."""
-    async with quorum(folder, 1) as (seat,):
-        desk = Desk(seat, log)
-        await desk.follow()
-        assert desk.replication.leads
-        yield desk
+def created(number: int) -> list[bytes]:
+    """A topic, as Kafka's controller writes it."""
+    topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
+    return [encode_record(each) for each in (topic, story.partition(topic.topic_id, 0, 1))]
 
 
 async def begun_anew(desk: Desk) -> None:
@@ -168,6 +166,43 @@ async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
         assert desk.events() == HISTORY
 
 
+async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Path) -> None:
+    """All voters have the same events, whichever of them ended meanwhile: what a Kafka controller decided is said to be
+    of who led, by the log and not by what this process has seen."""
+    async with alone(tmp_path) as one:
+        other = Desk(one.seat)
+        for number in range(6):
+            last = one.node.append([(None, value) for value in created(number)])
+            await one.node.committed(last)
+            for desk in (one, other):
+                if desk is other and number % 2:
+                    desk.replication.note_applied()
+                    desk.load()
+                await desk.follow()
+        assert [each for each in one.events() if isinstance(each.event, TopicDiscovered)]
+        assert one.events() == other.events()
+        assert {each.cause.request_id.split("-epoch")[0] for each in one.events()} == {f"controller-{one.seat.id}"}
+
+
+async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_commit(tmp_path: Path) -> None:
+    """Who has met a record of a newer release leads never again; cordoned directories stay known."""
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:1])
+        last = -1
+        for values in ([b"\x01\xff\x01\x00"], created(1), created(2)):
+            last = desk.node.append([(None, value) for value in values])
+        desk.load()
+        desk.projector.take_wire(Wire(cordoned={BrokerId(1): (b"d" * 16,)}))
+        await desk.follow(lambda: desk.replication.applied > last)
+        assert len([each for each in desk.events() if isinstance(each.event, TopicDiscovered)]) == 2
+        for again in (False, True):
+            if again:
+                desk.load()
+            assert "a record of type 255" in desk.replication.following.unfoldable
+            assert desk.projector.wire.cordoned == {BrokerId(1): (b"d" * 16,)}
+        assert not desk.node.quorum.can_lead
+
+
 async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
     async with quorum(tmp_path, 3) as seats:
         leader = await led(seats)
@@ -180,17 +215,6 @@ async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
 
 
 # --- of several
-
-
-@asynccontextmanager
-async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
-    """Who leads, and who follows."""
-    async with quorum(folder, 3) as seats:
-        node = await led(seats)
-        desks = [Desk(seat) for seat in seats]
-        leader = next(each for each in desks if each.seat.node is node)
-        await leader.follow()
-        yield leader, [each for each in desks if each is not leader]
 
 
 async def test_who_follows_has_the_same_events_and_the_same_state(tmp_path: Path) -> None:
@@ -258,26 +282,6 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         assert leader.carried() == leader.events()
         assert len(leader.events()) < len(HISTORY)
         assert end >= leader.replication.applied
-
-
-async def test_a_full_disk_loses_the_lead_and_fails_no_command_for_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its client is answered NOT_CONTROLLER, and tries again elsewhere; the process ends by its node."""
-    async with alone(tmp_path) as desk:
-        await desk.commit(COMMANDS[:5])
-        desk.record(COMMANDS[5:])
-
-        def full(data: bytes) -> int:
-            raise OSError(errno.ENOSPC, "planted")
-
-        assert desk.seat.log is not None
-        monkeypatch.setattr(desk.seat.log, "append", full)
-        with pytest.raises(LeadLost):
-            await desk.replication.commit(desk.recorder.take_commit())
-        assert isinstance(desk.node.ended.exception(), OSError)
-        assert not desk.replication.leads
-        assert len(desk.events()) < len(HISTORY)
 
 
 @pytest.mark.parametrize(

@@ -185,8 +185,8 @@ class LogContract:
         assert list(log.scan()) == [(b"empty", b""), (b"two", b"3")]
 
     def test_a_note_changes_state_alone(self, log: EventLog) -> None:
-        log.write(commit(b"a", k=b"1"))
-        log.note({b"k": b"2", b"new": b"3"})
+        log.write(commit(b"a", k=b"1", old=b"0"))
+        log.note({b"k": b"2", b"new": b"3", b"old": None, b"never": None})
         assert list(log.scan()) == [(b"k", b"2"), (b"new", b"3")]
         assert (log.next_offset, log.write(commit(b"b"))) == (1, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ class Disk:
         self.state = QuorumState()
         self.kept: list[RecordBatch] = []
         self.durable_end = 0
+        self.is_full = False
         self.snapshots: dict[SnapshotId, bytes] = {}
         self._bases: list[int] = []
         self._on_remember = on_remember
@@ -35,16 +37,17 @@ class Disk:
             self._pop()
         self.durable_end = self.end
 
-    def clean(self, end: int, epoch: int, kraft_version: int, voters: VoterSet, kept: int = 1) -> None:
+    def clean(self, end: int, epoch: int, kraft_version: int, voters: VoterSet, kept: int = 1, beyond: int = 0) -> None:
         """A snapshot of all below `end`, in which only the voters matter. So many are kept; the log before the oldest
-        of them is cleaned away."""
+        of them is cleaned away, but for so many batches."""
         records = [kraft_version_record(kraft_version), voters_record(voters)] if kraft_version else []
         noop = encode_batch(len(records), epoch, 0, [(None, end.to_bytes(8, "big"))])
         data = encode_batch(0, epoch, 0, records, is_control=True) + noop if records else noop
         self.snapshots[SnapshotId(end, epoch)] = data
         for old in sorted(self.snapshots)[:-kept]:
             del self.snapshots[old]
-        while self.kept and self.kept[0].last_offset < min(self.snapshots).end_offset:
+        needless = sum(each.last_offset < min(self.snapshots).end_offset for each in self.kept)
+        for _ in range(needless - beyond):
             self.kept.pop(0)
             self._bases.pop(0)
 
@@ -88,7 +91,12 @@ class Disk:
             return self.kept[-1].leader_epoch
         return self.snapshot.epoch if self.snapshot is not None else 0
 
+    def _need_room(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "planted")
+
     def remember(self, state: QuorumState) -> None:
+        self._need_room()
         self._on_remember(self.directory, state)
         self.state = state
 
@@ -100,13 +108,13 @@ class Disk:
         return EpochEnd(max(before).epoch, self.start) if before else EpochEnd(epoch, self.start)
 
     def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
-        if offset == 0 and self.start == 0:
+        if (self.start, offset, epoch) == (0, 0, 0):
             return Valid()
-        newest = self.snapshot
-        if newest is not None:
-            oldest = min(self.snapshots)
-            if offset < self.start or (offset == self.start and epoch != oldest.epoch) or epoch < oldest.epoch:
-                return NeedsSnapshot(newest)
+        if self.start > 0:
+            before = next((each.epoch for each in self.snapshots if each.end_offset == self.start), None)
+            oldest = self.kept[0].leader_epoch if before is None else before
+            if offset < self.start or epoch < oldest or (offset == self.start and epoch != before):
+                return NeedsSnapshot(max(self.snapshots))
         end = self.end_of_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
             return Diverging(end.epoch, end.offset)
@@ -123,6 +131,7 @@ class Disk:
         return b"".join(parts)
 
     def append(self, data: bytes) -> Sequence[RecordBatch]:
+        self._need_room()
         batches = list(decode_batches(data))
         end = self.end
         for batch in batches:
@@ -162,6 +171,7 @@ class Disk:
         self._download = snapshot, b""
 
     def append_snapshot(self, data: bytes) -> None:
+        self._need_room()
         assert self._download is not None
         self._download = self._download[0], self._download[1] + data
 

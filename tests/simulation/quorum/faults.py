@@ -22,7 +22,7 @@ class Faults:
         self._think_s = world.rng.choice((0.02, 0.1, 0.4))
         self._lost: set[int] = set()  # whose disk was replaced, and is not a voter again
         kinds = [self._kill, self._kill, self._pause, self._part, self._cut_one_way, self._slow, self._clean]
-        kinds += [self._hand_over, self._lose, self._slow_disk, self._veto]
+        kinds += [self._hand_over, self._lose, self._slow_disk, self._veto, self._fill]
         if not world.is_dynamic:
             kinds += [self._raise_kraft_version]
         else:
@@ -41,7 +41,7 @@ class Faults:
         self._is_calm = True
         world.cut, world.loss, world.doubling, world.latency_s = set(), 0.0, 0.0, 0.002
         for replica in world.replicas.values():
-            replica.flush_s = 0.001
+            replica.flush_s, replica.disk.is_full = 0.001, False
             if replica.paused is not None:
                 replica.resume()
             if replica.quorum is None:
@@ -129,6 +129,17 @@ class Faults:
     def _slow_disk(self) -> None:
         self._any().flush_s = self._world.rng.choice((0.001, 0.05, 0.5))
 
+    def _fill(self) -> None:
+        """Nothing fits on a disk for a while, and it fails to flush what was written."""
+        world, disk = self._world, self._any().disk
+        disk.is_full = True
+        world.counts["disk full"] += 1
+
+        def empty() -> None:
+            disk.is_full = False
+
+        world.after(world.rng.expovariate(1.0), empty)
+
     def _hand_over(self) -> None:
         leader = self._world.leader
         if leader is not None:
@@ -159,7 +170,7 @@ class Faults:
         end = world.rng.choice(ends)
         epoch = disk.epoch_at(end - 1)
         assert epoch is not None
-        disk.clean(end, epoch, *quorum.voters_at(end), kept=world.rng.choice((1, 2)))
+        disk.clean(end, epoch, *quorum.voters_at(end), kept=world.rng.choice((1, 2)), beyond=world.rng.choice((0, 5)))
         world.counts["clean"] += 1
 
     def _lose_disk(self) -> None:

@@ -31,7 +31,15 @@ def test_the_seeds_reach_what_matters() -> None:
     done: Counter[str] = Counter()
     for seed in range(1000, 1040):
         done.update(simulate(seed).counts)
-    wanted = {"snapshot", "disk lost", "resigned", "AddRaftVoterResponse 0", "RemoveRaftVoterResponse 0"}
+    wanted = {
+        "snapshot",
+        "disk lost",
+        "disk full",
+        "no room",
+        "resigned",
+        "AddRaftVoterResponse 0",
+        "RemoveRaftVoterResponse 0",
+    }
     assert wanted <= done.keys(), f"never happened: {sorted(wanted - done.keys())}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import random
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from controller.brokers.kraft.quorum.node import FULL_S
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import (
     HighWatermark,
@@ -24,6 +26,7 @@ from controller.brokers.kraft.quorum.raft.effects import (
     StartFlush,
     Truncated,
 )
+from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, flush_failed
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
@@ -110,10 +113,18 @@ class Replica:
         quorum = self.quorum
         assert quorum is not None
         self.world.steps += 1
-        what(quorum)
+        try:
+            what(quorum)
+        except OSError:  # as `QuorumNode` does: it is tried again
+            self.world.counts["no room"] += 1
+        except CannotRemember:
+            self.world.counts["no room for a vote"] += 1
+            self.kill(power=False)
+            self.world.after(0.2 + self.world.rng.random(), lambda: None if self.quorum is not None else self.boot())
+            return
         for effect in quorum.take_effects():
             self._carry_out(quorum, effect)
-        wake = quorum.next_wake
+        wake = quorum.next_wake if quorum.full is None else max(quorum.next_wake, self.now() + FULL_S)
         if wake < 1e18:
             at = max((wake - self.shift) / self.rate, self.world.now) + 1e-6
             if not self.world.now <= self._tick_at <= at:
@@ -150,9 +161,14 @@ class Replica:
                 world.counts["snapshot"] += 1
 
     def _flushed(self, incarnation: int, end: int) -> None:
-        if incarnation == self.incarnation and self.quorum is not None:
-            self.disk.flush_to(end)  # by the kernel, whether the process is paused or not
-            self.at_once(incarnation, lambda: self.does(lambda quorum: quorum.flushed(self.now())))
+        if incarnation != self.incarnation or self.quorum is None:
+            return
+        if self.disk.is_full and self.world.rng.random() < 0.5:
+            full = OSError(errno.ENOSPC, "planted")
+            self.at_once(incarnation, lambda: self.does(lambda quorum: flush_failed(quorum, self.now(), full)))
+            return
+        self.disk.flush_to(end)  # by the kernel, whether the process is paused or not
+        self.at_once(incarnation, lambda: self.does(lambda quorum: quorum.flushed(self.now())))
 
     def append(self, value: bytes) -> None:
         quorum = self.quorum

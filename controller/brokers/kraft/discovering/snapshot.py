@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from controller.brokers.kraft.discovering.access import acl_of
 from controller.brokers.kraft.discovering.cluster_changes import ClusterChanges
 from controller.brokers.kraft.discovering.reading import Discovered, Reading
 from controller.brokers.kraft.discovering.source import source_of
@@ -30,7 +31,7 @@ from controller.machine.discovering import vanish
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.followed import skipped_to
-from events.names import ShardKey, TopicName, shard_key
+from events.names import BrokerId, ShardKey, TopicName, shard_key
 
 
 def discovered_snapshot(
@@ -46,6 +47,19 @@ def discovered_snapshot(
     reading = Reading(source_of(skipped_to(skipped).request_id), image)
     reading.say(skipped)
     return difference(state.cluster, topics, wire_before, reading, at_ms)
+
+
+def wire_in(image: MetadataImage, cluster: Cluster, before: KnownWire) -> KnownWire:
+    """What an image says of the wire, where the events of all that it says are known, and the wire only as of `before`.
+    Of access control entries it is what the cluster has: all else is a difference still."""
+    brokers = image.all(kinds.RegisterBrokerRecord)
+    entries = {each.id: acl_of(each) for each in image.all(kinds.AccessControlEntryRecord)}
+    older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in set(entries.values())}
+    return KnownWire(
+        {BrokerId(each.broker_id): each.broker_epoch for each in brokers},
+        {acl_id: acl for acl_id, acl in {**older, **entries}.items() if acl in cluster.acls},
+        {BrokerId(each.broker_id): each.cordoned_log_dirs for each in brokers if each.cordoned_log_dirs},
+    )
 
 
 def difference(

@@ -8,11 +8,14 @@ of this is read from the records of another controller, and never worked out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
 from events.access import Acl
 from events.names import BrokerId
+
+K, V = TypeVar("K"), TypeVar("V")
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -40,3 +43,16 @@ class KnownWire(msgspec.Struct, frozen=True):
             {key: acl for key, acl in acls.items() if acl is not None},
             {key: directories for key, directories in cordoned.items() if directories is not None},
         )
+
+    def changes_to(self, other: KnownWire) -> Wire:
+        """What has to change for it to become another."""
+        return Wire(
+            _changes(self.broker_epochs, other.broker_epochs),
+            _changes(self.acls, other.acls),
+            _changes(self.cordoned, other.cordoned),
+        )
+
+
+def _changes(before: Mapping[K, V], after: Mapping[K, V]) -> Mapping[K, V | None]:
+    gone = dict.fromkeys(key for key in before if key not in after)
+    return {**gone, **{key: value for key, value in after.items() if before.get(key) != value}}

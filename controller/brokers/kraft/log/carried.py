@@ -2,7 +2,8 @@
 
 Kafka's controllers and brokers keep a record's bytes and pass over tagged fields that they do not know; their snapshots
 drop them. The field holds, in MessagePack, the form (1), the offset that the first event has in the event log of who
-led, and the canonical bytes of each event.
+led, the canonical bytes of each event, and the root of the tree over all events before the first one, where it is the
+first of its commit.
 """
 
 from __future__ import annotations
@@ -23,19 +24,21 @@ _HEAD: Final = b"".join(map(encode_uvarint, (1, 20, 0, 1, TAG)))
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True):
-    """The events of a batch; `first` is the offset of the first one."""
+    """The events of a batch; `first` is the offset of the first one, and `root` that of the tree over all before it,
+    empty where it is not said."""
 
     form: int
     first: int
     values: tuple[bytes, ...]
+    root: bytes = b""
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Carried)
 
 
-def carrying(first: int, values: Sequence[bytes]) -> bytes:
+def carrying(first: int, values: Sequence[bytes], root: bytes = b"") -> bytes:
     """The value of a NoOpRecord that carries events."""
-    data = _encoder.encode(Carried(_FORM, first, tuple(values)))
+    data = _encoder.encode((_FORM, first, tuple(values), *([root] if root else ())))
     return _HEAD + encode_uvarint(len(data)) + data
 
 

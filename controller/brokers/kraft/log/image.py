@@ -136,6 +136,9 @@ class MetadataImage:
                 if isinstance(record, RegisterBrokerRecord):
                     yield replace(record, version=projection.broker_record_version(level))
                     continue
+                if isinstance(record, kinds.ProducerIdsRecord):  # whose they are is not kept (`ProducerIdsImage`)
+                    yield replace(record, broker_id=-1, broker_epoch=-1)
+                    continue
                 yield record
                 if isinstance(record, kinds.TopicRecord):
                     for _, partition in sorted(self.partitions.get(record.topic_id, {}).items()):

@@ -30,6 +30,7 @@ from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.logs.log import EventLog
 from events.names import BrokerId, ShardKey, shard_key
+from projections.store.tree import kept_head
 
 MARK: Final = b"kv"
 RECORDS_PER_BATCH: Final = 1000
@@ -94,6 +95,11 @@ class MetadataProjector:
     def note_unfoldable(self, what: str) -> None:
         """Something of the metadata log is not in the events; the first that there is stays."""
         self._staged = replace(self._staged, unfoldable=self._staged.unfoldable or what)
+
+    @property
+    def unfoldable(self) -> str:
+        """What of the metadata log is not in the events, as of the last batch; empty where all is."""
+        return self._staged.unfoldable
 
     @property
     def values(self) -> Sequence[bytes]:
@@ -193,7 +199,7 @@ class MetadataProjector:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
         end = self._next_offset if self._taken else self._base  # the last command may have come to nothing
-        self._staged = MetadataMark(end, epochs, self._staged.adopted)
+        self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
         return {MARK: _encode(self._staged), **self._acl_ids.changes()}
 
     def savepoint(self) -> Callable[[], None]:
@@ -223,8 +229,10 @@ class MetadataProjector:
             taken.append((self._taken, self._records))
         self._begin(-1)
         made, at = [], 0
+        size, root = kept_head(self._log)
         for count, records in taken:
-            made.append([(None, carrying(first + at, values[at : at + count])), *records])
+            known = root if first + at == size else b""
+            made.append([(None, carrying(first + at, values[at : at + count], known)), *records])
             at += count
         return made
 

@@ -17,11 +17,21 @@ class Epochs:
         """The newest; None where the log is empty."""
         return self._epochs[-1] if self._epochs else None
 
+    @property
+    def first(self) -> int:
+        """The oldest, of a log that is not empty."""
+        return self._epochs[0]
+
     def note(self, epoch: int, offset: int) -> None:
         """A batch of this epoch begins at this offset."""
         if not self._epochs or epoch > self._epochs[-1]:
             self._epochs.append(epoch)
             self._starts.append(offset)
+
+    def start_of(self, epoch: int) -> int | None:
+        """Where the log has the first batch of an epoch; None where it has none."""
+        at = bisect_left(self._epochs, epoch)
+        return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
 
     def floor(self, epoch: int) -> tuple[int, int] | None:
         """The newest epoch up to `epoch`, and where the one after it began; None where no newer epoch is known. Before

@@ -13,8 +13,9 @@ the disk: after a power cut it may be older, never newer than what is there.
 Failures of the disk are OSError. An append that fails is cut off again, and the log goes on. After a failed flush Linux
 may hold in memory what is on no disk, so nothing is taken any more until `truncate(durable_end)` has gone well.
 
-Two snapshots are kept. Segments wholly below the older one go, so that who lags a little still finds its place; a
-segment begins with each snapshot of our own, so that what it stands for can go.
+Two snapshots are kept. The log goes back beyond the older one as long as both together take no more than they may, so
+that who was away finds its place; then segments go, the oldest first. One begins with a snapshot of our own, once the
+one before is large enough to count.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ SEGMENT: Final = re.compile(r"(\d{20})\.log")
 SEGMENT_BYTES: Final = 1 << 30
 """Kafka's default of metadata.log.segment.bytes."""
 SNAPSHOTS_KEPT: Final = 2
+RETENTION_BYTES: Final = 100 << 20
+"""Kafka's default of metadata.max.retention.bytes."""
+_PARTS: Final = 16
+"""Of what is kept, so large are the segments that go one by one."""
 _FLUSHED: Final = "flushed-offset"
 _EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _DERIVED: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.deleted", _EPOCH_FILE)
@@ -60,10 +65,12 @@ class LogCorrupted(Exception):
 class QuorumFiles:
     """The log of one voter (`raft.log.QuorumLog`). All belongs to one thread, but `flush`, which may run beside it."""
 
-    def __init__(self, partition: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, partition: Path, segment_bytes: int = SEGMENT_BYTES, retention_bytes: int = RETENTION_BYTES
+    ) -> None:
         """Open the log in a folder that is this process's own. Raises LogCorrupted, FolderError and OSError."""
         self._partition = partition
-        self._segment_bytes = segment_bytes
+        self._segment_bytes, self._retention_bytes = segment_bytes, retention_bytes
         self._syncing = threading.Lock()
         self._failed = False
         kafka_was_here = (partition / _EPOCH_FILE).exists()
@@ -148,10 +155,11 @@ class QuorumFiles:
         """Whether a log that ends at `offset`, with a last record of `epoch`, is a beginning of this one."""
         if (self.start, offset, epoch) == (0, 0, 0):
             return Valid()
-        if self._snapshots.known:
-            first = self._snapshots.known[0]
-            at_start = offset == self.start and epoch != first.epoch
-            if offset < self.start or at_start or epoch < first.epoch:
+        if self.start > 0:
+            # Unlike Kafka, which sends who has an epoch before its oldest snapshot's there, where the log would do.
+            before = next((each.epoch for each in self._snapshots.known if each.end_offset == self.start), None)
+            is_old = epoch < (self._epochs.first if before is None else before)
+            if offset < self.start or is_old or (offset == self.start and epoch != before):
                 return NeedsSnapshot(self._snapshots.known[-1])
         found = self.end_of_epoch(epoch)
         return Valid() if found.epoch == epoch and offset <= found.offset else Diverging(found.epoch, found.offset)
@@ -174,6 +182,14 @@ class QuorumFiles:
         """The batches of control records, from the log's start on; no others are read for it."""
         for offset in tuple(self._control):
             yield from decode_batches(self.read(offset, 0), str(self._segment_of(offset).path))
+
+    def beginning(self, epoch: int) -> RecordBatch | None:
+        """The batch that an epoch begins with, which says who leads it; None where that is not in the log."""
+        offset = self._epochs.start_of(epoch)
+        if offset is None:
+            return None
+        batch = next(decode_batches(self.read(offset, 0), str(self._segment_of(offset).path)))
+        return batch if batch.is_control else None
 
     # --- writing
 
@@ -279,7 +295,10 @@ class QuorumFiles:
 
     def since_snapshot(self, end: int) -> Sequence[FilePart]:
         """Where the batches since the newest snapshot lie, up to `end`. They stay there, unless the log begins anew."""
-        start = self.snapshot.end_offset if self.snapshot else 0
+        return self.parts(self.snapshot.end_offset if self.snapshot else 0, end)
+
+    def parts(self, start: int, end: int) -> Sequence[FilePart]:
+        """Where the batches from `start` up to `end` lie, for a thread to read; they may go."""
         return tuple(
             FilePart(each.path, each.position(max(start, each.base)), each.position(end))
             for each in self._segments
@@ -297,7 +316,7 @@ class QuorumFiles:
         if not self._snapshots.keep(snapshot):
             return False
         assert snapshot.end_offset <= self.durable_end, "a snapshot is of what is committed"
-        if self._segments[-1].size:
+        if self._segments[-1].size and self._segments[-1].size >= self._retention_bytes // _PARTS:
             self._roll()
         self._clean()
         return True
@@ -319,11 +338,14 @@ class QuorumFiles:
     def _clean(self) -> None:
         known = self._snapshots.known
         self._snapshots.remove(known[:-SNAPSHOTS_KEPT])
-        self._start = self._segments[0].base
-        if len(known) >= SNAPSHOTS_KEPT:
-            self._start = max(self._start, known[0].end_offset)
-        while len(self._segments) > 1 and self._segments[0].end <= self._start:
+        known = self._snapshots.known
+        needless_to = known[0].end_offset if len(known) >= SNAPSHOTS_KEPT else 0
+        surplus = sum(each.size for each in self._segments) - self._retention_bytes
+        surplus += sum(self._snapshots.path(each).stat().st_size for each in known)
+        while surplus > 0 and len(self._segments) > 1 and self._segments[0].end <= needless_to:
+            surplus -= self._segments[0].size
             self._segments.pop(0).remove()
+        self._start = max(self._segments[0].base, needless_to if surplus > 0 else 0)
         sync_folder(self._partition)
         self._epochs.begin(self._start)
         self._control = [each for each in self._control if each >= self._start]

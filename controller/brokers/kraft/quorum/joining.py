@@ -7,17 +7,17 @@ another one than is said, or it may not have settled yet: both are tried again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.features import KRAFT_VERSION
-from controller.brokers.kraft.log.batches import METADATA_TOPIC
+from controller.brokers.kraft.features import KRAFT_VERSION, priority_of
+from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID, decode_batches, whole_batches
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
-from controller.kafka.messages import Message
+from controller.kafka.messages import Message, fetch
 from controller.kafka.messages import add_raft_voter as add
 from controller.kafka.messages import describe_quorum as dq
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -34,6 +34,9 @@ PURPOSE: Final = "join"
 REPLY_S: Final = 10.0
 CHANGE_S: Final = 30.0
 """How long a change of voters may take to be committed."""
+SHOW_S: Final = 3.0
+"""For what is only shown."""
+FETCH_BYTES: Final = 4096
 AGAIN_S: Final = 0.25
 SILENT_MS: Final = 3_000
 """A voter that has not fetched for so long does not count for a majority. Voters fetch twice a second."""
@@ -55,6 +58,17 @@ class Found(msgspec.Struct, frozen=True):
     kraft_version: int
     leader_id: int
     leader: Place | None
+    places: Mapping[int, Place] = {}
+    """Its controllers, by node id."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A quorum in full: who is how far, since when its leader leads, in ms since the epoch, and how much each voter
+    wants to, None of Kafka's own. What could not be seen is not there."""
+
+    quorum: dq.ResponsePartitionData
+    led_since_ms: int | None
+    priorities: Mapping[int, int | None]
 
 
 class QuorumClient:
@@ -99,8 +113,10 @@ class QuorumClient:
                 failures.append(f"{place[0]}:{place[1]} is no controller: {cluster.error_message}")
             else:
                 levels = {each.name: each.max_version_level for each in versions.finalized_features}
-                leader = next(((b.host, b.port) for b in cluster.brokers if b.broker_id == cluster.controller_id), None)
-                return Found(cluster.cluster_id, levels.get(KRAFT_VERSION, 0), cluster.controller_id, leader)
+                places = {each.broker_id: (each.host, each.port) for each in cluster.brokers}
+                leader_id = cluster.controller_id
+                level = levels.get(KRAFT_VERSION, 0)
+                return Found(cluster.cluster_id, level, leader_id, places.get(leader_id), places)
         raise QuorumError(f"no controller responds: {'; '.join(failures)}")
 
     async def describe(self) -> dq.ResponsePartitionData:
@@ -117,6 +133,44 @@ class QuorumClient:
 
         response = await self._at_leader(request, dq.DescribeQuorumResponse, outcome)
         return response.topics[0].partitions[0]
+
+    async def stand(self) -> Standing:
+        """The quorum in full. Raises QuorumError."""
+        quorum, found = await self.describe(), await self.find()
+        voters = [each.replica_id for each in quorum.current_voters if each.replica_id in found.places]
+        shown = await asyncio.gather(
+            *(self._send(found.places[each], _who(), ApiVersionsResponse, SHOW_S) for each in voters)
+        )
+        priorities = {
+            voter: priority_of(each.supported_features)
+            for voter, each in zip(voters, shown, strict=True)
+            if each is not None
+        }
+        return Standing(quorum, await self._led_since(found, quorum), priorities)
+
+    async def _led_since(self, found: Found, quorum: dq.ResponsePartitionData) -> int | None:
+        """By the first batch of the epoch. Whoever says that it has records of the epoch before up to the end is shown
+        where that ended."""
+        epoch = quorum.leader_epoch
+        before = await self._fetched(found, epoch, quorum.high_watermark, epoch - 1)
+        if before is None or before.diverging_epoch.epoch < 0:
+            return None
+        ended = before.diverging_epoch
+        part = await self._fetched(found, epoch, ended.end_offset, ended.epoch)
+        first = next(decode_batches(whole_batches(part.records or b"")), None) if part is not None else None
+        return first.timestamp_ms if first is not None and first.is_control else None
+
+    async def _fetched(self, found: Found, epoch: int, offset: int, last_epoch: int) -> fetch.PartitionData | None:
+        if found.leader is None:
+            return None
+        part = fetch.FetchPartition(current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch)
+        topic = fetch.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
+        request = fetch.FetchRequest(cluster_id=found.cluster_id, max_bytes=FETCH_BYTES, topics=(topic,))
+        response = await self._send(found.leader, request, fetch.FetchResponse, SHOW_S)
+        if response is None or response.error_code or not response.responses:
+            return None
+        answer = response.responses[0].partitions[0]
+        return None if answer.error_code else answer
 
     async def add(self, cluster_id: str, voter: Voter) -> None:
         """Have a node that has caught up made a voter. Raises QuorumError."""

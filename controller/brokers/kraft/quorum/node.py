@@ -16,14 +16,16 @@ import structlog
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.cluster.wire import Address
+from controller.brokers.kraft.features import priority_of
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft.core import PRE_VOTE_SINCE, Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
+from controller.brokers.kraft.quorum.raft.full_disk import flush_failed, is_full
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.api_versions import ApiVersionsRequest
+from controller.kafka.messages.api_versions import ApiVersionsRequest, SupportedFeatureKey
 from controller.kafka.messages.vote import VoteRequest
 from controller.release import RELEASE
 
@@ -33,10 +35,13 @@ logger = structlog.get_logger("topicwright.quorum")
 
 VERSIONS_S: Final = 1.0
 """For a peer to show which versions it speaks."""
+FULL_S: Final = 0.2
+"""Until the next try of what a disk without room keeps from being done."""
 
 
 class QuorumNode:
-    """A voter, or an observer. `ended` is done when it cannot go on: OSError of its disk, CommittedLost, or a bug.
+    """A voter, or an observer. `ended` is done when it cannot go on: OSError of its disk, but for one without room,
+    CommittedLost, or a bug.
 
     `on_role`, `on_log` and `on_fetched` are called on the loop, in order: who leads, that the log was cut off or begun
     anew, so that what was read of it beyond the high watermark is void, and, of who leads, that a replica fetches.
@@ -60,6 +65,8 @@ class QuorumNode:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._peers = Peers(security, self._spoke, _trouble)
         self._vote_versions: dict[Address, int] = {}
+        self.priorities: dict[Address, int | None] = {}
+        """How much the others want to lead, as far as they have shown it; None of Kafka's own."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: dict[Hashable, asyncio.Future[Message]] = {}
         self._tokens = 0
@@ -143,16 +150,18 @@ class QuorumNode:
         if self.ended.done():
             raise NotLeader
         try:
-            result = what(self._loop.time())
+            return what(self._loop.time())
         except (NotLeader, out.Refused):
             raise
         except Exception as failure:  # a disk that fails, a log that is lost, a bug: nothing more is said
-            self._fail(failure)
+            if not is_full(failure):
+                self._fail(failure)
             raise
-        for effect in self.quorum.take_effects():
-            self._carry_out(effect)
-        self._set_alarm()
-        return result
+        finally:
+            if not self.ended.done():
+                for effect in self.quorum.take_effects():
+                    self._carry_out(effect)
+                self._set_alarm()
 
     def _input(self, what: Callable[[float], None]) -> None:
         """An input of nobody who waits for it: what fails has ended the node."""
@@ -169,7 +178,9 @@ class QuorumNode:
     def _set_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._loop.call_at(self.quorum.next_wake, lambda: self._input(self.quorum.tick))
+        soonest = self._loop.time() + (FULL_S if self.quorum.full else 0.0)
+        at = max(self.quorum.next_wake, soonest)
+        self._alarm = self._loop.call_at(at, lambda: self._input(self.quorum.tick))
 
     def _carry_out(self, effect: out.Effect) -> None:
         match effect:
@@ -190,6 +201,8 @@ class QuorumNode:
                 self._lost_the_lead()
                 self.on_role(effect)
                 self._stir()
+                if effect.role in (out.Role.FOLLOWER, out.Role.LEADER):
+                    self._open_ways()
             case out.Truncated() | out.SnapshotInstalled():
                 self.on_log(effect)
             case out.Warned(what):
@@ -220,7 +233,7 @@ class QuorumNode:
         try:
             await self._loop.run_in_executor(None, self._log.flush)
         except OSError as failure:
-            self._fail(failure)
+            self._input(lambda now, failure=failure: flush_failed(self.quorum, now, failure))  # type: ignore[misc]
             return
         self._input(self.quorum.flushed)
 
@@ -235,11 +248,35 @@ class QuorumNode:
         request = send.request
         is_pre_vote = isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote
         if is_pre_vote and send.place not in self._vote_versions:
-            shown = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
-            await self._peers.send(send.place, send.purpose, shown, min(send.timeout_s, VERSIONS_S))
+            await self._open_way(send.place, send.purpose, min(send.timeout_s, VERSIONS_S))
         return not is_pre_vote or self._vote_versions.get(send.place, -1) >= PRE_VOTE_SINCE
 
-    def _spoke(self, address: Address, versions: Mapping[int, int]) -> None:
+    async def of_topicwright(self) -> list[Address]:
+        """Where the other voters of Topicwright are, as far as they are there."""
+        core = self.quorum
+        places = [core.place_of(voter) for voter in core.others]
+        for place in places:
+            if place not in self.priorities:
+                await self._open_way(place, out.VOTE, VERSIONS_S)
+        return [place for place in places if self.priorities.get(place) is not None]
+
+    async def send(self, place: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
+        """A request to another voter that is none of the consensus, and its response; None if there is none in time."""
+        return await self._peers.send(place, purpose, request, timeout_s)
+
+    def _open_ways(self) -> None:
+        """Connect to those whose votes a claim will need: what the leader appends until they are in may cost it. They
+        show then how much they want to lead."""
+        core = self.quorum
+        for voter in core.others:
+            self._begin(self._open_way(core.place_of(voter), out.VOTE, VERSIONS_S))
+
+    async def _open_way(self, place: Address, purpose: str, timeout_s: float) -> None:
+        shown = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
+        await self._peers.send(place, purpose, shown, timeout_s)
+
+    def _spoke(self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]) -> None:
+        self.priorities[address] = priority_of(features)
         version = versions.get(ApiKey.VOTE, -1)
         if self._vote_versions.get(address) != version:
             self._vote_versions[address] = version

@@ -16,7 +16,12 @@ from typing import Final
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security
 from controller.brokers.cluster.wire import Address, BrokerConnection, ClusterUnreachable
 from controller.kafka.messages import APIS, Api, ApiKey, Message
-from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 from controller.release import RELEASE
 
 BACKOFF_S: Final = 0.05
@@ -25,20 +30,22 @@ BACKOFF_S_MAX: Final = 1.0
 RESPONSE_BYTES_MAX: Final = 64 << 20
 """A fetch is for 8 MB; a single batch may be larger."""
 _API_VERSIONS_VERSION: Final = 3
+Spoke = Callable[[Address, Mapping[int, int], tuple[SupportedFeatureKey, ...]], None]
 _API_OF: Final[Mapping[type[Message], Api]] = {api.request: api for api in APIS.values()}
 
 
 class Peers:
     """The connections of one controller to all others.
 
-    `spoke` is called when a peer has shown which versions it speaks: its address, and the newest version that both
-    sides speak, by API. `trouble` is called when a peer begins to fail, with why, and with None when it answers again.
+    `spoke` is called when a peer has shown which versions it speaks: its address, the newest version that both sides
+    speak, by API, and its features. `trouble` is called when a peer begins to fail, with why, and with None when it
+    answers again.
     """
 
     def __init__(
         self,
         security: Security,
-        spoke: Callable[[Address, Mapping[int, int]], None] = lambda *_: None,
+        spoke: Spoke = lambda *_: None,
         trouble: Callable[[Address, str | None], None] = lambda *_: None,
     ) -> None:
         self._security = security
@@ -85,9 +92,7 @@ class Peers:
 class _Line:
     """The connection to one peer for one purpose."""
 
-    def __init__(
-        self, address: Address, security: Security, spoke: Callable[[Address, Mapping[int, int]], None]
-    ) -> None:
+    def __init__(self, address: Address, security: Security, spoke: Spoke) -> None:
         self._address = address
         self._security = security
         self._spoke = spoke
@@ -144,7 +149,7 @@ class _Line:
             key, version = ApiKey.API_VERSIONS, _API_VERSIONS_VERSION
             shown = await connection.call(key, version, request, ApiVersionsResponse)
             self._versions = {each.api_key: newest for each in shown.api_keys if (newest := _newest(each)) is not None}
-            self._spoke(self._address, self._versions)
+            self._spoke(self._address, self._versions, shown.supported_features)
         except BaseException:
             connection.close()
             raise

@@ -1,8 +1,8 @@
 """A voter's own snapshots of what is committed (KIP-630), as Kafka's controllers take them: they bound its log.
 
 One is made of the snapshot before and the batches since, in a thread beside the loop, once so many bytes were committed
-since. Nothing is kept of it in memory in between. Only what is understood to the last record is folded: otherwise all
-batches stay, and the voter goes on. What fails is tried again, ever later.
+since, or after so long, if anything was. Nothing is kept of it in memory in between. Only what is understood to the
+last record is folded: otherwise all batches stay, and the voter goes on. What fails is tried again, ever later.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.segment import FilePart
+from events.logs.log import LogError
 
 logger = structlog.get_logger("topicwright.quorum")
 
@@ -35,15 +36,24 @@ class Unfinished(Exception):
 
 
 class Snapshotting:
-    """Takes the snapshots of one voter; `every_bytes` of the log, about, lie between two.
+    """Takes the snapshots of one voter; `every_bytes` of the log, about, lie between two, and no more than `every_s`
+    where something was committed, 0 for any time. `clock` gives seconds and only goes forward.
 
     `applied` gives the offset below which the log is not needed any more, since all of that is durable elsewhere.
     """
 
     def __init__(
-        self, quorum: Quorum, files: QuorumFiles, every_bytes: int, applied: Callable[[], Awaitable[int]]
+        self,
+        quorum: Quorum,
+        files: QuorumFiles,
+        every_bytes: int,
+        every_s: float,
+        clock: Callable[[], float],
+        applied: Callable[[], Awaitable[int]],
     ) -> None:
-        self._quorum, self._files, self._every_bytes, self._applied = quorum, files, every_bytes, applied
+        self._quorum, self._files, self._applied = quorum, files, applied
+        self._every_bytes, self._every_s, self._clock = every_bytes, every_s, clock
+        self._taken_at = clock()
         self._ends = threading.Event()
         self._again_s = AGAIN_S
         self._why: str | None = None
@@ -64,21 +74,24 @@ class Snapshotting:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough was committed since the newest one."""
+        """Whether enough was committed since the newest one, or anything and that one is old enough."""
         parts = self._files.since_snapshot(self._quorum.high_watermark)
-        return sum(each.stop - each.start for each in parts) >= self._every_bytes
+        size = sum(each.stop - each.start for each in parts)
+        is_late = 0 < self._every_s <= self._clock() - self._taken_at
+        return size >= self._every_bytes or (is_late and size > 0)
 
     async def take(self) -> bool:
         """Take one of all that is committed. False where it could not be; a warning says once why."""
-        files, end = self._files, min(self._quorum.high_watermark, await self._applied())
+        files, end = self._files, self._quorum.high_watermark
         before = files.snapshot
         try:
+            end = min(end, await self._applied())
             made = await self._beside((*files.newest_snapshot(), *files.since_snapshot(end)), end)
             if files.keep_snapshot(made):
                 logger.info("metadata snapshot", end=made.end_offset, log_start=files.start)
         except Unfinished:
             return False
-        except (CannotFold, MalformedRecord, BrokenBatch, OSError) as failure:
+        except (CannotFold, MalformedRecord, BrokenBatch, LogError, OSError) as failure:
             if files.snapshot != before:
                 return True  # the leader's came meanwhile, and the log began anew behind it
             self.unfolded = isinstance(failure, CannotFold | MalformedRecord)
@@ -88,6 +101,7 @@ class Snapshotting:
             self._why = why
             return False
         self.unfolded, self._why = False, None
+        self._taken_at = self._clock()
         return True
 
     async def _beside(self, parts: Sequence[FilePart], end: int) -> SnapshotId:

@@ -40,10 +40,10 @@ def epoch_begun(quorum: Quorum) -> list[Pair]:
     return pairs
 
 
-def opened(folder: Path, segment_bytes: int = 1 << 20) -> QuorumFiles:
-    """The log in a folder, which is made if it is not there."""
+def opened(folder: Path, segment_bytes: int = 1 << 20, retention_bytes: int = 0) -> QuorumFiles:
+    """The log in a folder, which is made if it is not there; it keeps no more than it must, unless that is said."""
     (folder / PARTITION).mkdir(parents=True, exist_ok=True)
-    return QuorumFiles(folder / PARTITION, segment_bytes)
+    return QuorumFiles(folder / PARTITION, segment_bytes, retention_bytes)
 
 
 def some(base: int, count: int = 1, epoch: int = 1, size: int = 20) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.missed import EventPages
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import Options, Role
@@ -38,11 +40,15 @@ class Seat:
         self.id, self.folder = node_id, folder
         self.node: QuorumNode | None = None
         self.log: QuorumFiles | None = None
+        self.pages: Callable[[Any], Awaitable[Message]] | None = None
+        """What responds to those who missed events."""
         self.server = KafkaServer("127.0.0.1", 0, table(dict.fromkeys(SERVED, self._handle)))
 
     async def _handle(self, context: RequestContext, request: Message) -> Answer:
         if self.node is None:
             raise ConnectionResetError("down")
+        if self.pages is not None and EventPages.takes(request):
+            return await self.pages(request)
         return await self.node.request(request)
 
     @property

@@ -41,7 +41,7 @@ class Noted:
         """Peers that note here."""
         return Peers(
             security or Security(),
-            lambda _, versions: self.spoken.append(versions),
+            lambda _, versions, __: self.spoken.append(versions),
             lambda _, why: self.troubles.append(why),
         )
 

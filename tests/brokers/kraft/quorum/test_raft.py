@@ -66,7 +66,7 @@ def test_a_leader_without_a_majority_resigns_after_one_and_a_half_fetch_timeouts
     assert quorum_of(leader).role is not Role.LEADER
 
 
-def test_who_wants_to_lead_claims_the_lead_after_a_quiet_fetch() -> None:
+def test_who_wants_to_lead_claims_the_lead_after_a_fetch_that_brought_nothing() -> None:
     world = settled(priorities={1: 0, 2: 2, 3: 0})
     assert leader_of(world).id == 2
     world.replicas[2].kill(power=True)
@@ -76,6 +76,29 @@ def test_who_wants_to_lead_claims_the_lead_after_a_quiet_fetch() -> None:
     world.run_until(world.now + 2)
     assert leader_of(world).id == 2
     assert quorum_of(world.replicas[2]).claims_lost == 0
+
+
+def test_a_claim_waits_for_no_silence_and_is_seldom_lost_to_an_append() -> None:
+    """Beside a leader that appends fifty times a second; a claim is made right after a fetch that brought nothing."""
+    world = settled(priorities={1: 0, 2: 1, 3: 0})
+    claimant, lost = world.replicas[2], 0
+
+    def append(until: float) -> None:
+        if world.now < until:
+            world.after(0.02, lambda: append(until))
+        if world.leader is not None:
+            world.leader.append(b"more")
+
+    for _ in range(8):
+        claimant.kill(power=True)
+        world.run_until(world.now + 6)
+        append(world.now + 0.6)
+        world.run_until(world.now + 0.1)
+        claimant.boot()
+        world.run_until(world.now + 0.5)
+        lost += quorum_of(claimant).claims_lost
+        assert quorum_of(claimant).claims_lost or leader_of(world) is claimant, "it claims at once"
+    assert lost <= 2
 
 
 def test_a_claim_that_is_lost_is_made_again_after_twice_as_long() -> None:
@@ -105,6 +128,22 @@ def test_with_priority_0_everywhere_somebody_leads_nevertheless() -> None:
     dead.kill(power=True)
     world.run_until(world.now + 8)
     assert leader_of(world) is not dead
+
+
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_who_is_known_to_have_another_history_gets_no_vote(pre_vote: bool) -> None:
+    for distrusted in (frozenset[int](), frozenset({2})):
+        world = settled(priorities={1: 1, 2: 0, 3: 0})
+        voter, candidate = world.replicas[3], world.replicas[2]
+        world.replicas[1].kill(power=True)
+        world.run_until(world.now + 0.9 * FETCH_TIMEOUT_S)
+        core = quorum_of(voter)
+        core.to_unattached(voter.now(), core.epoch, keep_vote=True)
+        core.distrusted = distrusted
+        epoch = core.epoch + (not pre_vote)
+        request = vote_request(candidate, epoch, voter.disk.end, voter.disk.last_epoch, pre_vote)
+        granted = answer(voter, request).topics[0].partitions[0].vote_granted
+        assert granted == (not distrusted)
 
 
 def test_who_may_not_lead_votes_and_never_stands() -> None:

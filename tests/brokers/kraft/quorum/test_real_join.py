@@ -60,6 +60,9 @@ def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> 
             ["voter"],
             ["leader"],
         )
+        assert re.match(r"leader \d+ since 20\d\d-\d\d-\d\dT[\d:.]+Z, epoch \d+, ", shown.stdout), shown.stdout
+        rows = [line.split() for line in shown.stdout.splitlines()[2:]]
+        assert {row[0]: row[-1] for row in rows} == {"3001": "-", "3002": "-", str(VOTER): "0"}, "their priorities"
 
         gone = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
         assert (gone.returncode, gone.stderr) == (0, "")

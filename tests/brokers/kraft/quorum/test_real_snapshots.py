@@ -28,7 +28,8 @@ from tests.support.wire import Wire
 
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
 NONE = SnapshotId(0, 0)
-OURS = tuple(f"{key}={value}" for key, value in FEW_BYTES.items())
+KEPT = {**FEW_BYTES, "metadata.max.retention.bytes": "3000"}
+OURS = tuple(f"{key}={value}" for key, value in KEPT.items())
 
 
 def snapshots(partition: Path) -> list[SnapshotId]:
@@ -54,8 +55,7 @@ def set_quota(quorum: KafkaQuorum, user: str, rate: float) -> None:
 
 
 def test_snapshots_of_ours_and_of_kafka_say_the_same_and_an_empty_voter_begins_with_one(tmp_path: Path) -> None:
-    few = {**FEW_BYTES, "metadata.max.retention.bytes": "3000"}
-    with kafka_quorum(tmp_path, settings=few) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
+    with kafka_quorum(tmp_path, settings=KEPT) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
         ours.start()
         ours.votes()
         partitions = [each.metadata for each in quorum.controllers]

@@ -52,6 +52,31 @@ def test_two_snapshots_are_kept_and_the_log_from_the_older_one_on(tmp_path: Path
     log.close()
 
 
+def test_the_log_goes_back_beyond_them_as_long_as_there_is_room(tmp_path: Path) -> None:
+    """Who was away needs no snapshot, which says less than the log; nor with an epoch from before the oldest one."""
+    log, room = opened(tmp_path, SMALL, 2000), 2000
+    for offset in range(40):
+        log.append(some(offset, epoch=1 + offset // 4))
+        log.flush()
+        if offset % 4 == 3:
+            kept(log, SnapshotId(offset + 1, 1 + offset // 4), [snapshot(1 + offset // 4)])
+        if offset == 10:
+            assert (log.start, log.validate(1, 1)) == (0, Valid())
+    log.close()
+    log = opened(tmp_path, SMALL, room)
+    start = log.start
+    assert 8 < start < 32
+    assert _names(tmp_path, "*.checkpoint*") == [f"{end:020d}-{end // 4:010d}.checkpoint" for end in (36, 40)]
+    assert sum(each.stat().st_size for each in (tmp_path / PARTITION).iterdir()) < room + 200
+    assert [each.base_offset for each in log.batches()] == list(range(start, 40))
+    epoch = 1 + (start + 1) // 4
+    assert log.validate(start + 1, epoch) == Valid()
+    assert log.validate(start + 1, epoch - 1) in (NeedsSnapshot(SnapshotId(40, 10)), Diverging(epoch - 1, start))
+    assert log.validate(start - 1, epoch - 1) == NeedsSnapshot(SnapshotId(40, 10))
+    assert log.validate(start, epoch) == NeedsSnapshot(SnapshotId(40, 10)), "of which epoch the one before was"
+    log.close()
+
+
 def test_a_snapshot_says_who_votes_and_is_read_in_pieces(tmp_path: Path) -> None:
     log, data = _ten_records(tmp_path), snapshot(2)
     assert log.snapshot_control_batches() == ()

@@ -37,13 +37,14 @@ NO_OP = (None, encode_record(kinds.NoOpRecord()))
 class Rig:
     """A voter's log in a folder, what is committed of it, and its snapshots."""
 
-    def __init__(self, folder: Path, every_bytes: int = 1) -> None:
+    def __init__(self, folder: Path, every_bytes: int = 1, every_s: float = 0.0) -> None:
         self.folder = folder
         self.log = opened(folder)
         me = Voter(3009, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
         self.quorum = Quorum(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
         self.applied: int | None = None
-        self.snapshots = Snapshotting(self.quorum, self.log, every_bytes, self._applied)
+        self.now = 100.0
+        self.snapshots = Snapshotting(self.quorum, self.log, every_bytes, every_s, lambda: self.now, self._applied)
 
     async def _applied(self) -> int:
         return self.log.end if self.applied is None else self.applied
@@ -131,6 +132,23 @@ async def test_two_are_kept_and_the_log_is_cleaned(tmp_path: Path) -> None:
     assert rig.quorum.high_watermark == ends[3]
     rig.commit_records(NO_OP)
     assert await rig.snapshots.take(), "a restarted voter goes on from its own snapshot"
+    rig.log.close()
+
+
+async def test_one_is_due_after_a_while_too_if_anything_was_committed(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, every_bytes=1 << 20, every_s=60)
+    rig.now += 60
+    assert not rig.snapshots.is_due, "nothing is committed"
+    rig.commit_records(NO_OP)
+    assert rig.snapshots.is_due
+    assert await rig.snapshots.take()
+    rig.commit_records(NO_OP)
+    rig.now += 59
+    assert not rig.snapshots.is_due
+    rig.now += 1
+    assert rig.snapshots.is_due
+    rig.snapshots._every_s = 0
+    assert not rig.snapshots.is_due
     rig.log.close()
 
 

@@ -13,7 +13,8 @@ rules are Kafka's (`KafkaRaftClient`, `QuorumState`). Ours alone:
 - a follower that wants to lead, and has all of the leader's log, claims the next epoch without a pre-vote. That is
   Raft's leadership transfer, begun by its target;
 - a voter that restarts stands anew in a further epoch, never in one that it stood or led in;
-- the high watermark never passes what is durable here.
+- the high watermark never passes what is durable here;
+- a disk without room ends nothing: see `full_disk`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from controller.brokers.kraft.log.batches import Pair, encode_batch
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft import requests
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
 from controller.brokers.kraft.quorum.raft.election import Candidate, Prospective
 from controller.brokers.kraft.quorum.raft.following import Follower
+from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, no_room, room_again
 from controller.brokers.kraft.quorum.raft.leading import Leader
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog, QuorumState
 from controller.brokers.kraft.quorum.raft.responses import Said
@@ -86,6 +90,10 @@ class Quorum:
         self.claims_lost = 0
         self.wanted = options.priority > 0
         self.can_lead = True
+        self.distrusted: frozenset[int] = frozenset()
+        """Who gets no vote of this node: they are known to have another history."""
+        self.full: str | None = None
+        """Why the disk took nothing the last time; None where it did."""
         self._claim_pause_s, self._claim_after = CLAIM_PAUSE_S, 0.0
         self._wall_shift_ms = 0.0
         self._vote_versions: dict[Place, int] = {}
@@ -119,17 +127,23 @@ class Quorum:
 
     def flushed(self, now: float) -> None:
         """A flush of the log has ended."""
-        self._flushing = False
-        self.flush_soon()
+        self.flush_ended()
         self._state.flushed(now)
 
     def append(self, now: float, timestamp_ms: int, records: Sequence[Pair]) -> int:
         """Append a batch as the leader; the offset of its last record. It is committed when the high watermark is past
-        that before another role is taken. Raises NotLeader."""
+        that before another role is taken. Raises NotLeader; OSError, and then nothing is appended. Where that is for
+        want of room, and others could lead, they shall."""
         leader = self.leading
         if leader is None or leader.is_leaving:
             raise NotLeader
-        return leader.append(records, timestamp_ms)
+        try:
+            return leader.append(records, timestamp_ms)
+        except OSError as error:
+            no_room(self, error)
+            if self.others:
+                leader.hand_over(now, now + self.options.fetch_timeout_s)
+            raise
 
     def wish(self, now: float, wanted: bool) -> None:
         """Whether to claim the lead from a leader that lives. With priority 0 never."""
@@ -257,6 +271,11 @@ class Quorum:
         """The log became another, or could not; or somebody has more of it."""
         self._effects.append(effect)
 
+    def flush_ended(self) -> None:
+        """Well or not: the next may begin."""
+        self._flushing = False
+        self.flush_soon()
+
     def flush_soon(self) -> None:
         """What was appended is to become durable."""
         if not self._flushing and self.log.durable_end < self.log.end:
@@ -274,9 +293,10 @@ class Quorum:
         return int(now * 1000 + self._wall_shift_ms)
 
     def take_in(self, data: bytes) -> None:
-        """Batches to the end of the log. Raises BrokenBatch."""
+        """Batches to the end of the log. Raises BrokenBatch, OSError."""
         for batch in self.log.append(data):
             self.history.take(batch)
+        room_again(self)
         self.flush_soon()
 
     def commit(self, offset: int) -> None:
@@ -287,9 +307,9 @@ class Quorum:
             self._effects.append(out.HighWatermark(offset))
 
     def cast(self, now: float, candidate: tuple[int, bytes]) -> None:
-        """Vote, durably. The election timeout begins anew."""
+        """Vote, durably. The election timeout begins anew. Raises OSError, and then there is no vote."""
+        self._remember(QuorumState(self.epoch, self.leader_id, *candidate))
         self.voted = candidate
-        self._remember()
         if isinstance(self._state, Unattached):
             self._state.wait_anew(now)
 
@@ -350,10 +370,10 @@ class Quorum:
 
     def _become(self, now: float, state: RoleState, epoch: int, said: Said, voted: tuple[int, bytes]) -> None:
         assert epoch >= self.epoch, f"epoch {epoch} after {self.epoch}"
+        self._remember(QuorumState(epoch, said.leader_id, *voted))
         left, before = self._state, (self.role, self.said)
         self.epoch, self.voted = epoch, voted
         self.leader_id, self.leader_place = said.leader_id, said.place
-        self._remember()
         self._state = state
         self._sent = {}
         if (self.role, self.said) != before:
@@ -362,7 +382,14 @@ class Quorum:
         self.flush_soon()
         state.enter(now)
 
-    def _remember(self) -> None:
-        state = QuorumState(self.epoch, self.leader_id, *self.voted)
-        if state != self.log.state:
-            self.log.remember(state)
+    def _remember(self, state: QuorumState) -> None:
+        """Raises OSError, or CannotRemember where there are others; but not where epoch and vote are durable: who leads
+        is found out again."""
+        known = self.log.state
+        if state != known:
+            try:
+                self.log.remember(state)
+            except OSError as error:
+                no_room(self, error)
+                if msgspec.structs.replace(state, leader_id=known.leader_id) != known:
+                    raise CannotRemember(str(error)) if self.others else error from None

@@ -18,6 +18,7 @@ from controller.brokers.kraft.quorum.raft.effects import (
     Truncated,
     Warned,
 )
+from controller.brokers.kraft.quorum.raft.full_disk import no_room
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.responses import learn_from
 from controller.kafka.messages import Message
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 AGAIN_S: Final = 0.05
 """Until the next try, after one that failed."""
+FULL_S: Final = 1.0
+"""Until the next try, where the disk had no room."""
 LATE_TIMEOUTS: Final = 2
 """Election timeouts that a voter of priority 0 leaves to the others."""
 TOGETHER: Final = 0.25
@@ -38,10 +41,6 @@ FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). What does not come within the fetch timeout begins anew: on a slow line larger pieces of
 a snapshot would never come."""
 FETCH_WAIT_MS: Final = 500
-QUIET_S: Final = 0.1
-"""A claim is lost if the leader appends before the votes are in: it is made after a fetch that was parked so long."""
-CLAIM_ANYWAY_S: Final = 10.0
-"""Or so long after the leader was followed, if it is never quiet."""
 
 
 class Follower:
@@ -52,7 +51,6 @@ class Follower:
     def __init__(self, core: Quorum, now: float) -> None:
         self._core = core
         self.has_fetched = False
-        self._since = now
         options = core.options
         self._timeout_s = options.fetch_timeout_s + TOGETHER * core.chance() * options.election_timeout_s
         self._deadline = now + self._timeout_s
@@ -100,6 +98,10 @@ class Follower:
         if self._next_at is None:
             self._go_on(now)
 
+    def rest(self, now: float) -> None:
+        """What came last had no room."""
+        self._next_at = now + FULL_S
+
     def leader_resigned(self, now: float, position: int) -> None:
         """The leader resigned (EndQuorumEpoch). Who has most of its log stands at once, without a pre-vote: the others
         may not know yet. The next ones when that one had time to."""
@@ -122,7 +124,7 @@ class Follower:
             return
         self._in_flight, self._sent_at = True, now
         if self._snapshot is None:
-            self._send(now, FETCH, fetch_request(core, FETCH_WAIT_MS))
+            self._send(now, FETCH, fetch_request(core, 0 if self._may_claim(now) else FETCH_WAIT_MS))
             return
         part = fs.RequestPartitionSnapshot(
             current_leader_epoch=core.epoch,
@@ -157,7 +159,14 @@ class Follower:
         if part is None and response is None and not core.is_voter:
             core.to_unattached(now, core.epoch, keep_vote=True)  # others may know another leader
             return
-        if part is None or not self._take(now, part):
+        try:
+            is_taken = part is not None and self._take(now, part)
+        except OSError as error:
+            no_room(core, error)
+            self._snapshot = None
+            self._deadline, self._next_at = now + self._timeout_s, now + FULL_S  # it leads, and is there
+            return
+        if not is_taken:
             self._next_at = now + AGAIN_S
             return
         self._deadline, self._is_late = now + self._timeout_s, False
@@ -185,14 +194,13 @@ class Follower:
                 return False
             self._leader_watermark = part.high_watermark
             self._core.commit(part.high_watermark)
-            self._claims = self._may_claim(now)
+            self._claims = not records and self._may_claim(now)
         return True
 
     def _may_claim(self, now: float) -> bool:
-        """After a fetch that was parked, with or without news: Kafka's leaders write a NoOpRecord twice a second."""
-        was_quiet = now - self._sent_at >= QUIET_S
-        never_quiet = now - self._since >= CLAIM_ANYWAY_S
-        return self._leader_watermark >= 0 and (was_quiet or never_quiet) and self._core.may_claim(now)
+        """A claim is lost, and nobody leads for seconds, if the leader appends before the votes are in. So it is made
+        right after a fetch that brought nothing, and that is not parked for this, or was parked in vain."""
+        return self._leader_watermark >= 0 and self._core.may_claim(now)
 
     def _truncate(self, leader: f.EpochEndOffset) -> None:
         """To where both logs may be alike: the end of the newest epoch that both have (`truncateToEndOffset`)."""

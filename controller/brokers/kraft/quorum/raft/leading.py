@@ -11,6 +11,7 @@ import msgspec
 from controller.brokers.kraft.log.batches import METADATA_TOPIC, Pair, below
 from controller.brokers.kraft.quorum.raft.effects import BEGIN, Fetched, Role
 from controller.brokers.kraft.quorum.raft.following import FETCH_BYTES_MAX
+from controller.brokers.kraft.quorum.raft.full_disk import no_room
 from controller.brokers.kraft.quorum.raft.log import Diverging, NeedsSnapshot, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
 from controller.brokers.kraft.quorum.raft.responses import fetch_response, learn_from, snapshot_response
@@ -64,13 +65,19 @@ class Leader:
         self.changes = VoterChanges(core, self)
 
     def enter(self, now: float) -> None:
-        """The first batch of an epoch says who leads it: nothing is appended before."""
+        """The first batch of an epoch says who leads it: nothing is appended before. Where there is no room for it, the
+        epoch is another's, or nobody's."""
         core = self._core
         records = [leader_change_record(core.me.id, core.voters, self._granted)]
         mine = core.voters.by_id.get(core.me.id)
         if core.kraft_version > 0 and mine is not None and (mine != core.me or core.history.changed_at < 0):
             records += [kraft_version_record(core.kraft_version), voters_record(core.voters.with_voter(core.me))]
-        self._append(records, core.wall_ms(now), is_control=True)
+        try:
+            self._append(records, core.wall_ms(now), is_control=True)
+        except OSError as error:
+            no_room(core, error)
+            core.to_unattached(now, core.epoch, keep_vote=True)
+            return
         self.tick(now)
 
     def leave(self, now: float) -> None:

@@ -83,6 +83,8 @@ def _vote(core: Quorum, now: float, request: v.VoteRequest) -> v.VoteResponse:
 
 def _grant(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
     """Who has at least this log may lead it: with a vote, one an epoch, or, sounded out, if no leader is at work."""
+    if part.replica_id in core.distrusted:
+        return False
     candidate = (part.replica_id, part.replica_directory_id)
     has_all = (part.last_offset_epoch, part.last_offset) >= (core.log.last_epoch, core.log.end)
     if part.pre_vote:

@@ -1,0 +1,180 @@
+"""Archiving beside deciding: closed stretches of the log go to where `log.archive.url` says, and what is archived and
+old goes from the data folder.
+
+Reading, packing and talking to the store are done in a thread of their own, with rests; what the log keeps of it is
+written on the loop, in slices of some milliseconds. Whatever fails is shown (a log line, a metric, the health line) and
+tried again; deciding goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+from msgspec.structs import replace
+
+from controller.settings.load import ServeSettings, SettingsError
+from events.codec import EventDecodeError
+from events.logs.log import LogError
+from events.logs.rocksdb_log import RocksDbLog
+
+if TYPE_CHECKING:
+    from events.logs.archive.manifest import Manifest
+
+LOOK_S = 1.0
+"""How often it is seen whether a stretch is closed."""
+AGAIN_S = 10.0
+"""After a failure."""
+REST_S = 0.002
+_T = TypeVar("_T")
+
+
+class _Stopped(Exception):
+    """The service is stopping."""
+
+
+class Archiving:
+    """Archives the log of a service, and drops what is archived and old."""
+
+    def __init__(
+        self, log: RocksDbLog, settings: ServeSettings, boot: str, where: str, clock_ms: Callable[[], int]
+    ) -> None:
+        """Raises SettingsError for a place that is none."""
+        from events.logs.archive.manifest import Writer, manifests_of, noted  # takes pyarrow
+        from events.logs.archive.place import BadPlace, open_place
+        from events.logs.archive.writing import Archiver
+        from projections.replay.spark.column_batches import Columns
+        from projections.replay.spark.columns import COLUMNS
+        from projections.store.tree import stretch_root
+
+        url = settings.log_archive_url or ""
+        try:
+            self._place = open_place(url)
+        except BadPlace as error:
+            raise SettingsError(f"setting log.archive.url is not allowed: {error}") from None
+        self._log, self._settings, self._clock_ms = log, settings, clock_ms
+        self._archiver = Archiver(
+            log,
+            self._place,
+            Writer(boot=boot, where=where, since_ms=clock_ms()),
+            lambda: Columns(tuple(COLUMNS)),
+            lambda start, end: stretch_root(log, start, end),
+            self._rest,
+            known=lambda: list(manifests_of(log)),
+            stretch_events=1 << (settings.log_archive_interval_events.bit_length() - 1),
+        )
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
+        self._stopping = threading.Event()
+        self._lines = structlog.get_logger("topicwright")
+        self._manifests = list(manifests_of(log)) if noted(log).url else []
+        self.trouble: str | None = None
+        """Why nothing is archived now; None when all is well."""
+
+    async def run(self) -> None:
+        """Archive for as long as the service runs."""
+        try:
+            while True:
+                wait_s = await self._once()
+                await asyncio.sleep(wait_s)
+        finally:
+            self._stopping.set()
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def gauges(self) -> list[tuple[str, str, float]]:
+        """How far it is."""
+        archived = self._manifests[-1].end if self._manifests else 0
+        return [
+            ("log_archived_offset", "Events below this offset are archived.", archived),
+            ("log_start_offset", "Events below this offset are in the archive alone.", self._log.start_offset),
+            ("log_archive_paused", "1 while nothing can be archived.", float(self.trouble is not None)),
+        ]
+
+    async def _once(self) -> float:
+        """Do what there is to do; how long to wait then."""
+        try:
+            self._check_kept()
+            manifest = await self._apart(self._archiver.step)
+            self._note(manifest)
+            if manifest is None:
+                await self._drop()
+        except _Stopped:
+            return LOOK_S
+        except (LogError, EventDecodeError, OSError) as error:
+            self._archiver.look_again()
+            if str(error) != self.trouble:
+                self._lines.warning("archiving is paused", why=str(error))
+            self.trouble = str(error)
+            return AGAIN_S
+        if self.trouble is not None:
+            self._lines.info("archiving goes on")
+            self.trouble = None
+        return LOOK_S if manifest is None else 0
+
+    def _check_kept(self) -> None:
+        """What was noted last may be gone with other writes that were not synced when the disk failed."""
+        from events.logs.archive.manifest import manifests_of
+
+        last = self._manifests[-1] if self._manifests else None
+        if last is not None and next(manifests_of(self._log, last.start), None) != last:
+            self._manifests = list(manifests_of(self._log))
+            self._archiver.look_again()
+
+    def _note(self, manifest: Manifest | None) -> None:
+        """Write with the log what was archived, and where."""
+        from events.logs.archive.manifest import forget_manifests, note, note_manifest, noted
+
+        state: dict[bytes, bytes] = {}
+        before = noted(self._log)
+        if before.url != self._place.url:
+            if self._archiver.begins_anew:
+                state |= forget_manifests(self._log)
+                self._manifests = []
+            state |= note(replace(before, url=self._place.url))
+        if manifest is not None:
+            state |= note_manifest(manifest)
+        if state:
+            self._log.note(state)
+        if manifest is not None:
+            self._manifests.append(manifest)
+            self._lines.info("archived", events=f"{manifest.start} to {manifest.end - 1}", bytes=manifest.events.size)
+
+    async def _drop(self) -> None:
+        from projections.store.archived import retention
+
+        log, settings = self._log, self._settings
+        kept_ms, kept_bytes = settings.log_events_retention_ms, settings.log_events_retention_bytes
+        if retention.drop(log, self._manifests, self._clock_ms(), kept_ms, kept_bytes):
+            self._lines.info("archived events dropped", start=log.start_offset)
+        while (leaving := retention.Leaving.next(log, self._manifests)) is not None:
+            await self._apart(partial(leaving.archive, self._place))
+            leaving.forget()
+            runs = await self._apart(partial(log.archive.runs_of, leaving.manifest))
+            for piece in leaving.slices(runs):
+                piece()
+                await asyncio.sleep(REST_S)
+
+    async def _apart(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _rest(self) -> None:
+        if self._stopping.wait(REST_S):
+            raise _Stopped
+
+
+def archiving(
+    log: RocksDbLog, settings: ServeSettings, boot: str, where: str, clock_ms: Callable[[], int]
+) -> Archiving | None:
+    """What archives a log; None where the settings name no place. Raises SettingsError."""
+    if settings.log_archive_url is None:
+        return None
+    try:
+        return Archiving(log, settings, boot, where, clock_ms)
+    except ImportError as error:
+        raise SettingsError(
+            f"setting log.archive.url takes {error.name}, which is not installed: pip install 'topicwright[replay]'"
+        ) from None

@@ -1,0 +1,204 @@
+"""Reading what a log has archived: its older events and where they are, as the log itself has its newer ones.
+
+Method. Which stretches there are the log says (`manifests_of`); an object that has not the hash that the log kept does
+not pass. Objects are fetched whole: some of the events are kept in memory, and the indexes, which a question about a
+topic looks through, in files, up to a bound. Each is read in any thread, and nobody waits for anybody: two that want
+the same at once may both fetch it.
+
+What it does not do: try again. A store that is away raises ArchiveAway, which names it.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final, Generic, Protocol, TypeVar
+
+from events.logs.archive.index import StretchIndex
+from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
+from events.logs.archive.place import ArchiveError, Place, open_place
+from events.logs.archive.stretch import StretchFile
+from events.logs.archive.visits import visits
+from events.logs.log import StateKeys
+from events.logs.snapshot_file import Snapshot, SnapshotDamaged
+
+FILES_KEPT: Final = 8
+"""Some megabytes each."""
+GROUPS_KEPT: Final = 32
+"""Of 8,192 events, about a megabyte each."""
+INDEXES_KEPT: Final = 128
+"""Files of some hundred kilobytes."""
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+
+
+class ArchivedLog(StateKeys, Protocol):
+    """A log whose events below `start_offset` are archived."""
+
+    @property
+    def start_offset(self) -> int: ...
+
+
+class Archive:
+    """The archived events of a log."""
+
+    def __init__(self, log: ArchivedLog) -> None:
+        self._log = log
+        self._place: Place | None = None
+        self._manifests: tuple[Manifest, ...] = ()
+        self._starts: list[int] = []
+        self._files: _Recent[int, StretchFile] = _Recent(FILES_KEPT)
+        self._groups: _Recent[tuple[int, int], list[bytes]] = _Recent(GROUPS_KEPT)
+        self._indexes: _Recent[int, StretchIndex] = _Recent(INDEXES_KEPT)
+        self._requests: _Recent[int, Snapshot] = _Recent(INDEXES_KEPT)
+        self.fetched = 0
+        """Objects that were fetched from the store."""
+
+    def close(self) -> None:
+        """Let go of files."""
+        self._indexes.clear()
+        self._requests.clear()
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The events from `start` on, below `end`, all of which are archived. Raises ArchiveError."""
+        for manifest in self.stretches(start, end):
+            file = self._file(manifest)
+            for group in file.groups(start, end):
+                first = file.first_of(group)
+                for offset, value in enumerate(self._group(file, group), first):
+                    if start <= offset < end:
+                        yield offset, value
+
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        """The events at some offsets, in the order asked for. Raises ArchiveError."""
+        found = []
+        for offset in offsets:
+            file = self._file(self.stretches(offset, offset + 1)[0])
+            (group,) = file.groups(offset, offset + 1)
+            found.append(self._group(file, group)[offset - file.first_of(group)])
+        return found
+
+    def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
+        """The runs of events under a name of the index, from `start` on, below `end`. Raises ArchiveError."""
+        for manifest in self.stretches(start, end):
+            for run in self._index(manifest).runs(prefix):
+                if run.start < end and run.stop > start:
+                    yield range(max(run.start, start), min(run.stop, end))
+
+    def newest(self, prefixes: set[bytes], end: int) -> dict[bytes, int]:
+        """The newest archived event before `end` under each of some names; those that have none are left out. Raises
+        ArchiveError."""
+        found: dict[bytes, int] = {}
+        for manifest in reversed(self.stretches(0, min(end, self._log.start_offset))):
+            if len(found) == len(prefixes):
+                break
+            for key, runs in self._index(manifest).each():
+                if key in prefixes and key not in found:
+                    before = [min(run.stop, end) - 1 for run in runs if run.start < end]
+                    found |= {key: before[-1]} if before else {}
+        return found
+
+    def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
+        """The names of one kind in the index, in order, after one of them. Raises ArchiveError."""
+        indexes = (self._index(manifest) for manifest in self.stretches(0, self._log.start_offset))
+        return (key for key, _ in groupby(merge(*(index.names(kind, after) for index in indexes))))
+
+    def stretches(self, start: int, end: int) -> Sequence[Manifest]:
+        """The stretches that hold the events from `start` on, below `end`. Raises ArchiveError where they are not
+        known."""
+        if start >= end:
+            return ()
+        if not self._manifests or self._manifests[-1].end < end:
+            self._manifests = (*self._manifests, *manifests_of(self._log, self._end))
+            self._starts = [one.start for one in self._manifests]
+        if end > self._end:
+            raise ArchiveError(f"the log does not say where its events {start} to {end - 1} are archived")
+        first = bisect_right(self._starts, start) - 1
+        return self._manifests[first : bisect_right(self._starts, end - 1)]
+
+    def content(self, manifest: Manifest) -> bytes:
+        """The Parquet of a stretch, as it was archived. Raises ArchiveError."""
+        return self._fetched(manifest.events_name, manifest.events)
+
+    def requests(self, end: int) -> Iterator[tuple[Manifest, Snapshot]]:
+        """The requests that began in stretches before an offset, the newest first: state keys as the log had them.
+        Raises ArchiveError."""
+        for manifest in reversed(self.stretches(0, min(end, noted(self._log).forgotten))):
+            stored = requests_of(self._log, manifest)
+            if stored is not None:
+                name = manifest.requests_name(stored)
+                yield manifest, self._requests.get(manifest.start, lambda: self._opened(name, stored))  # noqa: B023
+
+    def runs_of(self, manifest: Manifest) -> list[tuple[bytes, range]]:
+        """All that the index of a stretch has: the keys of names, with their runs. Raises ArchiveError."""
+        return [(name, run) for name, runs in self._index(manifest).each() for run in runs]
+
+    @property
+    def _end(self) -> int:
+        return self._manifests[-1].end if self._manifests else 0
+
+    def _file(self, manifest: Manifest) -> StretchFile:
+        return self._files.get(manifest.start, lambda: StretchFile(manifest, self.content(manifest)))
+
+    def _group(self, file: StretchFile, group: int) -> list[bytes]:
+        return self._groups.get((file.manifest.start, group), lambda: file.values(group))
+
+    def _index(self, manifest: Manifest) -> StretchIndex:
+        return self._indexes.get(
+            manifest.start,
+            lambda: StretchIndex(self._opened(manifest.index_name, manifest.index), manifest.start),
+        )
+
+    def _opened(self, name: str, stored: Stored) -> Snapshot:
+        content = self._fetched(name, stored)
+        with NamedTemporaryFile(prefix="topicwright-archive-") as file:  # stays readable as long as it is open
+            file.write(content)
+            file.flush()
+            try:
+                return Snapshot(Path(file.name))
+            except SnapshotDamaged as error:
+                raise ArchiveDamaged(str(error)) from None
+
+    def _fetched(self, name: str, stored: Stored) -> bytes:
+        url = noted(self._log).url
+        if self._place is None or self._place.url != url:
+            self._place = open_place(url)
+        content = read_stored(self._place, name, stored)
+        self.fetched += 1
+        count = visits.get()
+        if count is not None:
+            count.count += 1
+        return content
+
+
+class _Recent(Generic[_K, _V]):
+    """What was used last, up to a number; nobody waits while something is made."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[_K, _V] = OrderedDict()
+
+    def get(self, key: _K, make: Callable[[], _V]) -> _V:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = make()
+        with self._lock:
+            kept = self._kept.setdefault(key, made)
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return kept
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()

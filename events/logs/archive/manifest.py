@@ -1,0 +1,279 @@
+"""What an archive says of itself, and what a log keeps of its archive.
+
+    archive.json                 of which log it is (`About`), and by whom it is written (`Writer`)
+    writer.json
+    manifests/START.json         one for each stretch (`Manifest`); a stretch without one is not there
+    events/START-HASH.parquet    its events (`stretch`)
+    index/START-HASH.index       where its topics and requests are (`index`)
+    requests/START-HASH.index    written when the stretch is dropped: its requests in short, as the log's state had them
+
+A manifest is written last, when all that it names is there; names have a hash of the content, so nobody overwrites
+anything but with the same. So each stretch is there once, whenever who archives dies.
+
+The log keeps each manifest beside its events, as state keys:
+    k                            where the archive is (`Noted`)
+    k START                      the manifest of a stretch (eight bytes)
+    k START r                    of a dropped stretch: the object with its requests (`Stored`)
+What is read of the archive must have the hashes that the log kept: it is trusted as little as the disk is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from events.logs.archive.place import ArchiveError, Place
+from events.logs.log import EventLog, LogCorrupted, StateKeys
+
+FORMAT: Final = 1
+STRETCH: Final = 1 << 16
+"""So many events a stretch has: one subtree of the log's Merkle tree."""
+NOTED: Final = b"k"
+_REQUESTS: Final = b"r"
+_KEY_BYTES: Final = 9
+_MANIFESTS: Final = "manifests"
+_ABOUT: Final = "archive.json"
+_WRITER: Final = "writer.json"
+
+
+class ArchiveForeign(ArchiveError):
+    """The archive is one of another cluster, of another history, or another service's."""
+
+
+class ArchiveDamaged(ArchiveError, LogCorrupted):
+    """What is in the archive is not what was archived."""
+
+
+_Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
+_Size = Annotated[int, Meta(ge=0, le=1 << 30)]
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """An object: the SHA-256 of its bytes, and how many they are."""
+
+    sha256: _Hash
+    size: _Size
+
+    @classmethod
+    def of(cls, content: bytes) -> Stored:
+        """What is to be said of an object."""
+        return cls(sha256(content).hexdigest(), len(content))
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch: the events from `start` up to but not including `end`. `tree` is the root of the Merkle tree over
+    them alone, `event_bytes` what they take in the log."""
+
+    cluster_id: _Name
+    history: _Name
+    start: _Offset
+    end: _Offset
+    first_ms: int
+    last_ms: int
+    event_version: int
+    event_bytes: _Offset
+    tree: _Hash
+    events: Stored
+    index: Stored
+    format: int = FORMAT
+
+    @property
+    def name(self) -> str:
+        """Of the manifest itself."""
+        return f"{_MANIFESTS}/{self.start:020}.json"
+
+    @property
+    def events_name(self) -> str:
+        """Of the object with the events."""
+        return f"events/{self.start:020}-{self.events.sha256[:16]}.parquet"
+
+    @property
+    def index_name(self) -> str:
+        """Of the object with the index."""
+        return f"index/{self.start:020}-{self.index.sha256[:16]}.index"
+
+    def requests_name(self, requests: Stored) -> str:
+        """Of the object with its requests."""
+        return f"requests/{self.start:020}-{requests.sha256[:16]}.index"
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which log an archive is; `history` tells apart logs of one cluster (see `history_of`)."""
+
+    cluster_id: _Name
+    history: _Name
+    format: int = FORMAT
+
+
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who archives: `boot` is drawn at each start, `where` is for people."""
+
+    boot: _Name
+    where: str
+    since_ms: int
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """What a log keeps of its archive."""
+
+    url: str = ""
+    """Its place; "" without one."""
+    history: str = ""
+    """Of a log that was recovered the id of its own history since."""
+    forgotten: int = 0
+    """Below this offset requests are read from the archive."""
+    cleaned: int = 0
+    """Below this offset the log's indexes have nothing more."""
+
+
+_T = TypeVar("_T")
+
+
+def read_about(place: Place) -> About | None:
+    """Of which log the archive is, None where there is none. Raises ArchiveError."""
+    return _read(place, _ABOUT, About)
+
+
+def write_about(place: Place, about: About) -> None:
+    """Begin an archive. Raises ArchiveError."""
+    _write(place, _ABOUT, about)
+
+
+def read_writer(place: Place) -> Writer | None:
+    """Who archives there. Raises ArchiveError."""
+    return _read(place, _WRITER, Writer)
+
+
+def write_writer(place: Place, writer: Writer) -> None:
+    """Say that it is us. Raises ArchiveError."""
+    _write(place, _WRITER, writer)
+
+
+def write_manifest(place: Place, manifest: Manifest) -> None:
+    """Make a stretch part of the archive. Raises ArchiveError."""
+    _write(place, manifest.name, manifest)
+
+
+def starts_in(place: Place) -> list[int]:
+    """Where the stretches of an archive begin, in order. Raises ArchiveError."""
+    names = (name.removesuffix(".json") for name in place.names(_MANIFESTS))
+    return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
+
+
+def read_manifest(place: Place, start: int) -> Manifest:
+    """The manifest of the stretch that begins at an offset. Raises ArchiveError."""
+    name = f"{_MANIFESTS}/{start:020}.json"
+    found = _read(place, name, Manifest)
+    if found is None:
+        raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
+    if found.start != start or found.end <= start:
+        raise ArchiveDamaged(f"{place.url}: {name} is of events {found.start} to {found.end - 1}: it was changed")
+    return found
+
+
+def read_chain(place: Place) -> tuple[About, list[Manifest]]:
+    """Of which log an archive is, and its stretches, from the first event on without a gap.
+
+    Raises ArchiveError; ArchiveForeign where there is no archive.
+    """
+    about = read_about(place)
+    if about is None:
+        raise ArchiveForeign(f"{place.url} holds no archive: name what `log.archive.url` or `backup` named")
+    manifests: list[Manifest] = []
+    for start in starts_in(place):
+        one, end = read_manifest(place, start), manifests[-1].end if manifests else 0
+        if one.start != end:
+            raise ArchiveDamaged(f"{place.url} lacks the stretch from offset {end} on: restore it from a copy")
+        if (one.cluster_id, one.history) != (about.cluster_id, about.history):
+            raise ArchiveDamaged(f"{place.url}: {one.name} is of another log: it was changed")
+        manifests.append(one)
+    return about, manifests
+
+
+def read_stored(place: Place, name: str, stored: Stored) -> bytes:
+    """An object as it was archived. Raises ArchiveError; ArchiveDamaged where it is missing or another one."""
+    content = place.read(name)
+    if content is None:
+        raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
+    if len(content) != stored.size or sha256(content).hexdigest() != stored.sha256:
+        raise ArchiveDamaged(f"{place.url}: {name} is not as it was archived: restore it from a copy of the archive")
+    return content
+
+
+def _read(place: Place, name: str, kind: type[_T]) -> _T | None:
+    content = place.read(name)
+    if content is None:
+        return None
+    try:
+        found = msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ArchiveDamaged(f"{place.url}: {name} cannot be read: {error}") from None
+    written = getattr(found, "format", FORMAT)
+    if written > FORMAT:
+        raise ArchiveForeign(f"{place.url} was written by a newer release (format {written}, this one has {FORMAT})")
+    return found
+
+
+def _write(place: Place, name: str, what: msgspec.Struct) -> None:
+    place.write(name, msgspec.json.format(msgspec.json.encode(what)) + b"\n")
+
+
+# --- what a log keeps
+
+
+def noted(log: StateKeys) -> Noted:
+    """What a log keeps of its archive. Raises LogError."""
+    value = log.get(NOTED)
+    return Noted() if value is None else msgspec.msgpack.decode(value, type=Noted)
+
+
+def note(what: Noted) -> dict[bytes, bytes]:
+    """The state key that keeps it."""
+    return {NOTED: msgspec.msgpack.encode(what)}
+
+
+def note_manifest(manifest: Manifest) -> dict[bytes, bytes]:
+    """The state key that keeps the manifest of a stretch."""
+    return {_key(manifest.start): msgspec.msgpack.encode(manifest)}
+
+
+def forget_manifests(log: StateKeys) -> dict[bytes, bytes]:
+    """The state keys by which a log has archived nothing, before it begins anew at another place."""
+    return {key: b"" for key, _ in log.scan(NOTED, NOTED)}
+
+
+def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
+    """The manifests that a log keeps, in order, of the stretches that begin at an offset and after. Raises LogError."""
+    for key, value in log.scan(NOTED, _key(start - 1) if start else NOTED):
+        if value and len(key) == _KEY_BYTES:
+            yield msgspec.msgpack.decode(value, type=Manifest)
+
+
+def note_requests(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
+    """The state key that keeps which object has the requests of a stretch."""
+    return {_key(manifest.start) + _REQUESTS: msgspec.msgpack.encode(requests)}
+
+
+def requests_of(log: StateKeys, manifest: Manifest) -> Stored | None:
+    """The object with the requests of a stretch; None while the log's own state has them. Raises LogError."""
+    value = log.get(_key(manifest.start) + _REQUESTS)
+    return msgspec.msgpack.decode(value, type=Stored) if value else None
+
+
+def history_of(log: EventLog) -> str:
+    """The id of a log's history: of the first event, which has the time and the ids of its beginning; of a log that was
+    recovered its own. "" of an empty one. Raises LogError."""
+    own = noted(log).history
+    if own or not log.next_offset:
+        return own
+    return sha256(log.read_one(0)).hexdigest()[:16]
+
+
+def _key(start: int) -> bytes:
+    return NOTED + start.to_bytes(8, "big")

@@ -1,0 +1,180 @@
+"""The events of an archived stretch, as Parquet: columns for SQL, as an export has them, and `canonical`, the bytes of
+an event where the column `value`, which shows no secrets, has others.
+
+Rows are in the order of offsets, in groups of so many each: who wants some events unpacks one group and two columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from events.catalog import EVENT_VERSION, Recorded
+from events.codec import decode_event
+from events.logs.archive.index import IndexBuilder
+from events.logs.archive.manifest import About, ArchiveDamaged, Manifest, Stored
+from events.logs.merkle import PATH_LENGTH_MAX, Frontier
+
+GROUP: Final = 8192
+"""Events of a group of rows."""
+_BATCH: Final = 512
+"""Events made into columns between two rests: some milliseconds."""
+CANONICAL, VALUE = "canonical", "value"
+
+
+class ColumnMaker(Protocol):
+    """Makes columns of events; one of them is `value`."""
+
+    def add(self, recorded: Recorded, value: bytes) -> None:
+        """One more row."""
+        ...
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows added since the last batch."""
+        ...
+
+
+class PackedStretch(NamedTuple):
+    """A stretch that is to be archived: its manifest, and the objects that this names."""
+
+    manifest: Manifest
+    events: bytes
+    names: bytes
+    """The index."""
+
+
+class _Packing:
+    def __init__(self, columns: ColumnMaker, start: int) -> None:
+        self._columns = columns
+        self._index = IndexBuilder(start)
+        self._frontier = Frontier()
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+        self._group: list[pa.RecordBatch] = []
+
+    def take(self, records: Sequence[tuple[Recorded, bytes]]) -> None:
+        for record, value in records:
+            self._index.add(record)
+            self._columns.add(record, value)
+        self._frontier.extend([value for _, value in records], PATH_LENGTH_MAX)
+        self._group.append(_with_canonical(self._columns.batch(), records))
+        if sum(map(len, self._group)) >= GROUP:
+            self._write_group()
+
+    def done(self, cluster_id: str, last_event: bytes) -> tuple[bytes, bytes, bytes]:
+        """The events, the index, and the root over the events."""
+        if self._group:
+            self._write_group()
+        assert self._writer is not None, "a stretch has events"
+        self._writer.close()
+        index = self._index.content(cluster_id, last_event)
+        return self._sink.getvalue().to_pybytes(), index, self._frontier.root()
+
+    def _write_group(self) -> None:
+        table = pa.Table.from_batches(self._group)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._sink, table.schema, compression="zstd")
+        self._writer.write_table(table, row_group_size=GROUP)
+        self._group = []
+
+
+def pack_stretch(
+    values: Iterator[tuple[int, bytes]], of: About, columns: ColumnMaker, rest: Callable[[], None]
+) -> PackedStretch:
+    """Some events, at least one, made into the objects of a stretch. `rest` is called now and then, and may raise.
+
+    Raises LogError, EventDecodeError.
+    """
+    packing: _Packing | None = None
+    first: Recorded | None = None
+    size = 0
+    while batch := [(decode_event(offset, value), value) for offset, value in islice(values, _BATCH)]:
+        if packing is None or first is None:
+            first = batch[0][0]
+            packing = _Packing(columns, first.offset)
+        packing.take(batch)
+        size += sum(len(value) for _, value in batch)
+        last, last_value = batch[-1]
+        rest()
+    assert packing is not None, "a stretch has events"
+    assert first is not None, "a stretch has events"
+    events, index, root = packing.done(of.cluster_id, last_value)
+    manifest = Manifest(
+        cluster_id=of.cluster_id,
+        history=of.history,
+        start=first.offset,
+        end=last.offset + 1,
+        first_ms=first.at_ms,
+        last_ms=last.at_ms,
+        event_version=EVENT_VERSION,
+        event_bytes=size,
+        tree=root.hex(),
+        events=Stored.of(events),
+        index=Stored.of(index),
+    )
+    return PackedStretch(manifest, events, index)
+
+
+def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, bytes]]) -> pa.RecordBatch:
+    shown = batch.column(VALUE).to_pylist()
+    rest = [None if value == one else value for one, (_, value) in zip(shown, records, strict=True)]
+    arrays = [*batch.columns, pa.array(rest, pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CANONICAL])
+
+
+class StretchFile:
+    """The events of a stretch, for reading in any thread."""
+
+    def __init__(self, manifest: Manifest, content: bytes) -> None:
+        """Raises ArchiveDamaged."""
+        self.manifest = manifest
+        self._content = pa.py_buffer(content)
+        try:
+            metadata = self._open().metadata
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveDamaged(f"{manifest.events_name} cannot be read: {error}") from None
+        if metadata.num_rows != manifest.end - manifest.start:
+            raise ArchiveDamaged(f"{manifest.events_name} has {metadata.num_rows} events, and its manifest says more")
+        self._firsts = [manifest.start]
+        for group in range(metadata.num_row_groups):
+            self._firsts.append(self._firsts[-1] + metadata.row_group(group).num_rows)
+
+    def groups(self, start: int, end: int) -> list[int]:
+        """The numbers of the groups of rows that hold the events from `start` on, below `end`."""
+        pairs = enumerate(zip(self._firsts, self._firsts[1:], strict=False))
+        return [number for number, (first, after) in pairs if first < end and after > start]
+
+    def first_of(self, group: int) -> int:
+        """The offset of the first event of a group."""
+        return self._firsts[group]
+
+    def values(self, group: int) -> list[bytes]:
+        """The bytes of the events of a group."""
+        table = self._open().read_row_group(group, columns=[VALUE, CANONICAL])
+        found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).to_pylist()
+        return found
+
+    def batches(self, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Some columns of the events from `start` on, below `end`; one that was archived before there was such a column
+        has nothing in it."""
+        file: Any = self._open()
+        there = [name for name in schema.names if name in file.schema_arrow.names]
+        for group in self.groups(start, end):
+            first = self._firsts[group]
+            table = file.read_row_group(group, columns=there)
+            low, high = max(start - first, 0), min(end - first, table.num_rows)
+            for batch in table.slice(low, high - low).combine_chunks().to_batches():
+                arrays = [
+                    batch.column(field.name) if field.name in there else pa.nulls(len(batch), field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _open(self) -> pq.ParquetFile:
+        """One for each reading: they are not for several threads."""
+        return pq.ParquetFile(pa.BufferReader(self._content))

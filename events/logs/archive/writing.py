@@ -1,0 +1,187 @@
+"""Archiving a log: one closed stretch after another, each once.
+
+Method. `step` archives the next stretch, in a thread of its own: the events are read from the log, made into columns,
+and held against the log's own Merkle tree; then their objects are written, and last the manifest, by which the stretch
+is part of the archive. What the log keeps of it (`note_manifest`) is for whoever writes the log to write, after that.
+Whatever dies, and wherever: at the next start the manifests that are there and that the log does not know are taken
+over, where their trees are the log's own.
+
+Two services that archive to one place are found: each says at its start that it is who archives there, and looks
+before each manifest whether it still is. The later one goes on. A stretch that both write is the same to the byte, or
+it is not of the same history, which the tree tells.
+
+What it does not do: write to the log, wait, or try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from events.logs.archive.manifest import (
+    STRETCH,
+    About,
+    ArchiveDamaged,
+    ArchiveForeign,
+    Manifest,
+    Writer,
+    history_of,
+    noted,
+    read_about,
+    read_manifest,
+    read_writer,
+    starts_in,
+    write_about,
+    write_manifest,
+    write_writer,
+)
+from events.logs.archive.place import Place
+from events.logs.archive.stretch import ColumnMaker, pack_stretch
+from events.logs.log import EventLog, LogCorrupted
+
+Root = Callable[[int, int], bytes | None]
+"""The root of the log's tree over the events of a stretch alone; None where the tree does not reach so far yet."""
+
+
+class Archiver:
+    """Archives a log to a place."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        place: Place,
+        writer: Writer,
+        columns: Callable[[], ColumnMaker],
+        root: Root,
+        rest: Callable[[], None],
+        known: Callable[[], list[Manifest]] = list,
+        stretch_events: int = STRETCH,
+    ) -> None:
+        """`known` are the manifests that the log keeps of this archive; `stretch_events` is a power of two; `rest` is
+        called between stretches of work, and may raise to end it."""
+        assert stretch_events.bit_count() == 1, "a stretch is a subtree"
+        self._log, self._place, self._writer = log, place, writer
+        self._columns, self._root, self._rest = columns, root, rest
+        self._known, self._stretch = known, stretch_events
+        self._about: About | None = None
+        self._found: Iterator[int] = iter(())
+        self.next_offset = 0
+        """Where the next stretch begins."""
+        self.begins_anew = False
+        """Whether the log has archived to another place before, which it is to forget."""
+
+    def look_again(self) -> None:
+        """Begin with a look at the archive: what the log knows of it is not what it was."""
+        self._about = None
+
+    def step(self, end: int | None = None) -> Manifest | None:
+        """Archive the next stretch, or take over one that is there already; None where none is closed yet. With `end`
+        the last one may be shorter: it ends there.
+
+        Raises ArchiveError, LogError. After that, what is done next begins with a look at the archive.
+        """
+        if self._about is None:
+            self._begin()
+        about = self._about
+        assert about is not None, "it was begun"
+        try:
+            return self._step(about, end)
+        except BaseException:
+            self.look_again()
+            raise
+
+    def _step(self, about: About, end: int | None) -> Manifest | None:
+        start = next(self._found, None)
+        if start is not None:
+            return self._taken_over(about, start)
+        stop = (self.next_offset // self._stretch + 1) * self._stretch
+        if end is not None:
+            stop = min(stop, end)
+        if stop > self._log.durable_offset or stop <= self.next_offset:
+            return None
+        root = self._root(self.next_offset, stop)
+        if root is None:
+            return None
+        packed = pack_stretch(self._log.read(self.next_offset, stop), about, self._columns(), self._rest)
+        if packed.manifest.tree != root.hex():
+            raise LogCorrupted(
+                f"the log is damaged: events {self.next_offset} to {stop - 1} are not those that its tree was made "
+                "over, and are not archived; restore it from a copy, and see `topicwright verify`"
+            )
+        self._place.write(packed.manifest.events_name, packed.events)
+        self._place.write(packed.manifest.index_name, packed.names)
+        self._check_writer()
+        write_manifest(self._place, packed.manifest)
+        self.next_offset = stop
+        return packed.manifest
+
+    def _begin(self) -> None:
+        """See whose archive it is, and how far it is; say that it is us who archive."""
+        log, place = self._log, self._place
+        about = About(cluster_id=log.cluster_id, history=history_of(log))
+        found = read_about(place)
+        if found is not None:
+            _check_about(place, found, about)
+        known = self._known()
+        self.begins_anew = False
+        if found is None and known:
+            if log.start_offset:
+                raise ArchiveForeign(
+                    f"{place.url} is empty, and the log's events below {log.start_offset} are in {noted(log).url} "
+                    "alone: copy all that is there first, or name that place again"
+                )
+            self.begins_anew, known = True, []
+        if found is None:
+            write_about(place, about)
+        write_writer(place, self._writer)
+        starts = starts_in(place) if found is not None else []
+        self._check_known(starts, known)
+        self.next_offset = known[-1].end if known else 0
+        self._found = iter([start for start in starts if start >= self.next_offset])
+        self._about = about
+
+    def _check_known(self, starts: list[int], known: list[Manifest]) -> None:
+        missing = {one.start for one in known} - set(starts)
+        if missing:
+            raise ArchiveDamaged(
+                f"{self._place.url} lacks the stretch from offset {min(missing)} on, which was archived: restore it "
+                "from a copy of the archive"
+            )
+        if known and read_manifest(self._place, known[-1].start) != known[-1]:
+            raise ArchiveDamaged(
+                f"{self._place.url}: the manifest of the stretch from offset {known[-1].start} on was changed: restore "
+                "it from a copy of the archive"
+            )
+
+    def _taken_over(self, about: About, start: int) -> Manifest:
+        manifest = read_manifest(self._place, start)
+        _check_about(self._place, About(cluster_id=manifest.cluster_id, history=manifest.history), about)
+        if start != self.next_offset:
+            raise ArchiveDamaged(f"{self._place.url} lacks the stretch from offset {self.next_offset} on")
+        root = self._root(start, manifest.end) if manifest.end <= self._log.durable_offset else None
+        if root is None or root.hex() != manifest.tree:
+            raise ArchiveForeign(
+                f"{self._place.url} holds other events from offset {start} on than this log: it is the archive of "
+                "another copy of it; give this one a place of its own"
+            )
+        self.next_offset = manifest.end
+        return manifest
+
+    def _check_writer(self) -> None:
+        now = read_writer(self._place)
+        if now is not None and now.boot != self._writer.boot:
+            raise ArchiveForeign(
+                f"another service archives to {self._place.url}: {now.where}; give each a place of its own, and start "
+                "the one anew that is to go on there"
+            )
+
+
+def _check_about(place: Place, found: About, own: About) -> None:
+    if found.cluster_id != own.cluster_id:
+        raise ArchiveForeign(
+            f"{place.url} is the archive of cluster {found.cluster_id}, not of {own.cluster_id}: name another place"
+        )
+    if found.history != own.history:
+        raise ArchiveForeign(
+            f"{place.url} is the archive of another history of cluster {own.cluster_id} ({found.history}; this log's "
+            f"is {own.history}), as of a log that was recovered or begun anew: name another place"
+        )

@@ -1,0 +1,100 @@
+"""A log made anew of its archive: every event as it was, and the state and indexes that follow from them.
+
+Nothing of the archive is trusted: each file must have the hash that its manifest says, each stretch the tree, and
+stretch must follow stretch from the first event on. Events are recorded as whoever decided them recorded them, so the
+log is what it was, but for where commits ended.
+
+What it does not do: bring back what else follows from events for real brokers (the metadata log), which is not in an
+archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from events.catalog import Cause, Recorded
+from events.codec import EventDecodeError, decode_event
+from events.followed import was_requested
+from events.logs.archive.manifest import ArchiveDamaged, Manifest, Noted, note, read_stored
+from events.logs.archive.place import ArchiveError, Place
+from events.logs.archive.stretch import StretchFile
+from events.logs.log import EventLog
+from projections.store.recorder import Recorder
+from projections.store.store import TopicStore
+from projections.store.tree import root_over
+
+EVENTS_PER_COMMIT = 500
+COMMITS_PER_FLUSH = 50
+
+Moment = int | datetime
+"""An offset, or a time with its zone."""
+
+
+class NotReached(ArchiveError):
+    """A moment that the archive does not have."""
+
+
+def recover(
+    log: EventLog,
+    place: Place,
+    manifests: Sequence[Manifest],
+    at: Moment | None,
+    history: str,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Recorded:
+    """Write the events of an archive to an empty log, up to the end of the command that is the last one at a moment
+    (None: all), and give the log a history of its own; the last event.
+
+    Raises ArchiveError, LogError, CannotApply.
+    """
+    recorder, more = Recorder(log, TopicStore(log)), note(Noted(history=history))
+    last: Recorded | None = None
+    count = 0
+    for record, value in _until(archived(place, manifests), at):
+        if count >= EVENTS_PER_COMMIT and (last is None or record.cause != last.cause):
+            _commit(recorder, more)
+            more, count = {}, 0
+            if record.offset % (EVENTS_PER_COMMIT * COMMITS_PER_FLUSH) < EVENTS_PER_COMMIT:
+                log.flush()
+            progress(record.offset)
+        recorder.take(record, value, indexed=was_requested(record))
+        last, count = record, count + 1
+    if last is None:
+        raise NotReached(f"{place.url} has no event at that moment: it begins later, or is empty")
+    if isinstance(at, int) and at > last.offset:
+        raise NotReached(f"offset {at} is not reached yet: the newest event in {place.url} is at {last.offset}")
+    _commit(recorder, more)
+    log.flush()
+    return last
+
+
+def archived(place: Place, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
+    """The events of stretches, each proved by its manifest. Raises ArchiveError."""
+    for manifest in manifests:
+        file = StretchFile(manifest, read_stored(place, manifest.events_name, manifest.events))
+        groups = [file.values(group) for group in file.groups(manifest.start, manifest.end)]
+        values = [value for group in groups for value in group]
+        if root_over(values).hex() != manifest.tree:
+            raise ArchiveDamaged(f"{place.url}: {manifest.events_name} does not hold the events that were archived")
+        for offset, value in enumerate(values, manifest.start):
+            try:
+                yield decode_event(offset, value), value
+            except EventDecodeError as error:
+                raise ArchiveDamaged(f"{place.url}: {manifest.events_name}: {error}") from None
+
+
+def _until(events: Iterator[tuple[Recorded, bytes]], at: Moment | None) -> Iterator[tuple[Recorded, bytes]]:
+    cause: Cause | None = None
+    at_ms = round(at.timestamp() * 1000) if isinstance(at, datetime) else None
+    for record, value in events:
+        past = record.at_ms > at_ms if at_ms is not None else isinstance(at, int) and record.offset > at
+        if past and record.cause != cause:
+            return
+        cause = record.cause
+        yield record, value
+
+
+def _commit(recorder: Recorder, more: dict[bytes, bytes]) -> None:
+    recorder.commit(more)
+    recorder.store.became_durable(recorder.state)

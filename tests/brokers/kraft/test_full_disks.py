@@ -1,0 +1,139 @@
+"""A voter's disk has no room: nothing that was answered is lost, nothing is kept by halves, and it goes on."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from controller.brokers.kraft.log import projector
+from controller.brokers.kraft.log.batches import RecordBatch
+from controller.brokers.kraft.quorum.segment import Segment
+from controller.brokers.port import LeadLost
+from events.logs.log import LogDiskFull, LogWriteError
+from tests.brokers.kraft.desks import Desk, alone, steps, three
+from tests.brokers.kraft.logs import access_history
+from tests.brokers.kraft.quorum.seats import led
+from tests.kafka.server.listener import until
+
+HISTORY = access_history()
+COMMANDS = steps(HISTORY)
+
+
+def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[bytes]:
+    """The disk of a voter takes so many batches more, until the log is as it was; what it did not take."""
+    refused: list[bytes] = []
+    assert desk.seat.log is not None
+    append = desk.seat.log.append
+
+    def full(data: bytes) -> Sequence[RecordBatch]:
+        nonlocal after
+        after -= 1
+        if after >= 0:
+            return append(data)
+        refused.append(data)
+        raise OSError(errno.ENOSPC, "planted")
+
+    monkeypatch.setattr(desk.seat.log, "append", full)
+    return refused
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_the_only_voter_fails_a_command_when_its_disk_is_full_and_goes_on_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """As an event log alone does. Of a commit of several batches those before stay, each of whole commands."""
+    monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 3)
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:5])
+        known = desk.log.next_offset
+        with monkeypatch.context() as patch:
+            fill(desk, patch, before)
+            with pytest.raises(LogDiskFull, match="planted"):
+                await desk.commit(COMMANDS[5:])
+            assert not desk.replication.leads
+            assert desk.log.next_offset == known
+        assert not desk.node.ended.done()
+        desk.load()
+        taken = await desk.follow()
+        assert bool(taken) == bool(before)
+        assert desk.replication.leads
+        assert desk.events() == HISTORY[: desk.log.next_offset]
+        left = next(
+            at for at in range(len(COMMANDS)) if sum(len(each) for _, each in COMMANDS[:at]) == len(desk.events())
+        )
+        await desk.commit(COMMANDS[left:])
+        assert desk.events() == desk.carried() == HISTORY
+        assert desk.node.quorum.full is None
+
+
+async def test_a_flush_without_room_leaves_nothing_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:5])
+        known, epoch = desk.events(), desk.node.quorum.epoch
+        assert desk.seat.log is not None
+
+        def full(_: Segment) -> None:
+            patch.undo()
+            raise OSError(errno.ENOSPC, "planted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(desk.seat.log, "_sync", full)
+            with pytest.raises(LogDiskFull, match="planted"):
+                await desk.commit(COMMANDS[5:])
+        desk.load()
+        assert await desk.follow() == []
+        assert desk.replication.leads
+        assert desk.node.quorum.epoch > epoch
+        assert desk.events() == desk.carried() == known
+        await desk.commit(COMMANDS[5:])
+        assert desk.events() == desk.carried() == HISTORY
+
+
+async def test_a_leader_without_room_lets_another_lead_and_follows_once_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with three(tmp_path) as (leader, followers):
+        await leader.commit(COMMANDS[:5])
+        with monkeypatch.context() as patch:
+            refused = fill(leader, patch)
+            with pytest.raises(LeadLost):
+                await leader.commit(COMMANDS[5:])
+            assert leader.lost == 1
+            node = await led([each.seat for each in followers])
+            (chosen,) = (each for each in followers if each.seat.node is node)
+            await chosen.follow()
+            await chosen.commit(COMMANDS[5:])
+            assert len(chosen.events()) == len(HISTORY)
+            await until(lambda: len(refused) > 1)
+            assert leader.node.quorum.full is not None
+        assert not leader.node.ended.done()
+        leader.load()
+        await leader.follow(lambda: leader.log.next_offset == len(HISTORY))
+        assert leader.events() == chosen.events() == HISTORY
+        assert leader.node.quorum.full is None
+        assert not leader.replication.leads
+
+
+async def test_who_cannot_write_its_events_lets_another_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with three(tmp_path) as (leader, followers):
+        await leader.commit(COMMANDS[:5])
+
+        def failing(commit: object) -> int:
+            raise LogWriteError("planted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(leader.log, "write", failing)
+            with pytest.raises(LogWriteError):
+                await leader.commit(COMMANDS[5:])
+            node = await led([each.seat for each in followers])
+            (chosen,) = (each for each in followers if each.seat.node is node)
+            await chosen.follow()
+            assert chosen.events() == HISTORY, "it was committed"
+        assert not leader.node.quorum.can_lead
+        leader.load()
+        await leader.follow(lambda: leader.log.next_offset == len(HISTORY))
+        assert leader.node.quorum.can_lead
+        assert leader.events() == HISTORY

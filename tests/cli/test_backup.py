@@ -1,0 +1,192 @@
+"""`topicwright backup` and `recover`: what is new is copied, and what comes back is what was, up to any moment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from controller.cli.main import main
+from events.codec import decode_event
+from events.logs.archive.manifest import history_of, noted
+from events.logs.log import Commit, Entry
+from projections.store.tree import head_of
+from tests.projections.archive.archives import archive_all, write_a_day
+from tests.replay.history import CLUSTER_ID, open_log
+
+EVENTS = 320
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("backup") / "log"
+    write_a_day(folder, EVENTS)
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    """What a command prints."""
+    assert main([str(one) for one in arguments]) == code
+    out, err = capsys.readouterr()
+    return out + err
+
+
+def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]:
+    """The events of a log, and its state but for what it says of its archive."""
+    with closing(open_log(folder)) as log:
+        return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(b"k")}
+
+
+def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, again = tmp_path / "backup", tmp_path / "again"
+    said = run(capsys, "backup", place, "--data", day)
+    events, state = state_of(day)
+    assert f"{len(events)} events added" in said
+    assert f"holds cluster {CLUSTER_ID} as it was after event {len(events) - 1}" in run(
+        capsys, "recover", place, "--data", again
+    )
+    assert state_of(again) == (events, state)
+    with closing(open_log(day)) as log, closing(open_log(again)) as other:
+        assert head_of(log) == head_of(other)
+        for key in ("", *log.shard_keys()):
+            assert list(log.shard_offsets(key)) == list(other.shard_offsets(key)), key
+        for name in {one for one, _, _ in log.index_runs(of_requests=True)}:
+            assert list(log.request_offsets(name)) == list(other.request_offsets(name)), name
+        assert history_of(other) == noted(other).history != history_of(log), "a history of its own"
+
+
+def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, folder = tmp_path / "backup", Path(shutil.copytree(day, tmp_path / "log"))
+    run(capsys, "backup", place, "--data", folder)
+    assert run(capsys, "backup", place, "--data", folder).startswith("0 events added, 0 bytes")
+    with closing(open_log(folder)) as log:
+        newest = log.read_one(log.next_offset - 1)
+        log.write(Commit([Entry(newest)] * 3))
+    assert run(capsys, "backup", place, "--data", folder).startswith("3 events added")
+    assert len(list((place / "manifests").iterdir())) == 2
+    events, _ = state_of(folder)
+    assert f"holds all {len(events)} of" in run(capsys, "backup", place, "--data", folder)
+
+
+@pytest.mark.parametrize("at", [0, 1, 100, 101, 250])
+def test_a_moment_is_recovered_to_the_end_of_its_command(
+    day: Path, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "backup", tmp_path / "backup", "--data", day)
+    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", "--at", at)
+    events, _ = state_of(tmp_path / "again")
+    before, _ = state_of(day)
+    assert events == before[: len(events)]
+    of = [decode_event(*one).cause for one in before]
+    assert of[at] == of[len(events) - 1] != of[len(events)]
+    assert len(events) > at
+
+
+def test_a_time_is_recovered(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "backup", tmp_path / "backup", "--data", day)
+    with closing(open_log(day)) as log:
+        at_ms = decode_event(200, log.read_one(200)).at_ms
+    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", "--at", f"{at_ms}ms")
+    with closing(open_log(tmp_path / "again")) as log:
+        assert decode_event(log.next_offset - 1, log.read_one(log.next_offset - 1)).at_ms <= at_ms
+        assert log.next_offset > 200
+
+
+def test_the_archive_of_a_service_is_no_place_for_its_backup_but_can_be_recovered(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(day, tmp_path / "log"))
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, tmp_path / "archive")
+    said = run(capsys, "backup", tmp_path / "archive", "--data", folder, code=2)
+    assert "is where the service archives: name another place for the backup" in said
+    run(capsys, "recover", tmp_path / "archive", "--data", tmp_path / "again")
+    with closing(open_log(tmp_path / "again")) as log:
+        assert log.next_offset == manifests[-1].end
+        assert noted(log).url == "", "what is recovered archives nowhere yet"
+
+
+def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "backup"
+    run(capsys, "backup", place, "--data", day)
+    with closing(open_log(day)) as log:
+        size, root = head_of(log)
+        _, older = head_of(log, 123)
+    assert f"{size} events are those of its head; root {root.hex()}" in run(capsys, "verify", place)
+    head = {"log": CLUSTER_ID, "size": 123, "root": older.hex(), "at_ms": 0}
+    (tmp_path / "head.json").write_text(json.dumps(head))
+    assert "its first 123 are those of the head that was kept" in run(
+        capsys, "verify", place.as_uri(), "--head", tmp_path / "head.json"
+    )
+    (tmp_path / "head.json").write_text(json.dumps({**head, "root": "0" * 64}))
+    said = run(capsys, "verify", place, "--head", tmp_path / "head.json", code=1)
+    assert "the first 123 events are not those that the head was made over" in said
+
+
+def _flip(place: Path) -> None:
+    one = next((place / "events").iterdir())
+    content = bytearray(one.read_bytes())
+    content[len(content) // 3] ^= 1
+    one.write_bytes(content)
+
+
+def _forge(place: Path) -> None:
+    """Another's events, with a manifest that fits them but for the tree."""
+    one = next((place / "manifests").iterdir())
+    said = json.loads(one.read_text())
+    one.write_text(json.dumps({**said, "tree": "0" * 64}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_flip, "is not as it was archived"),
+        (_forge, "does not hold the events that were archived"),
+        (lambda place: shutil.rmtree(place / "events"), "is missing: restore it from a copy"),
+        (lambda place: shutil.rmtree(place / "manifests"), "has no event at that moment"),
+        (lambda place: (place / "archive.json").unlink(), "holds no archive"),
+    ],
+)
+def test_what_was_changed_is_not_recovered(
+    change: object, said: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "backup"
+    run(capsys, "backup", place, "--data", day)
+    assert callable(change)
+    change(place)
+    assert said in run(capsys, "recover", place, "--data", tmp_path / "again", code=2)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["backup"], "nothing is left"
+
+
+WRONG = """
+recover {place} --data {day}                | is there, and not empty: name a folder to be made
+recover {place} --data {new} --at 99999     | offset 99999 is not reached yet: the newest event in
+recover {place} --data {new} --at 1999-01-01| has no event at that moment
+recover {new} --data {new}                  | holds no archive
+recover http://a/b --data {new}             | is no place for an archive
+recover s3://a:b@c --data {new}             | holds a secret
+backup {place} --data {new}                 | does not exist
+backup {place} --data {place}               | holds no log
+"""
+
+
+@pytest.mark.parametrize("line", WRONG.strip().splitlines())
+def test_what_is_wrong_is_said(line: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "backup"
+    run(capsys, "backup", place, "--data", day)
+    words, said = line.split("|")
+    arguments = [one.format(place=place, day=day, new=tmp_path / "new") for one in words.split()]
+    assert said.strip() in run(capsys, *arguments, code=2)
+
+
+def test_what_a_killed_recover_left_is_made_anew(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "backup", tmp_path / "backup", "--data", day)
+    left = tmp_path / "again.unfinished"
+    with closing(open_log(left)) as log:
+        log.write(Commit([Entry(b"half")]))
+    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again")
+    assert state_of(tmp_path / "again") == state_of(day)
+    assert not left.exists()

@@ -1,0 +1,303 @@
+"""A log whose older events are archived: every reader sees one log; whoever dies, wherever, nothing is missing and
+nothing there twice; what was changed in the archive is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rocksdict import DBRecoveryMode, WriteBatch
+
+from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
+from events.logs.archive.place import Folder, open_place
+from events.logs.archive.writing import Archiver
+from events.logs.log import LogCorrupted
+from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_log import RocksDbLog
+from projections.queries.auditing import audit
+from projections.queries.backwards import newest_of_topic
+from projections.queries.query import Questions
+from projections.queries.requests import RequestFilter, requests_page
+from projections.replay.log.secondary import look
+from projections.replay.spark.column_batches import Columns
+from projections.replay.spark.columns import COLUMNS
+from projections.store.archived import retention
+from projections.store.request_index import requests_between
+from projections.store.tree import stretch_root
+from projections.words.explain import explain
+from tests.projections.archive.archives import (
+    STRETCH,
+    WRITER,
+    archive_all,
+    archiver,
+    forget_all,
+    query_of_log,
+    take_snapshot,
+)
+from tests.replay.history import CLUSTER_ID, open_log
+
+EVENTS = 600
+DAY_MS = 86_400_000
+OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
+
+
+def events_of(log: RocksDbLog) -> list[bytes]:
+    return [value for _, value in log.read()]
+
+
+def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:
+    """Every way to read gives the same of both."""
+    end = whole.next_offset
+    assert list(log.read()) == list(whole.read())
+    assert [log.read_one(offset) for offset in range(0, end, 7)] == whole.read_many(range(0, end, 7))
+    assert log.read_many([end - 1, 3, 200, 3]) == whole.read_many([end - 1, 3, 200, 3])
+    keys = ["", *whole.shard_keys()]
+    assert list(log.shard_keys()) == keys[1:]
+    assert list(log.shard_keys("more_2")) == [key for key in keys if key > "more_2"]
+    for key in keys:
+        for start, stop in ((0, None), (100, 450), (end - 20, end), (5, 90)):
+            expected = list(whole.shard_offsets(key, start, stop))
+            assert list(log.shard_offsets(key, start, stop)) == expected, (key, start, stop)
+    for name in {one for one, _, _ in whole.index_runs(of_requests=True)}:
+        assert list(log.request_offsets(name)) == list(whole.request_offsets(name)), name
+        assert list(log.request_offsets(name, 300)) == list(whole.request_offsets(name, 300)), name
+    runs, expected_runs = (one.shard_runs(keys, 50, end - 5) for one in (log, whole))
+    for mine, its in zip(runs, expected_runs, strict=False):
+        assert [offset for run in mine or () for offset in run] == [offset for run in its or () for offset in run]
+
+
+def test_every_way_to_read_gives_the_same(cut: RocksDbLog, whole: RocksDbLog) -> None:
+    assert_one_log(cut, whole)
+
+
+def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
+    cut.flush()
+    assert cut.path is not None
+    with look(cut.path) as seen:
+        assert seen.start_offset == cut.start_offset
+        assert_one_log(seen, whole)
+
+
+def test_questions_have_the_same_answers(cut: RocksDbLog, whole: RocksDbLog) -> None:
+    end, queries = whole.next_offset, (query_of_log(cut), query_of_log(whole))
+    for at in range(1, end, 97):
+        assert queries[0].topics_at(at, "", 1000) == queries[1].topics_at(at, "", 1000), at
+        assert queries[0].cluster_at(at) == queries[1].cluster_at(at), at
+    both = [Questions([one]) for one in queries]
+    names = [topic.name for topic in both[1].newest(None, 1000)]
+    for name in names[::5]:
+        assert explain(both[0], name) == explain(both[1], name), name
+        newest = [list(newest_of_topic(one, name, end)) for one in queries]
+        assert newest[0] == newest[1], name
+    assert _requests(cut) == _requests(whole)
+    assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "in the archive alone"
+
+
+def test_topics_of_now_are_shown_without_the_archive(cut: RocksDbLog, whole: RocksDbLog) -> None:
+    rows, before = [Questions([query_of_log(log)]) for log in (cut, whole)], cut.archive.fetched
+    shown, expected = (one.rows(one.newest(None, 1000)) for one in rows)
+    assert shown == expected
+    assert min(row.created_offset for row in shown) < cut.start_offset
+    assert cut.archive.fetched == before
+
+
+def test_an_audit_reads_both(cut: RocksDbLog) -> None:
+    found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
+    assert found.findings == ()
+    assert found.size == cut.next_offset
+
+
+# --- retention
+
+
+def test_nothing_goes_without_an_archive_or_before_a_snapshot(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        assert not retention.drop(log, [], 10**15, 0, 0), "nothing is archived"
+        manifests = archive_all(log, tmp_path / "archive")
+        assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
+        take_snapshot(log, STRETCH + 10)
+        assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "nothing is old"
+        assert not retention.drop(log, manifests, 10**15, -1, -1), "there are no limits"
+        assert retention.drop(log, manifests, 10**15, 0, -1)
+        assert log.start_offset == STRETCH, "the snapshot stands in the second stretch"
+        assert not retention.drop(log, manifests, 10**15, 0, 0)
+
+
+LIMITS = """
+# start snapshot now kept_ms kept_bytes | first kept
+  0     400      500 -1      -1         | 0
+  0     400      500 0       -1         | 400
+  0     399      500 0       -1         | 300
+  100   400      500 0       -1         | 400
+  0     400      500 250     -1         | 200
+  0     400      500 -1      2500       | 200
+  0     400      500 -1      0          | 400
+  0     100      500 -1      0          | 100
+  0     0        500 0       0          | 0
+  200   100      500 0       0          | 200
+"""
+
+
+@pytest.mark.parametrize("line", LIMITS.strip().splitlines()[1:])
+def test_what_may_go(line: str) -> None:
+    given, expected = line.split("|")
+    start, snapshot, now_ms, kept_ms, kept_bytes = map(int, given.split())
+    manifests = [
+        Manifest(
+            cluster_id="c", history="h", start=at, end=at + 100, first_ms=at, last_ms=at + 99, event_version=1,
+            event_bytes=1000, tree="", events=None, index=None,  # type: ignore[arg-type]
+        )
+        for at in range(0, 400, 100)
+    ]  # fmt: skip
+    assert retention.first_kept(manifests, start, snapshot, now_ms, kept_ms, kept_bytes) == int(expected)
+
+
+def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, tmp_path / "archive")
+        take_snapshot(log, manifests[-1].end)
+        log.flush()
+    steps: list[Callable[[RocksDbLog], object]] = [lambda log: retention.drop(log, manifests, 10**15, 0, -1)]
+    for manifest in manifests[:2]:
+        steps += [partial(_leave, manifest, step) for step in range(5)]
+    whole_page = _requests(whole)
+    for step in steps:
+        with closing(open_log(folder)) as log:
+            step(log)
+        with closing(open_log(folder)) as log:
+            assert list(log.read()) == list(whole.read())
+            for key in ("", *whole.shard_keys()):
+                assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key)), key
+            assert _requests(log) == whole_page
+
+
+def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
+    """Some of the steps by which a stretch leaves the indexes; those that were done are done again, as after death."""
+    leaving = retention.Leaving.next(log, manifests_of(log))
+    assert leaving is not None
+    assert leaving.manifest == manifest
+    leaving.archive(open_place(noted(log).url))
+    if last > 0:
+        leaving.forget()
+    pieces = list(leaving.slices(log.archive.runs_of(manifest)))
+    for piece in pieces[: {0: 0, 1: 0, 2: 1, 3: len(pieces) - 1}.get(last, len(pieces))]:
+        piece()
+
+
+def _requests(log: RocksDbLog) -> list[object]:
+    """All requests, and those of each kind."""
+    end, questions = log.next_offset, Questions([query_of_log(log)])
+    filters = [RequestFilter(), RequestFilter(principal="User:ann"), RequestFilter(outcome="rejected")]
+    pages = [requests_page(questions, one, (end,), until=(end,), since=(0,), limit=1000) for one in filters]
+    return [*pages, requests_page(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
+
+
+def test_reading_goes_on_while_events_go(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, tmp_path / "archive")
+        take_snapshot(log, manifests[-1].end)
+        events, of_cluster = log.read(), log.shard_offsets("")
+        seen = [next(events) for _ in range(10)]
+        offsets = [next(of_cluster) for _ in range(3)]
+        assert retention.drop(log, manifests, 10**15, 0, -1)
+        forget_all(log)
+        assert [*seen, *events] == list(whole.read())
+        assert [*offsets, *of_cluster] == list(whole.shard_offsets(""))
+
+
+@pytest.mark.parametrize("lost", [5, 40, 80])
+def test_an_event_that_is_lost_after_others_were_dropped_stops_the_opening(
+    folder: Path, tmp_path: Path, lost: int
+) -> None:
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, tmp_path / "archive")
+        take_snapshot(log, manifests[-1].end)
+        assert retention.drop(log, manifests[:2], 10**15, 0, -1)
+        start = log.start_offset
+        assert start + 80 < log.next_offset
+    database = Database(folder, 1 << 20, DBRecoveryMode.absolute_consistency())
+    batch = WriteBatch(raw_mode=True)
+    batch.delete((start + lost).to_bytes(8, "big"))
+    database.write(batch)
+    database.close()
+    with pytest.raises(LogCorrupted, match=f"events are missing after offset {start + lost} "):
+        open_log(folder)
+
+
+# --- exactly once
+
+
+class Died(BaseException):
+    """The process was killed."""
+
+
+class Dying(Folder):
+    """A folder whose process dies at one of its calls, before it is done or after."""
+
+    def __init__(self, folder: Path, calls: int, after: bool) -> None:
+        super().__init__(folder)
+        self.left = calls
+        self.after = after
+
+    def write(self, name: str, content: bytes) -> None:
+        self.left -= 1
+        if not self.left and not self.after:
+            (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self._folder / f"{name}.unfinished").write_bytes(content[: len(content) // 2])
+            raise Died
+        super().write(name, content)
+        if not self.left:
+            raise Died
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("calls", range(1, 9))
+def test_killed_at_each_step_of_archiving(
+    folder: Path, whole: RocksDbLog, tmp_path: Path, calls: int, after: bool
+) -> None:
+    place = tmp_path / "archive"
+    with closing(open_log(folder)) as log:
+        store = Dying(place, calls, after)
+        dying = archiver(log, store)
+        with suppress(Died):
+            while (manifest := dying.step()) is not None:
+                log.note(note_manifest(manifest))
+        assert store.left == 0, "it died"
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, place, OTHER)
+        assert [one.start for one in manifests] == list(range(0, STRETCH * len(manifests), STRETCH))
+        assert len(manifests) == log.next_offset // STRETCH
+        assert sorted(int(one.stem) for one in (place / "manifests").glob("*.json")) == [one.start for one in manifests]
+        assert len(list((place / "events").glob("*.parquet"))) == len(manifests), "each once"
+        end = manifests[-1].end
+        assert [value for _, value in log.archive.read(0, end)] == events_of(whole)[:end]
+
+
+def test_a_closed_stretch_is_archived_once_the_tree_is_made(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        at_work = Archiver(
+            log, Folder(tmp_path / "archive"), WRITER, lambda: Columns(tuple(COLUMNS)), lambda *_: None, lambda: None
+        )
+        assert at_work.step() is None
+
+
+def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path: Path) -> None:
+    def stop() -> None:
+        raise Died
+
+    with closing(open_log(folder)) as log:
+        at_work = Archiver(
+            log,
+            Folder(tmp_path / "archive"),
+            WRITER,
+            lambda: Columns(tuple(COLUMNS)),
+            partial(stretch_root, log),
+            stop,
+            stretch_events=STRETCH,
+        )
+        with pytest.raises(Died):
+            at_work.step()
+    assert not list((tmp_path / "archive").glob("*/*"))

@@ -1,0 +1,202 @@
+"""What is changed in an archive is found; what is none, or another's, is refused: each with a clear error."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from events.logs.archive.manifest import (
+    ArchiveDamaged,
+    ArchiveForeign,
+    Writer,
+)
+from events.logs.archive.place import ArchiveAway, BadPlace, Folder, open_place
+from events.logs.log import LogCorrupted
+from events.logs.rocksdb_log import RocksDbLog
+from projections.queries.auditing import audit
+from tests.projections.archive.archives import (
+    STRETCH,
+    archive_all,
+    archiver,
+    query_of_log,
+)
+from tests.replay.history import CLUSTER_ID, open_log
+
+EVENTS = 600
+DAY_MS = 86_400_000
+OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
+
+
+# --- what is wrong
+
+
+def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
+    one = sorted((tmp_path / "archive" / "events").iterdir())[1]
+    content = bytearray(one.read_bytes())
+    content[len(content) // 2] ^= 1
+    one.write_bytes(content)
+    assert cut.read_one(5), "others can be read"
+    with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
+        cut.read_one(STRETCH + 5)
+    found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
+    assert "is not as it was archived" in found.findings[0]
+
+
+def test_a_stretch_that_is_missing_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "archive" / "events")
+    with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
+        cut.read_one(STRETCH + 5)
+
+
+def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
+    one, other = sorted((tmp_path / "archive" / "index").iterdir())[:2]
+    one.write_bytes(other.read_bytes())
+    cut.close()
+    with closing(open_log(tmp_path / "log")) as log, pytest.raises(ArchiveDamaged, match=r"is not as it was archived"):
+        list(log.shard_offsets("more_200"))
+
+
+def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    with closing(open_log(folder)) as log:
+        archive_all(log, place)
+        last = sorted((place / "manifests").iterdir())[-1]
+        last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
+        with pytest.raises(ArchiveDamaged, match=r"the manifest of the stretch from offset .* was changed"):
+            archiver(log, Folder(place)).step()
+        last.write_text("{")
+        with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
+            archiver(log, Folder(place)).step()
+        last.unlink()
+        with pytest.raises(ArchiveDamaged, match=r"lacks the stretch from offset"):
+            archiver(log, Folder(place)).step()
+
+
+def test_the_archive_of_another_cluster_or_history_is_refused(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    about = place / "archive.json"
+    with closing(open_log(folder)) as log:
+        archive_all(log, place)
+        said = json.loads(about.read_text())
+        for change, pattern in (
+            ({"cluster_id": "elsewhere"}, "is the archive of cluster elsewhere, not of replayed-cluster"),
+            ({"history": "0" * 16}, "is the archive of another history of cluster replayed-cluster"),
+            ({"format": 2}, "was written by a newer release"),
+        ):
+            about.write_text(json.dumps({**said, **change}))
+            with pytest.raises(ArchiveForeign, match=pattern):
+                archiver(log, Folder(place)).step()
+
+
+def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Path, tmp_path: Path) -> None:
+    """The same first events, then others: as when a copy of the folder was started too."""
+    place = tmp_path / "archive"
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, place)
+    copy = Path(shutil.copytree(day, tmp_path / "copy"))
+    with closing(open_log(copy)) as log:
+        other = archiver(log, Folder(place))
+        other._root = lambda start, end: bytes(32) if start else bytes.fromhex(manifests[0].tree)
+        assert other.step() == manifests[0]
+        with pytest.raises(ArchiveForeign, match=f"holds other events from offset {STRETCH} on"):
+            other.step()
+
+
+def test_events_that_are_not_those_of_the_tree_are_not_archived(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        at_work = archiver(log, Folder(tmp_path / "archive"))
+        at_work._root = lambda start, end: bytes(32)
+        with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
+            at_work.step()
+    assert not (tmp_path / "archive" / "manifests").exists()
+
+
+def test_two_that_archive_to_one_place_are_found(folder: Path, tmp_path: Path) -> None:
+    place = Folder(tmp_path / "archive")
+    with closing(open_log(folder)) as log:
+        first, second = archiver(log, place), archiver(log, place, OTHER)
+        assert first.step()
+        assert second.step(), "it takes over what is there"
+        with pytest.raises(ArchiveForeign, match=r"another service archives to .*: process 7 of elsewhere"):
+            first.step()
+        assert second.step()
+        assert second.next_offset == 2 * STRETCH
+
+
+def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveForeign, match=r"is empty, and the log's events below .* are in"):
+        archiver(cut, Folder(tmp_path / "elsewhere")).step()
+    shutil.copytree(tmp_path / "archive", tmp_path / "elsewhere")
+    moved = archiver(cut, Folder(tmp_path / "elsewhere"))
+    assert moved.step() is None, "all is there"
+    assert not moved.begins_anew
+
+
+def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        before = archive_all(log, tmp_path / "archive")
+        moved = archiver(log, Folder(tmp_path / "elsewhere"))
+        assert moved.step() == before[0]
+        assert moved.begins_anew
+
+
+class Full(Folder):
+    """A folder without room."""
+
+    def write(self, name: str, content: bytes) -> None:
+        if name.startswith("events/"):
+            raise ArchiveAway(f"the archive {self.url} cannot be used now: No space left on device")
+        super().write(name, content)
+
+
+def test_a_store_that_is_full_is_tried_again(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        at_work = archiver(log, Full(tmp_path / "archive"))
+        with pytest.raises(ArchiveAway, match=r"No space left"):
+            at_work.step()
+        at_work._place = Folder(tmp_path / "archive")
+        assert at_work.step()
+
+
+def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        closing(open_log(folder)) as log,
+        pytest.raises(ArchiveAway, match=r"file cannot be used now: .*Not a directory"),
+    ):
+        archiver(log, Folder(tmp_path / "file")).step()
+
+
+BAD_PLACES = """
+                                     | is no place for an archive: give a folder, s3://
+http://host/path                     | is no place for an archive
+file://host/path                     | is no place for an archive
+s3://                                | is no place for an archive
+s3:///path                           | is no place for an archive
+s3://bucket/a/../b                   | is no place for an archive
+s3://AKIA:secret@bucket/a            | holds a secret: give that in the environment
+s3://AKIA@bucket/a                   | holds a secret
+gs://user:secret@bucket              | holds a secret
+abfs://a@b/c?client_secret=secret@   | holds a secret
+s3://bucket/a?Secret_Key             | holds a secret
+ftp://bucket/a?x=secret@             | 'ftp://bucket/a' is no place for an archive
+"""
+
+
+@pytest.mark.parametrize("line", BAD_PLACES.strip("\n").splitlines())
+def test_what_is_no_place_is_refused(line: str) -> None:
+    url, pattern = (one.strip() for one in line.split("|"))
+    with pytest.raises(BadPlace, match=re.escape(pattern)) as raised:
+        open_place(url)
+    assert "secret@" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "manifests/x\0.json"])
+def test_no_object_has_a_name_that_goes_elsewhere(name: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"is the name of no object"):
+        Folder(tmp_path).read(name)

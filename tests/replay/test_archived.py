@@ -1,0 +1,102 @@
+"""Replays of a log of which most is archived, and of the same log whole, come to the same."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from controller.cli.main import main
+from events.logs.archive.manifest import manifests_of
+from events.logs.archive.stretch import StretchFile
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.ranges import Range
+from projections.replay.spark.columns import COLUMNS, arrow_schema
+from projections.replay.spark.options import read_range
+from projections.replay.spark.source import events_frame
+from projections.store.archived import retention
+from tests.projections.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
+from tests.replay.history import open_log
+
+EVENTS = 400
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archived") / "log"
+    write_a_day(folder, EVENTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cut(day: Path) -> Path:
+    """The same log with all but its end in the archive alone."""
+    folder = Path(shutil.copytree(day, day.parent / "cut"))
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, day.parent / "archive")
+        take_snapshot(log, manifests[-1].end)
+        assert retention.drop(log, manifests, 10**15, 0, -1)
+        forget_all(log)
+    return folder
+
+
+def rows(folder: Path, start: int, end: int, names: tuple[str, ...], shards: frozenset[str] | None = None) -> pa.Table:
+    """A range of a log, as a task of a replay has it; log partition 3."""
+    wanted = Range(start, end, 3)
+    batches = list(read_range(LogRef(str(folder), folder, 3), wanted, names, shards))
+    return pa.Table.from_batches(batches, arrow_schema(names)).combine_chunks()
+
+
+@pytest.mark.parametrize("names", [tuple(COLUMNS), ("offset", "topic"), ("log_partition", "value", "type")])
+@pytest.mark.parametrize(("start", "end"), [(0, EVENTS), (100, 300), (130, 140), (0, 128), (EVENTS - 5, EVENTS)])
+def test_columns_of_the_archive_are_those_of_the_log(
+    day: Path, cut: Path, start: int, end: int, names: tuple[str, ...]
+) -> None:
+    assert rows(cut, start, end, names).equals(rows(day, start, end, names))
+
+
+def test_some_shards_of_the_archive(day: Path, cut: Path) -> None:
+    for shards in (frozenset({""}), frozenset({"late_one", "more_200"}), frozenset({"nobody"})):
+        found = rows(cut, 0, EVENTS, ("offset", "topic"), shards)
+        assert found.equals(rows(day, 0, EVENTS, ("offset", "topic"), shards)), shards
+
+
+def test_a_column_that_came_later_has_nothing_in_it(cut: Path, day: Path) -> None:
+    with closing(open_log(cut)) as log:
+        manifest = next(manifests_of(log))
+        content = log.archive.content(manifest)
+    older = pq.read_table(pa.BufferReader(content)).drop_columns(["host"])
+    sink = pa.BufferOutputStream()
+    pq.write_table(older, sink)
+    (batch,) = StretchFile(manifest, sink.getvalue().to_pybytes()).batches(0, 5, arrow_schema(("offset", "host")))
+    assert batch.to_pydict() == {"offset": [0, 1, 2, 3, 4], "host": [None] * 5}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["replay invariants {} --local", "replay compare {} --local", "replay rebuild {} --local --at 200", "verify {}"],
+)
+def test_replays_come_to_the_same(words: str, day: Path, cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for folder in (day, cut):
+        assert main(words.format(folder).split()) == 0, capsys.readouterr()
+        out, err = capsys.readouterr()
+        said.append(out.replace(str(folder), "LOG").splitlines())
+    assert "replay" not in words or re.search(r"^events below \d+ are read from .*/archive$", err, re.MULTILINE), err
+    assert [line for line in said[1] if "snapshot" not in line] == [line for line in said[0] if "snapshot" not in line]
+
+
+def test_spark_reads_the_archive(spark: SparkSession, day: Path, cut: Path) -> None:
+    names = ("offset", "topic", "type", "partitions", "value")
+    found = [
+        events_frame(spark, LogRef(str(folder), folder), columns=names, range_events=100).orderBy("offset").collect()
+        for folder in (day, cut)
+    ]
+    assert found[1] == found[0]
+    assert len(found[1]) >= EVENTS

@@ -1,0 +1,141 @@
+"""`topicwright serve` archives its log while it works, drops what is archived, and is killed while it does; its store
+goes away and comes back."""
+
+from __future__ import annotations
+
+import random
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from controller.cli.main import main
+from events.logs.archive.manifest import manifests_of, read_chain
+from events.logs.archive.place import Folder
+from events.logs.rocksdb_log import RocksDbLog
+from projections.store.archived.recovering import archived
+from tests.projections.archive.archives import open_any
+from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
+from tests.support.s3_server import ENV, S3Server
+
+SETTINGS = {
+    "log.archive.interval.events": "256",
+    "log.snapshot.interval.events": "200",
+    "log.events.retention.ms": "0",
+}
+ROUNDS = 5
+
+
+def figure(server: Serving, name: str) -> int:
+    """A gauge."""
+    with urllib.request.urlopen(f"http://{server.http}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return int(float(next(line for line in lines if line.startswith(f"topicwright_{name} ")).split()[1]))
+
+
+def check_archive(data: Path) -> RocksDbLog:
+    """Every stretch is there once, none is missing, and all events are what the log's tree was made over; the log."""
+    log = open_any(data)
+    manifests = list(manifests_of(log))
+    assert [one.start for one in manifests] == [256 * number for number in range(len(manifests))]
+    assert log.start_offset in {0, *(one.end for one in manifests)}
+    return log
+
+
+def _archived(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
+    """The events of an archive in a folder."""
+    place = Folder(folder)
+    for record, value in archived(place, read_chain(place)[1]):
+        if record.offset < end:
+            yield record.offset, value
+
+
+def _first_request(server: Serving) -> str:
+    """The first create of a client."""
+    events = server.get("/events?limit=1000")[1]["events"]
+    return next(str(one["cause"]["request_id"]) for one in events if one["type"] == "CreateRequested")
+
+
+def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    moments = random.Random(seed)
+    settings = {**SETTINGS, "log.archive.url": str(tmp_path / "archive")}
+    loads = []
+    try:
+        for number in range(ROUNDS):
+            with serving(tmp_path, settings=settings) as server:
+                load = Load(server.kafka, f"round-{number}")
+                load.start()
+                loads.append(load)
+                target = figure(server, "log_archived_offset") + moments.choice((256, 512, 1024))
+                wait_until(lambda: figure(server, "log_archived_offset") >= target)  # noqa: B023
+                server.process.popen.kill()
+                load.done()
+        with serving(tmp_path, settings=settings) as server:
+            wait_until(lambda: figure(server, "log_start_offset") > 512)
+            check_there(server.topics(), loads)
+            status, page = server.get("/requests?limit=1000")
+            assert status == 200
+            while page["next_cursor"]:
+                status, page = server.get(f"/requests?limit=1000&cursor={page['next_cursor']}")
+                assert status == 200
+            assert page["requests"][-1]["request_id"] == _first_request(server), "back to the first of all"
+            status, page = server.get("/events?limit=1000")
+            assert status == 200
+            assert [one["offset"] for one in page["events"]] == list(range(1000)), "those of the archive first"
+    except BaseException as error:
+        error.add_note(f"seed {seed}")
+        raise
+    with closing(check_archive(server.data)) as log:
+        assert log.start_offset > 512
+        starts = sorted(int(one.name[:20]) for one in (tmp_path / "archive" / "manifests").glob("*.json"))
+        known = [one.start for one in manifests_of(log)]
+        assert starts[: len(known)] == known
+        assert len(starts) <= len(known) + 1, "the last one may have come as the service ended: the next start has it"
+    check_log(server.data)
+    assert main(["verify", str(server.data)]) == 0
+
+
+def test_a_store_that_goes_away_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key, value in ENV.items():
+        monkeypatch.setenv(key, value)
+    store = S3Server(tmp_path / "s3")
+    settings = {**SETTINGS, "log.archive.url": store.url("cluster/one")}
+    with serving(tmp_path, settings=settings) as server:
+        load = Load(server.kafka, "load", 300)
+        load.start()
+        load.done()
+        wait_until(lambda: figure(server, "log_archive_paused") == 1)
+        status, health = server.get("/health/ready")
+        assert (status, health["status"]) == (200, "ready")
+        assert health["reason"].startswith("archiving is paused: the archive s3://history/cluster/one")
+        load = Load(server.kafka, "more", 60)
+        load.start()
+        load.done()
+        assert load.answers[0] > 0, "it goes on deciding"
+        assert figure(server, "log_start_offset") == 0, "nothing is dropped that is not archived"
+        with store.running():
+            wait_until(lambda: figure(server, "log_start_offset") >= 1024)
+            assert figure(server, "log_archive_paused") == 0
+            status, page = server.get("/events?limit=300")
+            assert main(["events", "--http", server.http, "--from", "520", "--until", "600"]) == 0
+            assert "read from the archive of the log: 1 files" in capsys.readouterr().err
+            assert [one["offset"] for one in page["events"]] == list(range(300))
+            assert main(["backup", store.url("backup"), "--data", str(server.data)]) == 0
+            again = tmp_path / "again"
+            assert main(["recover", store.url("backup"), "--data", str(again)]) == 0
+            assert main(["verify", store.url("backup")]) == 0
+        assert server.get("/topics?limit=10")[0] == 200, "what is now needs no archive"
+        status, refused = server.get("/events?from=800&limit=5")
+        assert (status, refused["error"]) == (503, "KAFKA_STORAGE_ERROR")
+        assert "s3://history/cluster/one" in refused["message"]
+    with closing(check_archive(server.data)) as log, closing(open_any(again)) as other:
+        start, end = log.start_offset, other.next_offset
+        assert 256 < start < end <= log.next_offset
+        assert list(log.read(start, end)) == list(other.read(start))
+        assert list(other.read(0, start)) == list(_archived(store.bucket / "cluster" / "one", start))
+    capsys.readouterr()

@@ -1,0 +1,38 @@
+"""`python -m tests.simulation.stream SEED [COUNT]`: live through seeds; what came of each, or how it failed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+
+from tests.simulation.stream.simulation import simulate
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.stream", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int, nargs="?", default=1)
+    options = parser.parse_args()
+    began, failed, done = time.process_time(), 0, Counter[str]()
+    for seed in range(options.seed, options.seed + options.count):
+        try:
+            outcome = simulate(seed)
+        except Exception as error:
+            failed += 1
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+            if failed == 1:
+                traceback.print_exc()
+            continue
+        done.update(outcome.done, requests=sum(outcome.answers.values()), events=outcome.events)
+    spent = time.process_time() - began
+    speed = done["requests"] / spent
+    print(f"{options.count} seeds, {failed} failed, {speed:.0f} requests/s; {dict(sorted(done.items()))}")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

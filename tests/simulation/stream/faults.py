@@ -1,0 +1,99 @@
+"""What goes wrong with processes and their way to Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tests.simulation.stream.world import STARTS_S, StreamWorld
+
+
+class Faults:
+    """Faults of a world, until they are mended."""
+
+    def __init__(self, world: StreamWorld) -> None:
+        self._world = world
+        self._rng = world.rng
+        self._going: set[asyncio.Task[None]] = set()
+        self._joined = 0
+
+    async def go_on(self, until: float, pause_s: float) -> None:
+        """Do something bad now and then, then mend all of it."""
+        kinds: list[Callable[[], Awaitable[None]]] = [
+            self.kill,
+            self.kill,
+            *[self.cut] * 4,
+            self.stop_worker,
+            self.join,
+            self.lose_kafka,
+            self.lose_answers,
+            self.slow_down,
+        ]
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            await asyncio.sleep(self._rng.expovariate(1 / pause_s))
+            kind = self._rng.choice(kinds)
+            self._world.done[kind.__name__] += 1
+            self._going.add(asyncio.ensure_future(kind()))
+        await asyncio.gather(*self._going)
+        self._world.kafka.mend()
+
+    async def kill(self) -> None:
+        """A process is killed, and comes back."""
+        name = self._rng.choice(sorted([*self._world.workers, *self._world.fronts]) or [""])
+        if name:
+            await self._world.kill(name)
+
+    async def cut(self) -> None:
+        """A process does not reach Kafka, or a worker its group, and does not know: what it sends arrives later. Nobody
+        hears it meanwhile, so that another takes over, and it goes on: a zombie."""
+        workers, fronts = self._world.workers.values(), self._world.fronts.values()
+        ways = [[each.group_link] for each in workers for _ in range(3)]
+        ways += [[each.link, each.group_link] for each in workers]
+        ways += [*([each.link] for each in workers), *([each.link] for each in fronts)]
+        cut = self._rng.choice(ways) if ways else []
+        for link in cut:
+            link.is_cut = True
+        await asyncio.sleep(self._rng.choice((0.1, 2.0, 2.5, 3.0, 5.0)))
+        for link in cut:
+            link.mend()
+
+    async def stop_worker(self) -> None:
+        """A worker leaves in order, and comes back."""
+        name = self._rng.choice(sorted(self._world.workers) or [""])
+        if name:
+            worker = self._world.workers[name]
+            worker.stopping.set()
+            await worker.ended.wait()
+            await asyncio.sleep(STARTS_S)
+            self._world.start_worker(name)
+
+    async def join(self) -> None:
+        """One more worker, for a while."""
+        self._joined += 1
+        name = f"worker-more-{self._joined}"
+        self._world.start_worker(name)
+        await asyncio.sleep(self._rng.uniform(0.5, 5))
+        worker = self._world.workers.get(name)
+        if worker is not None:
+            worker.stopping.set()
+
+    async def lose_kafka(self) -> None:
+        """Nobody reaches Kafka."""
+        for link in self._world.kafka.links:
+            link.is_cut = True
+        await asyncio.sleep(self._rng.choice((0.2, 1.5, 4.0)))
+        for link in self._world.kafka.links:
+            link.mend()
+
+    async def lose_answers(self) -> None:
+        """Things are done, and their answers get lost."""
+        self._world.kafka.lost = self._rng.choice((0.02, 0.1, 0.4))
+        await asyncio.sleep(self._rng.uniform(0.2, 2))
+        self._world.kafka.lost = 0.0
+
+    async def slow_down(self) -> None:
+        """Everything takes long."""
+        self._world.kafka.latency_s = self._rng.choice((0.02, 0.2))
+        await asyncio.sleep(self._rng.uniform(0.2, 2))
+        self._world.kafka.latency_s = 0.002

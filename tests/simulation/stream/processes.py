@@ -1,0 +1,169 @@
+"""The processes of the simulated world: workers that decide and fronts that answer, as they run in production but for
+Kafka, time and chance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from controller.apis.tables import controller_listener
+from controller.engine.stamps import Stamps
+from controller.stream.front.members import ANNOUNCEMENT_VERSION, Announcement, Members
+from controller.stream.front.node import FrontNode
+from controller.stream.front.presence import Presence
+from controller.stream.front.view import StreamFront
+from controller.stream.log.partition import PartitionState
+from controller.stream.worker.driver import Group
+from controller.stream.worker.driver_plain import PlainDriver
+from controller.stream.worker.duties import PartitionDuties, Surroundings
+from controller.stream.worker.engine import Engine, Identity
+from controller.stream.worker.partition_brokers import PartitionBrokers
+from controller.stream.worker.partition_decider import Copy, Fault
+from events.catalog import Endpoint, Recorded
+from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport
+from tests.simulation.stream.kafka import FRONTS, SESSION_S, Link
+from tests.simulation.virtual_time import virtual_loop
+from tests.simulation.world import RELEASE, Serving
+
+if TYPE_CHECKING:
+    from tests.simulation.stream.world import StreamWorld
+
+ANNOUNCE_S = 0.4
+FRONT_SESSION_S = 3.0
+ANSWER_TIMEOUT_S = 10.0
+CACHE_BYTES = 1 << 20
+
+
+class WorkerProcess:
+    """`topicwright worker`, with the plain driver. What the engine reports comes here."""
+
+    def __init__(self, world: StreamWorld, number: int, data: Path) -> None:
+        self.world, self.number, self.data = world, number, data
+        self.alive = True
+        self.link, self.group_link = Link(world.kafka, number), Link(world.kafka, number)
+        """Records go one way, and what concerns the group another: each is a connection of its own."""
+        self.stopping, self.ended = asyncio.Event(), asyncio.Event()
+        writer = f"w{number}"
+        duties = PartitionDuties(
+            Surroundings(
+                partitions=world.partitions,
+                transport=lambda: self.engine.transport,
+                clock_ms=world.clock_ms,
+                new_request_id=Stamps(writer, world.clock_ms).new_request_id,
+                make_fleet=lambda partition: PartitionBrokers(world.brokers, partition.log),
+                on_trouble=self._troubled,
+                on_failure=world.failures.append,
+            )
+        )
+        self.engine = Engine(
+            data,
+            world.kafka.topics,
+            Identity(writer, RELEASE, world.settings),
+            connect=lambda: SimulatedTransport(self.link),
+            owner=duties,
+            watcher=self,
+            clock=virtual_loop().time,
+            clock_ms=world.clock_ms,
+        )
+        topics = world.kafka.topics
+        group = Group(str(number), "group", topics.commands, topics.partitions, int(SESSION_S * 1000))
+        self.driver = PlainDriver(self.engine, group)
+
+    async def run(self) -> None:
+        """Until it is to stop. Raises what would end the process."""
+        await self.driver.run(self.stopping, lambda: None)
+        await self.engine.close()
+
+    def kill(self) -> None:
+        """SIGKILL: the folders are as they were last written."""
+        self.alive = False
+        self.link.end()
+        self.group_link.end()
+        virtual_loop().kill(self.number)
+        for state in self.engine._states.values():
+            state.close()
+
+    def _troubled(self, why: str) -> None:
+        self.driver.claim_anew()
+
+    # --- reported by the engine
+
+    def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
+        self.world.done["claimed"] += 1
+
+    def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
+        self.world.done["decided"] += commands
+
+    def passed_over(self, fault: Fault) -> None:
+        self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
+
+    def decided_before(self, copy: Copy) -> None:
+        self.world.done["copies"] += 1
+
+    def lost(self, why: str) -> None:
+        self.world.done["lost"] += 1
+
+
+class FrontProcess(Serving):
+    """`topicwright front`, from the handlers of Kafka's requests on."""
+
+    def __init__(self, world: StreamWorld, number: int, data: Path) -> None:
+        super().__init__(number)
+        self.world, self.data = world, data
+        self.link = Link(world.kafka, number)
+        topics = world.kafka.topics
+        producer = SimulatedProducer(self.link)
+        own = Announcement(ANNOUNCEMENT_VERSION, data.name, f"p{number}", data.name, 9092, f"{data.name}:8080")
+        members = Members(own, session_s=FRONT_SESSION_S, clock=virtual_loop().time)
+        self._presence = Presence(members, producer, FRONTS)
+        self.node = FrontNode(
+            [
+                PartitionState.open(
+                    data,
+                    each,
+                    cluster_id=topics.cluster_id,
+                    topic_id=topics.events_id,
+                    answers=True,
+                    cache_bytes=CACHE_BYTES,
+                    partitions_cached=world.partitions_cached,
+                )
+                for each in range(topics.partitions)
+            ],
+            topics,
+            self._presence,
+            producer,
+            boot_id=f"p{number}",
+            clock_ms=world.clock_ms,
+            answer_timeout_s=ANSWER_TIMEOUT_S,
+            command_failed=lambda kind: world.failures.append(AssertionError(f"{kind} could not be sent")),
+        )
+        self._follower = SimulatedFollower(self.link, self.node.offsets, self.node.take)
+        front = StreamFront(self.node, members, advertised=Endpoint("PLAINTEXT", data.name, 9092))
+        self.handlers = controller_listener(front, {})
+        self._tasks = [self.run(asyncio.ensure_future, each) for each in (self._follower.run(), self._announce())]
+
+    async def _announce(self) -> None:
+        while True:
+            self._presence.announce()
+            self.node.heartbeat()
+            await asyncio.sleep(ANNOUNCE_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.alive = False
+        self.link.end()
+        virtual_loop().kill(self.number)
+        for each in self.node.partitions:
+            each.close()
+
+    async def stop(self) -> None:
+        """SIGTERM, once its connections are gone."""
+        self.alive = False
+        self.node.take_no_more()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self.run(self._presence.announce, True)
+        self.run(self.node.close)

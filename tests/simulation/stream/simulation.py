@@ -1,0 +1,151 @@
+"""One simulated life of workers and fronts over a Kafka, from a seed to its checks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from events.codec import decode_event
+from events.logs.kafka_fold import PartitionFold
+from events.logs.log import EventLog
+from tests.machine.audit.lives import Lives
+from tests.simulation import virtual_time
+from tests.simulation.clients import Client
+from tests.simulation.stream.faults import Faults
+from tests.simulation.stream.kafka import COPIED_S
+from tests.simulation.stream.world import StreamWorld, kafka_of
+from tests.simulation.world import chance_from
+from tests.stream.checking import check_topics
+
+LIFE_S = 8.0
+REST_S = 60.0
+"""Longer than any deadline of a client, and than all it takes to join a group and claim."""
+LOOK_S = 0.5
+IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Caches need no disk: nothing is said of power cuts here."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a seed."""
+
+    seed: int
+    events: int
+    answers: dict[tuple[str, int], int]
+    done: dict[str, int]
+
+
+class FrontsClient(Client):
+    """A client of any front: one may know later than another what there is."""
+
+    async def _list_all(self) -> None:
+        await self._look_up()
+
+
+def simulate(seed: int, life_s: float = LIFE_S) -> Outcome:
+    """Live through a seed and check. Raises AssertionError, which names the seed."""
+    rng = random.Random(seed)
+    worlds: list[StreamWorld] = []
+    try:
+        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder, chance_from(rng), kafka_of(worlds):
+            return virtual_time.run(_live(seed, StreamWorld(rng, Path(folder)), worlds, life_s))
+    except BaseException as error:
+        error.add_note(f"to see it again: python -m tests.simulation.stream {seed}")
+        raise
+
+
+async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s: float) -> Outcome:
+    worlds.append(world)
+    rng, answers = world.rng, Counter[tuple[str, int]]()
+    for number in range(rng.choice((1, 2, 3))):
+        world.start_worker(f"worker-{number}")
+    for number in range(rng.choice((1, 2))):
+        world.start_front(f"front-{number}")
+    clients = [FrontsClient(f"c{number}", world, world.witness, answers) for number in range(rng.randint(2, 8))]
+    faults, think_s = Faults(world), rng.choice((0.01, 0.02, 0.1))
+    async with asyncio.TaskGroup() as group:
+        for client in clients:
+            group.create_task(client.live(life_s, think_s))
+        group.create_task(faults.go_on(life_s, rng.choice((0.2, 0.5, 1.5))))
+    await _come_to_rest(world)
+    _check(world)
+    for front in world.fronts.values():
+        await front.stop()
+    for worker in list(world.workers.values()):
+        worker.stopping.set()
+    await _until(lambda: not world.workers)
+    assert not world.workers, "workers end in order"
+    _check_topics(world)
+    return Outcome(seed, world.witness.events, dict(answers), dict(world.done))
+
+
+async def _come_to_rest(world: StreamWorld) -> None:
+    """Wait until nothing seems to be left to do, twice in a row."""
+    await asyncio.sleep(COPIED_S)
+    await _until(lambda: _rests(world))
+    await asyncio.sleep(LOOK_S)
+    await _until(lambda: _rests(world))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    clock = asyncio.get_running_loop().time
+    ends = clock() + REST_S
+    while not condition() and clock() < ends:  # noqa: ASYNC110 - virtual time passes, and many things are looked at
+        await asyncio.sleep(LOOK_S)
+
+
+def _rests(world: StreamWorld) -> bool:
+    owners = {number: worker for worker in world.workers.values() for number in worker.engine.active}
+    fronts = world.fronts.values()
+    return (
+        len(owners) == world.partitions
+        and all(not (each := front.node).replies and each.caught_up and not each.storage_error for front in fronts)
+        and all(
+            worker.engine.next_source(number) == len(world.kafka.commands[number])
+            and not worker.engine._states[number].state.waiting
+            for number, worker in owners.items()
+        )
+        and all(front.node.offsets == list(map(len, world.kafka.events)) for front in fronts)
+    )
+
+
+def _check(world: StreamWorld) -> None:
+    """Everybody had time: all that was put is decided, each partition has one owner, and all know the same."""
+    assert not world.failures, f"{world.failures[:3]}"
+    world.witness.look()
+    owned = Counter(partition for worker in world.workers.values() for partition in worker.engine.active)
+    assert owned == Counter(range(world.partitions)), f"each partition is owned once: {dict(owned)}"
+    for number, (commands, written) in enumerate(zip(world.kafka.commands, world.kafka.events, strict=True)):
+        fold, events = PartitionFold(number), list[bytes]()
+        for offset, value in enumerate(written):
+            taken = fold.take(offset, value)
+            events += taken.events if taken is not None else ()
+        assert fold.next_source == len(commands), f"partition {number}: commands wait that nobody decides"
+        Lives().see_all([decode_event(offset, value) for offset, value in enumerate(events)])
+        (owner,) = [worker for worker in world.workers.values() if number in worker.engine.active]
+        _check_same(f"worker of partition {number}", owner.engine._states[number].log, events)
+        for name, front in world.fronts.items():
+            assert front.node.failure is None, f"{name}: {front.node.failure!r}"
+            assert front.node.storage_error is None, f"{name}: {front.node.storage_error}"
+            assert len(front.node.replies) == 0, f"{name}: {len(front.node.replies)} requests were never answered"
+            _check_same(name, front.node.partitions[number].log, events)
+        waiting = owner.engine._states[number].state.waiting
+        assert not waiting, f"partition {number}: never complete: {sorted(waiting)}"
+
+
+def _check_same(who: str, log: EventLog, events: list[bytes]) -> None:
+    kept = [value for _, value in log.read()]
+    assert kept == events, f"{who} has {len(kept)} events, the topic {len(events)}"
+
+
+def _check_topics(world: StreamWorld) -> None:
+    folders = sorted(path for path in world.folder.iterdir() if path.name.startswith("worker"))
+    found = check_topics(world.kafka.commands, world.kafka.events, folders)
+    bad = [what for what in ("lost", "decided twice", "out of order", "faults") if found.counts[what]]
+    assert not bad, found.counts
+    assert not found.wrong, "\n".join(found.wrong[:10])

@@ -1,0 +1,128 @@
+"""The simulated world of the distributed engine: a Kafka, workers, fronts, and whoever starts them again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from controller.kafka.messages import Message
+from controller.stream.worker import driver_plain
+from events.codec import decode_event
+from events.logs.kafka_fold import PartitionFold
+from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
+from tests.simulation.stream.kafka import SimulatedKafka
+from tests.simulation.stream.processes import FrontProcess, WorkerProcess
+from tests.simulation.virtual_time import context_of
+from tests.simulation.witness import Witness
+from tests.simulation.world import BORN_MS, ConnectionLost
+
+STARTS_S = 0.5
+"""How long a process takes to be started again."""
+
+
+class StreamWitness(Witness):
+    """Follows what counts of the events topic."""
+
+    def __init__(self, kafka: SimulatedKafka) -> None:
+        self._kafka = kafka
+        self._folds = [PartitionFold(number) for number in range(len(kafka.events))]
+        self.events = 0
+        self.created, self.alive, self._ids = {}, {}, {}
+        self.deleted, self.ready, self.answered = set(), set(), set()
+
+    def look(self) -> None:
+        """Take in what has come since."""
+        for fold, log in zip(self._folds, self._kafka.events, strict=True):
+            for offset in range(fold.kafka_offset, len(log)):
+                taken = fold.take(offset, log[offset])
+                for number, event in enumerate(taken.events if taken is not None else ()):
+                    self.events += 1
+                    self.take(decode_event(number, event).event)
+
+
+class StreamWorld:
+    """Everything there is, drawn from a seed. A client meets it as `process`: any of the fronts."""
+
+    def __init__(self, rng: random.Random, folder: Path) -> None:
+        self.rng = rng
+        self.folder = folder
+        self.partitions = rng.choice((1, 2, 4))
+        self.kafka = SimulatedKafka(rng, self.partitions)
+        self.brokers = rng.choice((1, 3))
+        self.settings = (("default.replication.factor", "1"), ("num.partitions", "2"))
+        self.partitions_cached = rng.choice((3, 10_000))
+        self.witness = StreamWitness(self.kafka)
+        self.failures: list[BaseException] = []
+        self.done: Counter[str] = Counter()
+        self.workers: dict[str, WorkerProcess] = {}
+        self.fronts: dict[str, FrontProcess] = {}
+        self._processes = 0
+
+    @property
+    def process(self) -> StreamWorld:
+        """Who answers a client."""
+        return self
+
+    def clock_ms(self) -> int:
+        """The wall clock."""
+        return BORN_MS + int(asyncio.get_running_loop().time() * 1000)
+
+    async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
+        """One request, at any front. Raises ConnectionLost."""
+        fronts = [front for _, front in sorted(self.fronts.items()) if front.alive and front.node.caught_up]
+        if not fronts:
+            await asyncio.sleep(0.1)
+            raise ConnectionLost("no front listens")
+        return await self.rng.choice(fronts).call(client, api_key, version, request)
+
+    def start_worker(self, name: str) -> None:
+        """Start the worker of a folder, unless it runs."""
+        if name in self.workers:
+            return
+        worker = self.workers[name] = WorkerProcess(self, self._next(), self.folder / name)
+        running: asyncio.Task[None] = context_of(worker.number).run(asyncio.ensure_future, worker.run())
+        running.add_done_callback(lambda _: self._ended(name, worker, running))
+
+    def _ended(self, name: str, worker: WorkerProcess, running: asyncio.Task[None]) -> None:
+        error = None if running.cancelled() else running.exception()
+        if error is not None:
+            self.failures.append(error)
+        worker.ended.set()
+        if worker.alive:
+            worker.alive = False
+            del self.workers[name]
+
+    def start_front(self, name: str) -> None:
+        """Start the front of a folder."""
+        self.fronts[name] = FrontProcess(self, self._next(), self.folder / name)
+
+    def _next(self) -> int:
+        self._processes += 1
+        return self._processes
+
+    async def kill(self, name: str) -> None:
+        """End a process at once, and start it again after a while."""
+        processes: dict[str, Any] = self.workers if name in self.workers else self.fronts
+        start = self.start_worker if processes is self.workers else self.start_front
+        processes.pop(name).kill()
+        await asyncio.sleep(STARTS_S * self.rng.uniform(0.5, 4))
+        start(name)
+
+
+@contextmanager
+def kafka_of(worlds: list[StreamWorld]) -> Iterator[None]:
+    """The plain driver's consumer is the simulated one of the process that its group names."""
+
+    def consumer(*, bootstrap_servers: str, **options: Any) -> SimulatedConsumer:
+        workers = [worker for world in worlds for worker in world.workers.values()]
+        (worker,) = [each for each in workers if each.number == int(bootstrap_servers)]
+        return SimulatedConsumer(worker.link, worker.group_link, **options)
+
+    with mock.patch.object(driver_plain, "AIOKafkaConsumer", consumer):
+        yield
