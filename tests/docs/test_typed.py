@@ -34,8 +34,8 @@ TYPED = {
 """What is typed for the words that stand for others on this folder; an ID is that of the newest request."""
 RUNS_ON = ("serve", "worker", "front", "join", "demo")
 """They run until somebody ends them, and have tests of their own; `demo` too."""
-ELSEWHERE = ("example", "kafka://", "--follow", "front:9093", "/etc/", "replay report")
-"""What needs a machine that is not here, never ends, or is Spark's alone (its own tests make a page)."""
+ELSEWHERE = ("example", "kafka://", "--follow", "front:9093", "/etc/", "replay report", "backup", "BACKUP")
+"""What needs a machine or a backup that is not here, never ends, or is Spark's alone: they have tests of their own."""
 FOUND = ("diff", "replay backtest")
 """They end with 1 where they found something."""
 
