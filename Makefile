@@ -1,6 +1,7 @@
 # The two commands for a newcomer are `make run` and `make test`. README.md tells the rest.
 
-PYTHON ?= python3.11
+# The oldest that is there: a name on the PATH may be a stand-in that does not start.
+PYTHON ?= $(or $(shell for each in 3.11 3.12 3.13; do python$$each --version >/dev/null 2>&1 && echo python$$each && break; done),python3.11)
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check

@@ -197,11 +197,10 @@ class Generator:
 
     def _lead(self, name: str, topic: Topic) -> None:
         index = self._rng.randrange(len(topic.partitions))
-        leader = topic.partitions[index].leader
-        stamp = self._stamp("leader")
-        self._put(
-            ReportLeader(topic=topic.name, partition=index, broker_id=leader, serving=False, reason="slow", **stamp)
-        )
+        leader, isr = topic.partitions[index].leader, topic.partitions[index].isr
+        if len(isr) > 1:  # a broker that lives does not give up what it alone can lead
+            given_up = {"broker_id": leader, "serving": False, "reason": "slow", **self._stamp("leader")}
+            self._put(ReportLeader(topic=topic.name, partition=index, **given_up))
 
     def _more(self, name: str, topic: Topic) -> None:
         if len(topic.partitions) < 8:

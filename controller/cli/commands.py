@@ -54,7 +54,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     },
     "set up": {
         "context": Command("context", "name the services that commands read and change"),
-        "completion": Command("completion", "complete commands and flags in bash, zsh or fish"),
+        "completion": Command("completion", "complete commands, flags and names in bash, zsh or fish"),
     },
 }
 COMMANDS: Final[Mapping[str, Command]] = {name: one for group in GROUPS.values() for name, one in group.items()}

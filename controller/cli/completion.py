@@ -1,4 +1,4 @@
-"""`topicwright completion`: what a shell has to know to complete commands, flags and files.
+"""`topicwright completion`: what a shell has to know to complete commands, flags, names and files.
 
 The shell runs `topicwright` itself on Tab (argcomplete), so what it offers is what the release at hand understands.
 """

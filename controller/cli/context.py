@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.reads.completing import completed_by, context_names
 from controller.cli.terminal.contexts import CONTEXT, HTTP, NAME, Context, ContextError, Contexts, file, read, write
 from controller.cli.terminal.printing import add_output, show
 from controller.cli.terminal.usage import complain, in_words
@@ -28,9 +29,9 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     adding.add_argument("--http", type=_address, required=True, metavar="HOST:PORT", help="or https://HOST:PORT")
     adding.add_argument("--command-config", metavar="FILE", help="how to log in there")
     using = actions.add_parser("use", help="use a context from now on")
-    using.add_argument("name", metavar="NAME")
+    completed_by(using.add_argument("name", metavar="NAME"), context_names)
     removing = actions.add_parser("remove", help="forget a context")
-    removing.add_argument("name", metavar="NAME")
+    completed_by(removing.add_argument("name", metavar="NAME"), context_names)
     for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
         each.set_defaults(func=_guarded(run))
 

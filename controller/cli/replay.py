@@ -29,7 +29,7 @@ from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.terminal.moments import AGO, moment
 from controller.cli.terminal.parser import Parser
-from controller.cli.terminal.tables import harmless
+from controller.cli.terminal.printing import Look, add_output, show
 from controller.cli.terminal.usage import complain, count, named, pair, with_output
 from projections.replay.errors import ReplayError, message_of
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from projections.replay.outcome import Options, Outcome
 
 DONE, FOUND, INTERRUPTED = 0, 1, 130
+FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
+PRINTED = "printed"
+"""Where the format is that -o names: --output is a folder, or a file."""
 LIMIT = 20
 SMALL_EVENTS = 200_000
 """Of so many events one core makes an answer in about the time that Spark takes to start."""
@@ -103,7 +106,7 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     )
     parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
     parser.add_argument("--limit", type=count, default=LIMIT, metavar="N", help="rows to show; default %(default)s")
-    parser.add_argument("--json", action="store_true", help="print JSON for programs, with all rows")
+    add_output(parser, FORMATS if command.local else WATCHED, flags=("-o",), into=PRINTED)
     if command.without_spark:
         parser.set_defaults(func=lambda options: _run(name, command, options))
         return
@@ -210,7 +213,7 @@ COMMANDS: dict[str, _Command] = {
 def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     try:
         outcome = _outcome(name, command, arguments)
-        _print(outcome, arguments.json)
+        _print(outcome, arguments)
         return FOUND if outcome.found else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -343,19 +346,22 @@ def _options(arguments: argparse.Namespace) -> Options:
         output=given.get("output"),
         format=given.get("format", "parquet"),
         limit=arguments.limit,
-        all_rows=arguments.json,
+        all_rows=arguments.printed in ("json", "yaml"),
         more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )
 
 
-def _print(outcome: Outcome, as_json: bool) -> None:
-    if as_json:
-        import msgspec
+def _print(outcome: Outcome, arguments: argparse.Namespace) -> None:
+    options = argparse.Namespace(output=arguments.printed, no_pager=arguments.no_pager)
+    answer = {"found": outcome.found, **outcome.about, "rows": outcome.rows}
+    show(options, answer, lambda look: _lines(outcome, look), tuple)
 
-        print(msgspec.json.encode({"found": outcome.found, **outcome.about, "rows": outcome.rows}).decode())
-        return
-    for line in outcome.lines:
-        print(harmless(line))
+
+def _lines(outcome: Outcome, look: Look) -> Iterator[str]:
+    if outcome.table is not None:
+        yield from look.table(outcome.table.header, outcome.table.rows)
+        yield ""
+    yield from outcome.lines
 
 
 # --- words in

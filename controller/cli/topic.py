@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
+from controller.cli.reads.completing import completed_by, topic_names
 from controller.cli.terminal.printing import show
 from controller.cli.terminal.usage import count, named, pair
 
@@ -43,7 +44,9 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
-    parser.add_argument("name", type=named, metavar="NAME", help="the topic")
+    name_of = parser.add_argument("name", type=named, metavar="NAME", help="the topic")
+    if name != "create":
+        completed_by(name_of, topic_names)
     return parser
 
 

@@ -14,6 +14,7 @@ import argparse
 from pathlib import Path
 
 from controller.cli.commands import Parsers, later
+from controller.cli.terminal.printing import add_output
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
@@ -36,7 +37,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     remove = actions.add_parser("remove", help="remove a user")
     remove.add_argument("name", metavar="NAME")
-    listing = actions.add_parser("list", help="list users, never what they log in with")
+    listing = actions.add_parser("list", help="list users and how they log in, never with what")
+    add_output(listing)
     for each, run in ((add, "add"), (remove, "remove"), (listing, "list_")):
         _register_where(each)
         each.set_defaults(func=later("work.users", run))

@@ -16,9 +16,10 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
 from controller.front.front import Front
-from controller.http import health, log_heads
+from controller.http import health
 from controller.http.addresses import Reach, Reached
 from controller.http.authentication import Authenticated, Logins
+from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.form.document import completed
@@ -27,8 +28,9 @@ from controller.http.form.packing import note_wish
 from controller.http.metrics import Metrics
 from controller.http.pages.app import pages_app
 from controller.http.pages.negotiating import Negotiated
-from controller.http.paths import altering, overviews, reads, simulated, topics, writes
+from controller.http.paths import altering, log_heads, overviews, reads, simulated, topics, writes
 from controller.http.paths.simulated import SimulatedBrokers
+from controller.http.permissions import Reader
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
@@ -110,9 +112,10 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "why_not": lambda: health.why_not_ready(parts.front),
         "trouble": parts.front.archive_trouble,
         "queries": parts.query,
-        "figures": parts.metrics,
         "reading": parts.reading,
-        "stopping": parts.stopping,
+        "reader": Reader(parts.front, parts.query, parts.reading),
+        "figures": parts.metrics,
+        "changes": Changes(parts.front, parts.query, parts.reading, parts.stopping),
         "followers": parts.followers,
         "places": Places(),
         "sign": parts.sign,

@@ -6,6 +6,12 @@ What concerns all topics (all events, brokers with the settings) is for those wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec
+
+import msgspec
+from litestar import Response
+
 from controller.access.authorizer import Operation
 from controller.front.front import Front
 from controller.http.errors import HttpRequest, refused
@@ -14,6 +20,30 @@ from controller.http.requests import Caller, caller_of
 from controller.machine.errors import ErrorCode
 from projections.queries.query import Questions
 from projections.store.request_index import IndexedRequest
+
+_P = ParamSpec("_P")
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """What a path that reads works with: the front for permissions, and the log, which is read in threads."""
+
+    front: Front
+    queries: Questions
+    reading: Reading
+
+    async def answer(
+        self, work: Callable[Concatenate[Questions, _P], object], *args: _P.args, **kwargs: _P.kwargs
+    ) -> Response[Any]:
+        """Answer with what a question to the log gives: see `Reading.answer`."""
+        return await self.reading.answer(work, self.queries, *args, **kwargs)
+
+    def need(self, request: HttpRequest, topic: str | None = None) -> None:
+        """Raise Refused for who may not describe the topic, or without one the cluster."""
+        need_cluster(self.front, request) if topic is None else need_topic(self.front, request, topic)
+
+    async def need_request(self, request: HttpRequest, request_id: str) -> None:
+        """Raise Refused for who may not see the request."""
+        await need_request(self.front, request, self.queries, self.reading, request_id)
 
 
 def may_describe(front: Front, request: HttpRequest, topic: str) -> bool:

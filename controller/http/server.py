@@ -27,8 +27,8 @@ from controller.http.connections import CONNECTIONS_MAX, Connection, Counts, Doo
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
-from controller.http.log_heads import head_gauges
 from controller.http.metrics import Metrics
+from controller.http.paths.log_heads import head_gauges
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.query_threads import Reading, Stopping
 from controller.kafka.server.tls import Tls

@@ -19,7 +19,7 @@ from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_STRETCH, MayShow
-from projections.queries.query import LOOKED_AT_MAX, Ends, NoTopic, Query, Questions
+from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
 from projections.rows.brokers import BrokerRow, ClusterRow
 from projections.rows.topics import TopicRow
 
@@ -125,17 +125,10 @@ def _under(query: Questions, key: ShardKey, start: Ends, end: Ends, may_show: Ma
     offsets = islice(part.log.shard_offsets(key, low, high), EVENTS_OF_KEY_MAX)
     names = {topic_of(offset, part.log.read_one(offset)) for offset in offsets}
     for name in sorted(name for name in names if name is not None and may_show(name)):
-        one = TopicDifference(name, _row(part, name, low), _row(part, name, high))
+        one = TopicDifference(name, *part.topic_twice(name, low, high))
         if one.before != one.after:
             yield one
     part.rest()
-
-
-def _row(part: Query, name: str, end: int) -> TopicRow | None:
-    try:
-        return part.topic_at(name, end)
-    except NoTopic:
-        return None
 
 
 def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[ShardKey, bool]]:

@@ -27,7 +27,7 @@ from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
-from events.logs.snapshots import nearest_snapshot
+from events.logs.snapshots import nearest_snapshot, snapshot_offsets
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
@@ -64,6 +64,18 @@ class Past:
     def topic(self, name: str, end: int) -> TopicRow | None:
         """The topic of this name as it was."""
         return self._from_nearest(end, lambda snapshot: self._topic(snapshot, name, end))
+
+    def topic_twice(self, name: str, low: int, high: int) -> tuple[TopicRow | None, TopicRow | None]:
+        """The topic of this name as it was at two moments: where no snapshot lies between, what both have in common is
+        folded once."""
+        if any(low < offset <= high for offset in snapshot_offsets(self._log)):
+            return self.topic(name, low), self.topic(name, high)
+
+        def both(snapshot: Snapshot | None) -> tuple[TopicRow | None, TopicRow | None]:
+            before = self._folded(name, _begun(snapshot, name), _start(snapshot), low)
+            return before.row, self._folded(name, before, low, high).row
+
+        return self._from_nearest(low, both)
 
     def birth(self, topic: Topic) -> TopicRow | None:
         """The row, as it was, of a topic whose creation is in the archive: a snapshot has what its events say."""
@@ -111,14 +123,13 @@ class Past:
         return work(None)
 
     def _topic(self, snapshot: Snapshot | None, name: str, end: int) -> TopicRow | None:
-        key, past = shard_key(name), NO_PAST
-        row = None if snapshot is None else snapshot_topic(snapshot, key)
-        if row is not None and row.name == name:
-            past = TopicPast(row)
-        for record in self.decoded(self._log.shard_offsets(key, _start(snapshot), end)):
+        return self._folded(name, _begun(snapshot, name), _start(snapshot), end).row
+
+    def _folded(self, name: str, past: TopicPast, start: int, end: int) -> TopicPast:
+        for record in self.decoded(self._log.shard_offsets(shard_key(name), start, end)):
             if _topic_of(record) == name:
                 past = fold_topic(past, record)
-        return past.row
+        return past
 
     def _topics(
         self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int
@@ -188,6 +199,11 @@ class Past:
         if end >= self._cluster[0]:
             self._cluster = (end, row)
         return row
+
+
+def _begun(snapshot: Snapshot | None, name: str) -> TopicPast:
+    row = None if snapshot is None else snapshot_topic(snapshot, shard_key(name))
+    return NO_PAST if row is None or row.name != name else TopicPast(row)
 
 
 def _start(snapshot: Snapshot | None) -> int:

@@ -34,6 +34,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one sub-command alone, by their name on the command line."""
 
 
+class Table(msgspec.Struct, frozen=True):
+    """Rows under a header, for people: who prints them sees to columns."""
+
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[object]]
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """What came of it: `rows` for programs, `lines` for people, and whether a check `found` something (exit code 1).
 
@@ -44,3 +51,5 @@ class Outcome(msgspec.Struct, frozen=True):
     found: bool
     lines: Sequence[str]
     about: Mapping[str, Any] = {}
+    table: Table | None = None
+    """What people are shown before the lines."""

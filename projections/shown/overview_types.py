@@ -129,8 +129,9 @@ class LoadShape(msgspec.Struct, frozen=True):
 class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     """What an engineer on call looks at first.
 
-    What is counted of topics and partitions, and what waits, is of now only: null, or empty, of the past. `refused`
-    counts the day before the newest event that the answer shows.
+    Of the past it is not known what waited for what (`waiting` is empty, `requests_open` null), and topics and
+    partitions are counted only where there are few enough events and topics; else these are null. `refused` counts the
+    day before the newest event that the answer shows.
     """
 
     topics: int | None
@@ -155,7 +156,7 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
 
 class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
     """A broker with the newest events of its own, the newest first; how many partitions it leads and how many replicas
-    it has now, null of the past."""
+    it has, null of a past with too many events or topics to count."""
 
     leaders: int | None
     replicas: int | None

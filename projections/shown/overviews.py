@@ -14,6 +14,7 @@ import msgspec
 from controller.policy.in_force import PolicyInForce
 from events.names import BrokerId
 from projections.queries.backwards import newest_of_broker
+from projections.queries.counting import Counted, counted_at
 from projections.queries.listing import Listing, cursor_of
 from projections.queries.moments import iso
 from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Questions
@@ -83,7 +84,8 @@ def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTi
 
 
 def summary(query: Questions, at: str | None, now: types.SummaryShape | None = None) -> types.SummaryShape:
-    """The summary of a moment; `now` has what the live store counts, and no more. Raises BadMoment."""
+    """The summary of a moment; `now` has what the live store counts, and no more: of then it is counted here, where
+    that is little work. Raises BadMoment."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = requests_page(
@@ -91,7 +93,7 @@ def summary(query: Questions, at: str | None, now: types.SummaryShape | None = N
     )
     moment = query.as_of(end)
     return msgspec.structs.replace(
-        now or NOTHING_COUNTED,
+        now or counted_in(NOTHING_COUNTED, counted_at(query, end)),
         brokers_registered=len(cluster.brokers),
         live=tuple(sorted(cluster.live)),
         fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),
@@ -126,6 +128,23 @@ def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.Re
     if moment.at_ms is None:
         return ()
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
+
+
+def counted_in(shape: types.SummaryShape, counted: Counted | None) -> types.SummaryShape:
+    """A summary with what was counted of topics and partitions."""
+    if counted is None:
+        return shape
+    trouble, loads = counted.tallies.trouble, counted.tallies.brokers
+    return msgspec.structs.replace(
+        shape,
+        topics=counted.topics,
+        partitions=counted.partitions,
+        topics_pending=counted.pending,
+        under_replicated_partitions=trouble.under_replicated,
+        offline_partitions=trouble.leaderless,
+        placeholders=trouble.placeholders,
+        loads=tuple(types.LoadShape(broker_id, *load) for broker_id, load in sorted(loads.items())),
+    )
 
 
 def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedShape]:
@@ -171,12 +190,15 @@ def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ..
 def broker(
     query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None
 ) -> types.BrokerInFullShape:
-    """One broker as it was at a moment, with the newest events of its own; `load` has how many partitions it leads and
-    how many replicas it has, where that is known. Raises NotThere, BadMoment."""
+    """One broker as it was at a moment, with the newest events of its own; `load` has how many partitions it leads now
+    and how many replicas it has: of then they are counted, as in the summary. Raises NotThere, BadMoment."""
     end = query.end(at)
     row = query.cluster_at(end).brokers.get(BrokerId(broker_id))
     if row is None:
         raise NotThere(f"there is no broker {broker_id}")
+    counted = counted_at(query, end) if load is None else None
+    if counted is not None:
+        load = counted.tallies.brokers.get(broker_id, (0, 0))
     part = query.parts[0]
     events = islice(newest_of_broker(part, broker_id, end[0]), BROKER_EVENTS_SHOWN)
     return types.BrokerInFullShape(

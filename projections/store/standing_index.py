@@ -119,6 +119,12 @@ class Standing:
         return NONE if value is None else _decode_trouble(value)
 
 
+def tallied(partitions: Iterable[Partition]) -> Tallies:
+    """The sums over some partitions."""
+    some = tuple(partitions)
+    return Tallies(_trouble(some), _loads({}, (), some))
+
+
 def troubled(log: EventLog, after: str | None = None) -> Iterator[ShardKey]:
     """The shard keys of topics that are not as they should be, in order, after one of them."""
     start = None if after is None else TROUBLE + after.encode()

@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from controller.serving import log_lines
+from tests.cli.commands import Outcome, Run, ended, open_log
+from tests.http.service import service
 
 
 @pytest.fixture(autouse=True)
 def _logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """How log lines are written is of the whole process: other tests look at them."""
     monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process, as `topicwright` would."""
+
+    def run_it(*arguments: object) -> Outcome:
+        return Outcome(ended(*arguments), *capsys.readouterr())
+
+    return run_it
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused."""
+
+    async def live() -> None:
+        log = open_log(tmp_path / "data")
+        async with service(log=log) as one:
+            await one.create("a.t", num_partitions=1, configs={"retention.ms": "5"})
+            await one.create("v", num_partitions=1)
+            await one.create("u", num_partitions=2)
+            await one.create("u", 409)
+            await one.request("DELETE", "/topics/v")
+        log.close()
+
+    asyncio.run(live())
+    return tmp_path / "data"

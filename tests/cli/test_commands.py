@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from controller.cli.commands import COMMANDS
-from controller.cli.main import main
+from controller.cli.reads import completing
+from tests.cli.commands import Run
 from tests.http.service import service
 from tests.support.tools import ROOT
 
-Run = Callable[..., tuple[int, str, str]]
 HEAVY = ("msgspec", "litestar", "confluent_kafka", "rocksdict", "pyspark", "uvloop", "structlog", "kio", "cryptography")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process; its exit code and what it printed."""
-
-    def run_it(*words: object) -> tuple[int, str, str]:
-        try:
-            code: object = main([str(word) for word in words])
-        except SystemExit as end:
-            code = end.code
-        assert isinstance(code, int)
-        return (code, *capsys.readouterr())
-
-    return run_it
 
 
 async def test_a_topic_is_created_and_deleted(run: Run) -> None:
@@ -135,6 +120,35 @@ def test_commands_flags_and_values_are_completed(tmp_path: Path) -> None:
     assert completed("topicwright topi", tmp_path) == ["topics", "topic"]
     assert "--replication-factor" in completed("topicwright topic create t --re", tmp_path)
     assert completed("topicwright topics --status un", tmp_path) == ["under-replicated"]
+
+
+async def test_names_of_topics_and_contexts_are_completed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    async with service() as one:
+        for name in ("a", "pay.orders", "pay.refunds", "pay_x", "payroll", "z"):
+            await one.create(name, num_partitions=1)
+        assert run("context", "add", "here", "--http", f"127.0.0.1:{one.port}")[0] == 0
+        options = argparse.Namespace()
+        expected = {
+            "pay.": ["pay.orders", "pay.refunds"],
+            "pay": ["pay.orders", "pay.refunds", "pay_x", "payroll"],
+            "pay.orders": ["pay.orders"],
+            "pay_": ["pay_x"],
+            "q": [],
+            "": ["a", "pay.orders", "pay.refunds", "pay_x", "payroll", "z"],
+        }
+        for prefix, names in expected.items():
+            assert await asyncio.to_thread(completing.topic_names, prefix, options) == names, prefix
+        line = "topicwright topic delete pay.r"
+        assert await asyncio.to_thread(completed, line, tmp_path) == ["pay.refunds"]
+    assert completing.topic_names("pay", argparse.Namespace(http="127.0.0.1:1")) == (), "nobody is there"
+    assert completing.topic_names("pay", argparse.Namespace(data=tmp_path)) == (), "no log is there"
+    assert completed("topicwright topics --context h", tmp_path) == ["here"]
+    assert completed("topicwright events --type TopicC", tmp_path) == ["TopicConfigsChanged", "TopicCreated"]
+    (tmp_path / "config" / "topicwright" / "contexts.toml").write_text("nonsense")
+    assert completing.context_names() == ()
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

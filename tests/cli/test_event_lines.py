@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
-from controller.cli.reads.event_lines import folded, in_columns, line_of
+import pytest
+
+from controller.cli.reads import bursts
+from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
 from controller.cli.terminal.printing import Look
 from projections.shown.json_types import CauseShape, EventShape
 
@@ -69,3 +75,46 @@ def test_lines_fit_a_terminal_and_are_whole_elsewhere() -> None:
     assert len(whole) == 4
     assert whole[0].split() == ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"]
     assert all(line.endswith(text.strip()) for line in whole[1:])
+
+
+def test_what_is_followed_is_folded_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bursts, "HELD_S", 60.0)
+    monkeypatch.setattr(bursts, "QUIET_S", 60.0)
+    may_end = Event()
+
+    def source() -> Iterator[EventShape]:
+        yield event(0, "BrokerFenced", "FenceBroker", broker_id=3)
+        yield from (change(n) for n in range(1, 101))
+        yield event(101, "BrokerUnfenced", "UnfenceBroker", broker_id=3)
+        may_end.wait(60)
+        raise OSError("the service has stopped")
+
+    lines = in_format(Namespace(output="table", follow=True), source())
+    assert [next(lines).split()[0] for _ in range(4)] == ["OFFSET", "0", "1-100", "101"], "while more may come"
+    may_end.set()
+    with pytest.raises(OSError, match="stopped"):
+        next(lines)
+
+
+def test_what_is_followed_is_not_held_for_ever() -> None:
+    more = Event()
+
+    def source() -> Iterator[int]:
+        yield from range(3)
+        more.wait(60)
+        yield from range(3, 5)
+
+    some = bursts.bursts(source(), lambda _: True)
+    shown = next(some)
+    more.set()
+    assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "the first before all had come"
+
+
+def test_a_burst_ends_where_nothing_belongs_to_it_or_where_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bursts, "HELD_S", 60.0)
+    monkeypatch.setattr(bursts, "QUIET_S", 60.0)
+    assert list(bursts.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
+    monkeypatch.setattr(bursts, "BURST_MAX", 2)
+    assert list(bursts.bursts(range(5), lambda _: True)) == [[0, 1], [2, 3], [4]]
+    monkeypatch.setattr(bursts, "HELD_S", 0.0)
+    assert list(bursts.bursts(range(3), lambda _: True)) == [[0], [1], [2]]

@@ -16,26 +16,18 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from controller.cli.main import main
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import RecordHead
 from events.logs.heads import Head, HeadSigner
 from events.logs.proofs import FILE_BYTES_MAX
 from projections.store.tree import HEAD, head_of
-from tests.cli.test_query import CLUSTER_ID, _open
+from tests.cli.commands import CLUSTER_ID, Run, open_log
 from tests.events.logs.test_heads import key_files
 from tests.http.service import service
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
 
 VERIFIER = ROOT / "docs" / "verify_proof.py"
-Run = Callable[..., "Outcome"]
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 class Stopped(NamedTuple):
@@ -47,24 +39,12 @@ class Stopped(NamedTuple):
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_it(*arguments: object) -> Outcome:
-        try:
-            code = main([str(one) for one in arguments])
-        except SystemExit as end:
-            code = int(str(end.code))
-        return Outcome(code, *capsys.readouterr())
-
-    return run_it
-
-
-@pytest.fixture
 def stopped(tmp_path: Path) -> Stopped:
     private, public = key_files(tmp_path)
     signer = HeadSigner.read(private)
 
     async def live() -> None:
-        log = _open(tmp_path / "data")
+        log = open_log(tmp_path / "data")
         async with service(log=log) as one:
             one.controller.observe(
                 DrawLoginSecret(
@@ -316,7 +296,7 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"{CLUSTER_ID}: ")
     assert "those of the head that was kept, 1 signed heads among them; root " in outcome.out
-    log = _open(stopped.folder)
+    log = open_log(stopped.folder)
     log.note({HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)})
     log.close()
     damaged = run("verify", stopped.folder)

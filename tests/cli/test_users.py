@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import stat
 from pathlib import Path
@@ -36,7 +37,11 @@ def test_the_first_user_of_a_stopped_service(
     assert main(["users", "add", "alice", "--data", data, "--mechanism", "SCRAM-SHA-256", "--iterations", "8192"]) == 0
     capsys.readouterr()
     assert main(["users", "list", "--data", data]) == 0
-    assert capsys.readouterr().out == "alice\tSCRAM-SHA-256 (8192 iterations)\nalice\tSCRAM-SHA-512 (4096 iterations)\n"
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["USER", "LOGIN", "ITERATIONS"],
+        ["alice", "SCRAM-SHA-256", "8192"],
+        ["alice", "SCRAM-SHA-512", "4096"],
+    ]
     assert main(["users", "remove", "alice", "--data", data]) == 0
     assert main(["users", "remove", "alice", "--data", data]) == 1
     assert "Attempt to delete a user credential that does not exist" in capsys.readouterr().err
@@ -67,8 +72,10 @@ def test_through_a_running_service(
     with topicwright(tmp_path) as service:
         give(said, "bob-secret\n")
         assert main(["users", "add", "bob", "--bootstrap", service.kafka]) == 0
-        assert main(["users", "list", "--bootstrap", service.kafka]) == 0
-        assert capsys.readouterr().out == "set SCRAM-SHA-512 of bob\nbob\tSCRAM-SHA-512 (4096 iterations)\n"
+        assert capsys.readouterr().out == "set SCRAM-SHA-512 of bob\n"
+        assert main(["users", "list", "--bootstrap", service.kafka, "-o", "json"]) == 0
+        (bob,) = json.loads(capsys.readouterr().out)["users"]
+        assert bob == {"name": "bob", "login": "SCRAM-SHA-512", "iterations": 4096}
         assert main(["users", "remove", "bob", "--bootstrap", service.kafka]) == 0
         assert main(["users", "remove", "bob", "--bootstrap", service.kafka]) == 1
         assert "does not exist" in capsys.readouterr().err
@@ -95,10 +102,16 @@ def test_the_users_file(said: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest
     assert list(users.tokens.values()) == ["carol"]
     assert not any(secret in path.read_text() for secret in ("first", "second", token))
     assert main(["users", "list", "--file", str(path)]) == 0
-    assert capsys.readouterr().out == "carol\tpassword\ncarol\ttoken\n"
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row.split() for row in rows] == [["carol", "password", "-"], ["carol", "token", "-"]]
+    assert main(["users", "list", "--file", str(path), "-o", "name"]) == 0
+    assert capsys.readouterr().out == "carol\n"
     assert main(["users", "remove", "carol", "--file", str(path)]) == 0
     assert main(["users", "remove", "carol", "--file", str(path)]) == 1
     assert read_users(path).passwords == read_users(path).tokens == {}
+    capsys.readouterr()
+    assert main(["users", "list", "--file", str(path)]) == 0
+    assert capsys.readouterr().out == "There are no users.\n"
     assert list(tmp_path.iterdir()) == [path], "nothing is left beside it"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from projections.queries import counting
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 
@@ -88,12 +91,33 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         assert refused["latest"]["request_id"] == made["refused"]
         assert [each["request_id"] for each in shown["newest"]][:1] == [made["deletion"]]
         then = await one.get(f"/v1/summary?at={before}")
-        assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], None, [], [])
+        assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
         one.fleet.set_delay(1, 60_000)
         slow = await one.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
         (waiting,) = (await one.get("/v1/summary"))["waiting"]
         assert waiting["name"] == slow["name"]
         assert "1 of 2 live brokers know it" in waiting["waits_for"]
+        again = await one.get(f"/v1/summary?at={shown['as_of']['offset']}")
+        assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "what was then is so now"
+        load = await one.get(f"/v1/brokers/1?at={shown['as_of']['offset']}")
+        assert (load["leaders"], load["replicas"]) == loads[1]
+
+
+async def test_what_is_much_work_to_count_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service() as one:
+        for name in ("a", "b"):
+            await one.create(name, num_partitions=2)
+        end = (await one.get("/v1/summary"))["as_of"]["offset"]
+        assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
+        monkeypatch.setattr(counting, "KEYS_AT_ONCE", 1)
+        assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "in pages"
+        for bound, much in (("PARTITIONS_MAX", 1), ("LOOKED_AT_MAX", end)):
+            with monkeypatch.context() as patch:
+                patch.setattr(counting, bound, much)
+                then = await one.get(f"/v1/summary?at={end}")
+                assert (then["topics"], then["partitions"], then["loads"]) == (None, None, []), bound
+                assert (await one.get(f"/v1/brokers/1?at={end}"))["leaders"] is None
+        assert then["brokers_registered"] == 3
 
 
 async def test_a_timeline_counts_every_event_once() -> None:

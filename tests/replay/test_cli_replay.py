@@ -122,7 +122,8 @@ def test_sparks_log_is_shown_when_requested(history: LogRef, tmp_path: Path) -> 
     assert ended.code == 0, ended.err
     assert "log4j" in ended.err
     assert " WARN " in ended.err
-    assert ended.out.startswith("7 topics as of offset ")
+    assert ended.out.startswith("TOPIC ")
+    assert "\n7 topics as of offset " in ended.out
 
 
 @pytest.mark.parametrize(

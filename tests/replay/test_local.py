@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.generate import Generator
 from controller.cli import main
 from controller.cli.replay import COMMANDS
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at
+from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at, open_ref
 from projections.replay.outcome import Options, Outcome
 from projections.replay.spark import session as session_module
 from projections.replay.spark.local import local_session
@@ -121,3 +122,9 @@ def test_what_does_not_go_with_it(
     assert code == 2
     assert MISUSE[words] in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_generated_log_keeps_every_invariant(tmp_path: Path) -> None:
+    Generator(tmp_path / "log", seed=1, skewed=False).write(events=3000, topics=200)
+    found = outcome(local_session(), "invariants", open_ref(str(tmp_path / "log")), Options())
+    assert not found["found"], found["lines"]

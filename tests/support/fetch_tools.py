@@ -1,6 +1,6 @@
 """Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, a franz-go program;
-axe, which finds in pages what keeps people from using them; Prometheus' checker of rules; and from Debian a browser,
-for pages and the replay's report, and systemd's checker.
+axe, which finds in pages what keeps people from using them; Prometheus' checker of rules; packages for the other
+Pythons that the PATH has; and from Debian a browser, for pages and the replay's report, and systemd's checker.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. Each has
 a stamp that holds all it was made from, so that a second run does nothing and a changed pin fetches again. A client
@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import pins, pythons
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.real_brokers import RealBroker, until, write_properties
@@ -84,6 +85,10 @@ def _unpack_debian(tool: Tool, into: Path) -> None:
         package.unlink()
 
 
+def _install_packages(tool: Tool, into: Path) -> None:
+    pythons.install(int(tool.pins[0]), into)
+
+
 def _tools() -> Sequence[Tool]:
     clients = ROOT / "tests/clients"
     franz = clients / "franz"
@@ -104,6 +109,10 @@ def _tools() -> Sequence[Tool]:
         Tool("axe", "npm", (ROOT / "tests/http/pages/axe/package.json",), (), _fetch_node_modules),
         Tool("franz", "go", (franz / "go.mod", franz / "go.sum", franz / "main.go"), (), _build_go),
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),
+        *(
+            Tool(f"python/3.{minor}", program, (pins.CONSTRAINTS,), (str(minor),), _install_packages)
+            for minor, program in pythons.others().items()
+        ),
     )
 
 

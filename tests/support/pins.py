@@ -2,8 +2,8 @@
 
 It has all packages in sections, each named after who needs it beyond the sections before it. `uv` (`pip install uv`)
 finds the packages and their files; pins that are there stay as they are: delete a line to have its newest version.
-Hashes are those of wheels for CPython 3.11 on Linux (glibc) and macOS, on x86-64 and ARM. No address is kept: any index
-that has the same files will do.
+Hashes are those of wheels for CPython 3.11, 3.12 and 3.13 on Linux (glibc) and macOS, on x86-64 and ARM. No address is
+kept: any index that has the same files will do.
 """
 
 from __future__ import annotations
@@ -24,24 +24,36 @@ from tests.support.tools import ROOT
 CONSTRAINTS, PROJECT = ROOT / "constraints.txt", ROOT / "pyproject.toml"
 SECTIONS = ("build", "run", "replay", "dev")
 """What pip builds with; what `topicwright` runs with; the extras. Makefile and Dockerfile cut the file at these."""
+PYTHONS = (11, 12, 13)
+"""The minor versions of Python 3 that all of it runs on."""
 HEADER = "# Written by `python -m tests.support.pins`, which says how. `make env` installs these files and no others."
 PLATFORM = re.compile(r"any|(manylinux|linux|macosx).*_(x86_64|aarch64|arm64|universal2)")
 
 
-def _fits(file: str) -> bool:
-    """Whether pip may choose this wheel for CPython 3.11 on a platform that pins are for."""
+def fits(file: str, minor: int) -> bool:
+    """Whether pip may choose this wheel for CPython 3.`minor` on a platform that pins are for."""
+    own = f"cp3{minor}"
     return any(
         PLATFORM.fullmatch(tag.platform)
-        and (tag.interpreter in ("py3", "py311", "cp311") or (tag.abi == "abi3" and int(tag.interpreter[3:]) < 11))
+        and (
+            tag.interpreter in ("py3", f"py3{minor}")
+            or (tag.interpreter == own and tag.abi in (own, "abi3", "none"))
+            or (tag.abi == "abi3" and int(tag.interpreter.removeprefix("cp3")) < minor)
+        )
         for tag in parse_wheel_filename(unquote(file))[3]
     )
 
 
 def _pin(package: dict[str, Any]) -> str:
-    """One package as a line of requirements: its wheels, or its source if it has none (pyspark)."""
+    """One package as a line of requirements: its wheels, or its source if it has none (pyspark). Raises SystemExit
+    where it has none for one of the Pythons."""
     wheels = package.get("wheels", ())
-    files = [wheel for wheel in wheels if _fits(wheel["url"].rpartition("/")[2])] if wheels else [package["sdist"]]
-    hashes = sorted(file["hashes"]["sha256"] for file in files)
+    by_python = {minor: [one for one in wheels if fits(one["url"].rpartition("/")[2], minor)] for minor in PYTHONS}
+    missing = [f"3.{minor}" for minor, of_python in by_python.items() if wheels and not of_python]
+    if missing:
+        raise SystemExit(f"{package['name']} {package['version']} has no wheel for Python {', '.join(missing)}")
+    files = [one for of_python in by_python.values() for one in of_python] if wheels else [package["sdist"]]
+    hashes = sorted({file["hashes"]["sha256"] for file in files})
     return " ".join([f"{package['name']}=={package['version']}", *(f"--hash=sha256:{each}" for each in hashes)])
 
 

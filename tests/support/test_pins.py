@@ -7,9 +7,10 @@ import tomllib
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tests.support.pins import CONSTRAINTS, PLATFORM, PROJECT, SECTIONS, requirements, sections
+from tests.support.pins import CONSTRAINTS, PLATFORM, PROJECT, PYTHONS, SECTIONS, fits, requirements, sections
 from tests.support.tools import ROOT
 
 LINE = re.compile(r"[a-z0-9-]+==[a-z0-9.!]+( --hash=sha256:[0-9a-f]{64})+")
@@ -47,6 +48,26 @@ def test_wheels_are_of_linux_with_glibc_and_macos() -> None:
     taken = ("any", "manylinux_2_28_x86_64", "manylinux2014_aarch64", "macosx_11_0_arm64", "macosx_10_9_universal2")
     left = ("musllinux_1_2_x86_64", "win_amd64", "manylinux_2_17_s390x", "manylinux2014_i686")
     assert [each for each in (*taken, *left) if PLATFORM.fullmatch(each)] == list(taken)
+
+
+WHEELS = {
+    "a-1-py3-none-any.whl": (11, 12, 13),
+    "a-1-py2.py3-none-any.whl": (11, 12, 13),
+    "a-1-cp312-cp312-manylinux_2_28_x86_64.whl": (12,),
+    "a-1-cp313-cp313-macosx_11_0_arm64.whl": (13,),
+    "a-1-cp313-cp313t-manylinux_2_28_x86_64.whl": (),
+    "a-1-cp37-abi3-manylinux2014_aarch64.whl": (11, 12, 13),
+    "a-1-cp312-abi3-manylinux2014_aarch64.whl": (12, 13),
+    "a-1-cp310-cp310-manylinux_2_28_x86_64.whl": (),
+    "a-1-cp311-cp311-win_amd64.whl": (),
+}
+
+
+@pytest.mark.parametrize("file", WHEELS)
+def test_wheels_are_of_each_python_that_it_runs_on(file: str) -> None:
+    assert tuple(minor for minor in PYTHONS if fits(file, minor)) == WHEELS[file]
+    own = SpecifierSet(tomllib.loads(PROJECT.read_text())["project"]["requires-python"])
+    assert [minor for minor in range(30) if f"3.{minor}.0" in own] == list(PYTHONS)
 
 
 def test_the_licence_and_how_to_report_are_there() -> None:

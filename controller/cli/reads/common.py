@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from controller.cli.reads.completing import completed_by, context_names
 from controller.cli.terminal.contexts import DEFAULT_HTTP, HTTP
 from controller.cli.terminal.moments import AGO, moment
 from controller.cli.terminal.printing import FORMATS, add_output
@@ -37,6 +38,12 @@ def add_at(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=what)
 
 
+def add_span(parser: argparse.ArgumentParser) -> None:
+    """Add `--since` and `--until`."""
+    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from then on: {AGO}")
+    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to then")
+
+
 def add_source(
     parser: argparse.ArgumentParser, run: Read, *, formats: Sequence[str] = FORMATS, may_be_stopped: bool = True
 ) -> None:
@@ -47,7 +54,8 @@ def add_source(
     source = group.add_mutually_exclusive_group()
     default = f"a running service; default: {HTTP}, the context in use, or {DEFAULT_HTTP}"
     source.add_argument("--http", type=_address, metavar="HOST:PORT", help=default)
-    source.add_argument("--context", metavar="NAME", help="a running service by its name (topicwright context)")
+    named = source.add_argument("--context", metavar="NAME", help="a running service by its name (topicwright context)")
+    completed_by(named, context_names)
     if may_be_stopped:
         source.add_argument("--data", type=Path, metavar="DIR", help="the folder of a stopped service, read instead")
     group.add_argument(
@@ -76,7 +84,7 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
     from controller.cli.terminal.contexts import ContextError
 
     try:
-        with _source(options) as source:
+        with a_source(options) as source:
             code = run(options, source)
             if source.archive_files:
                 print(f"read from the archive of the log: {source.archive_files} files", file=sys.stderr)
@@ -91,17 +99,19 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
         return DONE
 
 
-def _source(options: argparse.Namespace) -> AbstractContextManager[Source]:
+def a_source(options: argparse.Namespace, within_s: float | None = None) -> AbstractContextManager[Source]:
+    """The folder or the running service that is meant, which is to answer soon enough. Raises ContextError,
+    AccessError, SourceError."""
     if getattr(options, "data", None) is not None:
         from controller.cli.sources.folder import FolderSource
 
         return FolderSource(options.data)
-    return http_source(options)
+    return http_source(options, within_s)
 
 
-def http_source(options: argparse.Namespace) -> HttpSource:
+def http_source(options: argparse.Namespace, within_s: float | None = None) -> HttpSource:
     """The running service that is meant. Raises ContextError, AccessError, SourceError."""
-    from controller.cli.sources.http import HttpSource, SourceError
+    from controller.cli.sources.http import ANSWERED_WITHIN_S, HttpSource, SourceError
     from controller.cli.sources.http_access import http_address, read_access
     from controller.cli.terminal.contexts import chosen
 
@@ -113,7 +123,7 @@ def http_source(options: argparse.Namespace) -> HttpSource:
         address = http_address(context.http)
     except argparse.ArgumentTypeError as error:  # of the environment, or a context
         raise SourceError(f"{HTTP} or the context in use: {error}") from None
-    return HttpSource(address, read_access(config))
+    return HttpSource(address, read_access(config), within_s or ANSWERED_WITHIN_S)
 
 
 def in_words(error: ErrorShape) -> str:

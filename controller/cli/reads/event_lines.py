@@ -2,7 +2,8 @@
 
 What a change of brokers does to partitions comes as an event for each of them; a run of those is one line that counts
 them. A refusal is an event of the decision and one of the answer, with the same words; they are one line too. `wide`
-shows every event.
+shows every event. Of events that are followed, those that may be one line are held until nothing more comes for a
+moment.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 
 import msgspec
 
+from controller.cli.reads.bursts import bursts
 from controller.cli.terminal.printing import Look, as_json, as_yaml, look
 from controller.cli.terminal.tables import harmless, painted
 from projections.shown.json_types import EventShape
@@ -51,8 +53,15 @@ def in_format(options: argparse.Namespace, events: Iterable[EventShape]) -> Iter
             return (place(event.partition, event.offset) for event in events)
         case _:
             how = look(options)
-            each = map(line_of, events) if how.wide or options.follow else folded(events)
+            together = (
+                chain.from_iterable(map(folded, bursts(events, _may_go_on))) if options.follow else folded(events)
+            )
+            each = map(line_of, events) if how.wide else together
             return (harmless(line, how.colour) for line in in_columns(each, how))
+
+
+def _may_go_on(event: EventShape) -> bool:
+    return event.type in OF_PARTITION or event.type in REFUSED
 
 
 def line_of(event: EventShape) -> Line:

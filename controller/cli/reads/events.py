@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
-from controller.cli.terminal.moments import AGO, moment
+from controller.cli.reads.completing import completed_by, event_types, topic_names
 from controller.cli.terminal.printing import show_lines
 from controller.cli.terminal.usage import complain, count, named
 
@@ -28,18 +28,19 @@ NO_REQUEST: Final = (
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser("events", description=f"Show {COMMANDS['events'].summary}.")
-    parser.add_argument("--topic", type=named, metavar="NAME", help="only events of this topic")
+    of_topic = parser.add_argument("--topic", type=named, metavar="NAME", help="only events of this topic")
+    completed_by(of_topic, topic_names)
     parser.add_argument("--request", type=named, metavar="ID", help="only events of this request")
     parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
-    parser.add_argument(
+    of_type = parser.add_argument(
         "--type", action="append", type=_type, metavar="TYPE", help="only these, as TopicCreated; may be repeated"
     )
+    completed_by(of_type, event_types)
     parser.add_argument(
         "--principal", metavar="PATTERN", help="only what this user requested, as User:alice or 'User:a*'"
     )
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="the first offset to show")
-    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from then on: {AGO}")
-    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to then")
+    common.add_span(parser)
     parser.add_argument("--tail", type=_tail, metavar="N", help="only the last N of them")
     parser.add_argument("--follow", action="store_true", help="keep showing new events, until interrupted")
     common.add_source(parser, _events)
@@ -54,9 +55,8 @@ def _tail(text: str) -> int:
 
 def _type(text: str) -> str:
     from controller.cli.terminal.parser import meant
-    from events.catalog import Event
 
-    known = [one.__name__ for one in Event.__args__]
+    known = list(event_types())
     if text not in known:
         raise argparse.ArgumentTypeError(f"{text!r} is no type of event{meant(text, known)}")
     return text

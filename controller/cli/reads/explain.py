@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
+from controller.cli.reads.completing import completed_by, topic_names
 from controller.cli.terminal.printing import FORMATS, show
 from controller.cli.terminal.usage import named
 
@@ -18,7 +19,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser("explain", description=f"Say {COMMANDS['explain'].summary}.")
     what = "the name of a topic, or the id of a request"
-    parser.add_argument("subject", type=named, metavar="TOPIC|REQUEST", help=what)
+    completed_by(parser.add_argument("subject", type=named, metavar="TOPIC|REQUEST", help=what), topic_names)
     common.add_at(parser)
     common.add_source(parser, _explain, formats=[each for each in FORMATS if each != "name"])
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
-from controller.cli.terminal.moments import AGO, moment
 from controller.cli.terminal.printing import show
 from controller.cli.terminal.usage import count, named
 
@@ -30,8 +29,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--outcome", choices=OUTCOMES, help="only with a topic that fares so: " + ", ".join(OUTCOMES))
     parser.add_argument("--rule", metavar="RULE", help="only with a topic that this rule refused")
     parser.add_argument("--api", metavar="NAME", help="only of this API, as CreateTopics or HTTP")
-    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from then on: {AGO}")
-    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to then")
+    common.add_span(parser)
     parser.add_argument("--limit", type=_limit, default=LIMIT, metavar="N", help="how many; default %(default)s")
     common.add_source(parser, _requests)
 

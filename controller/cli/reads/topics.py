@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.reads import common
+from controller.cli.reads.completing import completed_by, topic_names
 from controller.cli.terminal.printing import show
 from controller.cli.terminal.usage import named
 
@@ -23,7 +24,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].summary.capitalize()}.")
     what = "the topic to show in full, or a pattern such as 'pay.*' of those to list; default: list all"
-    parser.add_argument("name", nargs="?", type=named, metavar="NAME|PATTERN", help=what)
+    completed_by(parser.add_argument("name", nargs="?", type=named, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
     parser.add_argument("--status", choices=STATUSES, help="list those that are so: " + ", ".join(STATUSES))
     parser.add_argument("--principal", metavar="PATTERN", help="list those that were created by, as User:alice")

@@ -13,6 +13,7 @@ import msgspec
 from controller.cli.sources.http import Create, Refusal, SourceError, Which, WhichRequests
 from controller.http.errors import query_error, status_of
 from controller.http.paths.writes import CreateBody, create_command
+from controller.http.requests import API
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
@@ -107,9 +108,10 @@ class FolderSource:
         with _refusing():
             command = create_command(
                 msgspec.json.decode(msgspec.json.encode(create), type=CreateBody),
+                TopicId(bytes(16)),
                 request_id=RequestId("dry-run"),
                 at_ms=self._query.as_of(self._query.end()).at_ms or 0,
-                topic_id=TopicId(bytes(16)),
+                api=API,
                 validate_only=True,
             )
         answer = _decide(self._store.of(create.name).state(), command)

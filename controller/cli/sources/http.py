@@ -153,12 +153,12 @@ class Source(Protocol):
 class HttpSource:
     """Answers questions by asking a running service over HTTP."""
 
-    def __init__(self, address: HttpAddress, access: Access | None = None) -> None:
+    def __init__(self, address: HttpAddress, access: Access | None = None, within_s: float = ANSWERED_WITHIN_S) -> None:
         """Prepare a connection; it opens with the first question. Raises AccessError."""
         access = access or Access()
         self._address = str(address)
         self._headers = access.headers
-        self._connection = access.connection(address, ANSWERED_WITHIN_S)
+        self._connection = access.connection(address, within_s)
         self._fetched = 0
 
     def __enter__(self) -> Self:

@@ -37,13 +37,18 @@ class Look(NamedTuple):
         return table(header, rows, None if self.wide else self.width, self.colour)
 
 
-def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """Add the flags that say how to print."""
+def add_output(
+    parser: argparse.ArgumentParser,
+    formats: Sequence[str] = FORMATS,
+    *,
+    flags: Sequence[str] = ("-o", "--output"),
+    into: str = "output",
+) -> None:
+    """Add the flags that say how to print, and put the format `into` the options."""
     group = parser.add_argument_group("output")
-    group.add_argument(
-        "-o", "--output", choices=formats, default="table", help=f"{', '.join(formats)}; default %(default)s"
-    )
-    group.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
+    what = f"{', '.join(formats)}; default %(default)s"
+    group.add_argument(*flags, dest=into, choices=formats, default="table", metavar="FORMAT", help=what)
+    group.add_argument("--json", dest=into, action="store_const", const="json", help="the same as -o json")
     group.add_argument("--no-pager", action="store_true", help="print straight on, also on a terminal")
 
 

@@ -15,6 +15,7 @@ from controller.access.users_file import UsersFileError
 from controller.brokers.kraft.quorum.files import LogCorrupted
 from controller.brokers.kraft.quorum.folder import FolderError
 from controller.cli.sources.admin import Admin, AdminError, admin_module
+from controller.cli.terminal.printing import show
 from controller.cli.terminal.usage import complain
 from controller.machine.decision import Detail
 from controller.release import RELEASE
@@ -92,24 +93,27 @@ def _kind(options: argparse.Namespace) -> Any:
 
 
 def _list(options: argparse.Namespace) -> int:
+    users: list[tuple[str, str, int | None]]
     if options.file is not None:
-        users = users_file.read_users(options.file)
-        rows = [(name, "password") for name in users.passwords] + [(name, "token") for name in users.tokens.values()]
+        known = users_file.read_users(options.file)
+        users = [(name, "password", None) for name in known.passwords]
+        users += [(name, "token", None) for name in known.tokens.values()]
     elif options.data is not None:
         if not options.data.exists():
             raise UsersError(f"there is no folder {options.data}")
         with _offline(options) as offline:
-            rows = list(map(_scram_row, offline.mechanisms()))
+            users = list(offline.mechanisms())
     else:
-        rows = list(map(_scram_row, _admin(options).users()))
-    for name, what in sorted(rows):
-        print(f"{name}\t{what}")
+        users = list(_admin(options).users())
+    users.sort(key=lambda one: (one[0], one[1]))
+    rows = [(name, how, "-" if iterations is None else iterations) for name, how, iterations in users]
+    show(
+        options,
+        {"users": [dict(zip(("name", "login", "iterations"), one, strict=True)) for one in users]},
+        lambda look: look.table(("USER", "LOGIN", "ITERATIONS"), rows) if rows else ["There are no users."],
+        lambda: dict.fromkeys(name for name, _, _ in users),
+    )
     return DONE
-
-
-def _scram_row(one: tuple[str, str, int]) -> tuple[str, str]:
-    user, mechanism, iterations = one
-    return user, f"{mechanism} ({iterations} iterations)"
 
 
 def _show(outcome: Detail, done: str) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.http.changes import AT_WORK, KEY, KEY_CHARACTERS_MAX, OTHER_WISH
 from controller.http.errors import PROBLEM
 from controller.http.health import OPEN_PATHS
 from projections.shown.json_types import ProblemShape
@@ -19,6 +20,16 @@ Operation = dict[str, Any]
 
 _ALWAYS: Final = (400, 401, 403, 421, 500, 503)
 _OF_WRITES: Final = (404, 409, 429, 504)
+_ONCE: Final = ("create_topic", "alter_topic", "delete_topic")
+_KEY: Final = {
+    "name": KEY,
+    "in": "header",
+    "required": False,
+    "description": "Send a change again under its key: it is made once, and answered as it was. The same key with "
+    f"another wish is {OTHER_WISH}, and {AT_WORK} while the change is at work",
+    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
+    "example": "7f3c9a52-0b1e-4c55-9d0e-5a2f1c3b8e11",
+}
 _PROBLEM_REF: Final = {"$ref": "#/components/schemas/ProblemShape"}
 _PROBLEM: Final = {
     "type": "urn:kafka:error:TOPIC_ALREADY_EXISTS",
@@ -86,6 +97,9 @@ def _complete(path: str, method: str, operation: Operation) -> None:
         responses["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     if name in _BODIES:
         operation["requestBody"]["content"]["application/json"]["example"] = _BODIES[name]
+    if name in _ONCE:
+        operation.setdefault("parameters", []).append(_KEY)
+        responses[str(OTHER_WISH)] = _problem(OTHER_WISH)
     if name == "create_topic":
         content = responses["201"]["content"]
         for status_text, description in _CREATED.items():

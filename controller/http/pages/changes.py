@@ -54,7 +54,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
-        answer = await writes.create(site.front, site.stopping, caller_of(request), body, is_dry)
+        answer = await writes.create(site.front, site.changes, request, body, is_dry)
         result = answer.content
     except Refused as refusal:
         error, status = refusal.error, 200 if is_dry else refusal.status
@@ -75,16 +75,16 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
 @post("/topics/{name:str}")
 async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
     """Add partitions to a topic, change its configs, or delete it."""
-    filled, caller = await _checked(request, site), caller_of(request)
+    filled = await _checked(request, site)
     here = f"/topics/{quote(name, safe='')}"
     match filled.get("do"):
         case "grow":
             grown = body_of({"num_partitions": _number(filled, "num_partitions")}, altering.AlterBody)
-            await altering.alter(site.front, site.stopping, caller, name, grown)
+            await altering.alter(site.front, site.changes, request, name, grown)
         case "configs":
             configs = {key: value or None for key, value in _configs(filled).items()}
             await altering.alter(
-                site.front, site.stopping, caller, name, body_of({"configs": configs}, altering.AlterBody)
+                site.front, site.changes, request, name, body_of({"configs": configs}, altering.AlterBody)
             )
         case "delete":
             if filled.get("typed") != name:

@@ -7,11 +7,10 @@ from contextlib import suppress
 from litestar import Response, get
 from litestar.di import NamedDependency
 
-from controller.http import log_heads
 from controller.http.errors import HttpRequest
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At
-from controller.http.paths import overviews, reads
+from controller.http.paths import log_heads, overviews, reads
 from events.logs.heads import Head
 from events.logs.log import LogError
 from projections.shown.json_types import BrokersShape

@@ -20,12 +20,14 @@ from markupsafe import Markup
 
 from controller.access.authorizer import Operation
 from controller.front.front import Front
+from controller.http.changes import Changes
 from controller.http.errors import NOT_KEPT, HttpRequest
 from controller.http.form.packing import packed
 from controller.http.pages import drawn
 from controller.http.pages.frame import Density, Frame, density_of
 from controller.http.pages.tokens import Tokens
-from controller.http.query_threads import Reading, Stopping
+from controller.http.permissions import Reader
+from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from projections.queries.query import Questions
 from projections.shown import lines, overviews
@@ -72,18 +74,22 @@ class Site:
         front: Front,
         queries: Questions,
         reading: Reading,
-        stopping: Stopping,
+        changes: Changes,
         engine: JinjaTemplateEngine,
         **more: object,
     ) -> None:
         """`more` is what else handlers of the JSON are given, by name."""
         self.front = front
-        self.stopping = stopping
+        self.changes = changes
         self.tokens = Tokens()
         self._queries = queries
         self._reading = reading
         self._engine = engine
-        self._given = {"front": front, "queries": queries, "reading": _AsItIs(reading), "stopping": stopping, **more}
+        as_it_is: Any = _AsItIs(reading)
+        reader = Reader(front, queries, as_it_is)
+        self._given = {
+            **more, "front": front, "queries": queries, "reading": as_it_is, "reader": reader, "changes": changes,
+        }  # fmt: skip
         self._density: tuple[float, Density | None] | None = None
 
     async def shown(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:

@@ -11,10 +11,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from controller.front.front import CHANGE_TIMEOUT_MS, Front
+from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, Refused, refused, status_of
-from controller.http.paths.writes import ConfigValues, Count, InOrder, Timeout, answer_to, config_text
-from controller.http.query_threads import Stopping
-from controller.http.requests import API, Caller, caller_of, described, read_body
+from controller.http.paths.writes import ConfigValues, Count, InOrder, Timeout, config_text
+from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
@@ -42,47 +42,39 @@ async def alter_topic(
     name: FromPath[str],
     request: HttpRequest,
     front: NamedDependency[Front],
-    stopping: NamedDependency[Stopping],
+    changes: NamedDependency[Changes],
     validate_only: Annotated[bool, QueryParameter(description="Check everything, change nothing")] = False,
 ) -> AlteredShape:
     """Change the configs of a topic, or add partitions to it."""
-    return await alter(front, stopping, caller_of(request), name, await read_body(request, AlterBody), validate_only)
+    return await alter(front, changes, request, name, await read_body(request, AlterBody), validate_only)
 
 
 async def alter(
-    front: Front, stopping: Stopping, caller: Caller, name: str, body: AlterBody, validate_only: bool = False
+    front: Front, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
 ) -> AlteredShape:
     """The answer to a change. Raises Refused."""
-    command = _command(front, caller, name, body, validate_only)
-    answer = await answer_to(stopping, command, front.submit_change([command], body.timeout_ms))
+    stamps = changes.stamps(request, is_dry_run=validate_only)
+    command = _command(front, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
+    answer = await changes.answer(command, lambda put: front.submit_change([put], body.timeout_ms))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     return to_json.altered(answer, front.topic(name), validate_only)
 
 
 def _command(
-    front: Front, caller: Caller, name: str, body: AlterBody, validate_only: bool
+    front: Front, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
 ) -> AlterTopicConfigs | CreatePartitions:
     if bool(body.configs) == (body.num_partitions >= 0):
         raise refused(400, ErrorCode.INVALID_REQUEST, "body: one of configs and num_partitions, and not both")
     if body.assignments and body.configs:
         raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: they go with num_partitions")
-    given: dict[str, Any] = {
-        "request_id": front.controller.new_request_id(),
-        "at_ms": front.controller.now_ms(),
-        "topic": TopicName(name),
-        "principal": caller.principal,
-        "client_id": caller.client_id,
-        "host": caller.host,
-        "api": API,
-        "validate_only": validate_only,
-    }
+    caller = caller_of(request)
     if body.configs:
-        denied = front.denial(caller, "AlterConfigs", name)
-        return AlterTopicConfigs(**given, denied=denied, ops=tuple(starmap(_op, body.configs.items())))
+        denied, ops = front.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
+        return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
-    denied = front.denial(caller, "Alter", name)
-    return CreatePartitions(**given, denied=denied, count=body.num_partitions, assignments=assignments)
+    denied, count = front.denial(caller, "Alter", topic), body.num_partitions
+    return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
 
 
 def _op(name: str, value: str | float | bool | None) -> ConfigOp:

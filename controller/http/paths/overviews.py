@@ -13,13 +13,13 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from controller.front.front import Front
 from controller.http.errors import HttpRequest
 from controller.http.parameters import At, Cursor, From, FromMoment, Limit, To
-from controller.http.permissions import may_show_request, need_cluster, need_topic
+from controller.http.permissions import Reader, may_show_request
 from controller.http.places import Places
-from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from controller.machine.readiness import how_far
+from projections.queries.counting import Counted
 from projections.queries.moments import iso
-from projections.queries.query import NotThere, Questions
+from projections.queries.query import NotThere
 from projections.queries.requests import RequestFilter
 from projections.rows.requests import RequestStatus
 from projections.shown import overview_types as types
@@ -33,17 +33,13 @@ SPANS_MAX = 500
 WAITING_SHOWN_MAX = 20
 Outcome = Literal[RequestStatus, "done"]
 
-_Front = NamedDependency[Front]
-_Queries = NamedDependency[Questions]
-_Reading = NamedDependency[Reading]
+_Reader = NamedDependency[Reader]
 
 
 @get("/requests")
 async def requests(
     request: HttpRequest,
-    front: _Front,
-    queries: _Queries,
-    reading: _Reading,
+    reader: _Reader,
     principal: FromQuery[str | None] = None,
     outcome: Annotated[
         Outcome | None, QueryParameter(description="How a topic of the request fares; `done` without a topic")
@@ -65,54 +61,49 @@ async def requests(
     caller = caller_of(request)
     which = RequestFilter(principal, outcome, rule, api, host)
     window = Window(since, until, at, limit, cursor)
-    return await reading.answer(overviews.requests, queries, which, window, partial(may_show_request, front, caller))
+    return await reader.answer(overviews.requests, which, window, partial(may_show_request, reader.front, caller))
 
 
 @get("/timeline")
 async def timeline(
     request: HttpRequest,
-    front: _Front,
-    queries: _Queries,
-    reading: _Reading,
+    reader: _Reader,
     since: From = None,
     until: To = None,
     at: At = None,
     spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="In how many spans of time")] = 100,
 ) -> Response[types.TimelineShape]:
     """How many events happened when: the time from the first of them to the last, in spans of the same length."""
-    need_cluster(front, request)
-    return await reading.answer(overviews.timeline, queries, Window(since, until, at, spans))
+    reader.need(request)
+    return await reader.answer(overviews.timeline, Window(since, until, at, spans))
 
 
 @get("/topics/{name:str}/timeline")
 async def topic_timeline(
     name: FromPath[str],
     request: HttpRequest,
-    front: _Front,
-    queries: _Queries,
-    reading: _Reading,
+    reader: _Reader,
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response[types.TopicTimelineShape]:
     """A topic's history folded by what caused it, the newest first."""
-    need_topic(front, request, name)
-    return await reading.answer(overviews.topic_timeline, queries, name, Window(None, None, at, limit, cursor))
+    reader.need(request, name)
+    return await reader.answer(overviews.topic_timeline, name, Window(None, None, at, limit, cursor))
 
 
 @get("/summary")
-async def summary(
-    request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: At = None
-) -> Response[types.SummaryShape]:
+async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryShape]:
     """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
-    need_cluster(front, request)
-    return await reading.answer(overviews.summary, queries, at, counted_now(front) if at is None else None)
+    reader.need(request)
+    return await reader.answer(overviews.summary, at, counted_now(reader.front) if at is None else None)
 
 
 @get("/quorum")
-async def quorum(request: HttpRequest, front: _Front) -> QuorumShape:
+async def quorum(request: HttpRequest, reader: _Reader) -> QuorumShape:
     """Who votes, who leads and since when, as this voter sees it; 404 where it is none."""
-    need_cluster(front, request)
+    reader.need(request)
+    front = reader.front
     if front.quorum is None:
         raise NotThere("this service is no voter of a quorum of controllers: it has no real brokers")
     return front.quorum()
@@ -120,25 +111,18 @@ async def quorum(request: HttpRequest, front: _Front) -> QuorumShape:
 
 @get("/brokers/{broker_id:int}")
 async def broker(
-    broker_id: FromPath[int],
-    request: HttpRequest,
-    front: _Front,
-    queries: _Queries,
-    reading: _Reading,
-    at: At = None,
+    broker_id: FromPath[int], request: HttpRequest, reader: _Reader, at: At = None
 ) -> Response[types.BrokerInFullShape]:
     """One broker, with the newest events of its own."""
-    need_cluster(front, request)
-    load = None if at is not None else front.store.durable_tallies.brokers.get(broker_id, (0, 0))
-    return await reading.answer(overviews.broker, queries, broker_id, at, load)
+    reader.need(request)
+    load = None if at is not None else reader.front.store.durable_tallies.brokers.get(broker_id, (0, 0))
+    return await reader.answer(overviews.broker, broker_id, at, load)
 
 
 @get("/diff")
 async def diff(
     request: HttpRequest,
-    front: _Front,
-    queries: _Queries,
-    reading: _Reading,
+    reader: _Reader,
     places: NamedDependency[Places],
     since: FromMoment,
     until: To = None,
@@ -148,9 +132,9 @@ async def diff(
     """What is different between two moments: topics in the order of their names, a page at a time, and on the first
     page brokers, settings and permissions, for who may describe the cluster."""
     caller = caller_of(request)
-    return await reading.answer(
+    front = reader.front
+    return await reader.answer(
         difference,
-        queries,
         since,
         until,
         places.opened(cursor),
@@ -162,18 +146,16 @@ async def diff(
 
 
 @get("/policies")
-async def policies(
-    request: HttpRequest, front: _Front, queries: _Queries, reading: _Reading, at: At = None
-) -> Response[types.PoliciesShape]:
+async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesShape]:
     """What judges topics before they are created, and what was refused in a day: by which rule, and of whom."""
-    need_cluster(front, request)
-    return await reading.answer(overviews.policies, queries, at, front.policies)
+    reader.need(request)
+    return await reader.answer(overviews.policies, at, reader.front.policies)
 
 
 def counted_now(front: Front) -> types.SummaryShape:
     """What the live store and the controller count, for the summary of now."""
     standing, counts, cluster = front.controller.standing(), front.store.durable_counts, front.cluster
-    tallies = front.store.durable_tallies
+    counted = Counted(counts.topics, counts.partitions, standing.topics_waiting, front.store.durable_tallies)
     waiting = tuple(
         types.WaitingShape(
             name=topic.name,
@@ -183,15 +165,5 @@ def counted_now(front: Front) -> types.SummaryShape:
         )
         for topic in front.store.durable_waiting(WAITING_SHOWN_MAX)
     )
-    return msgspec.structs.replace(
-        overviews.NOTHING_COUNTED,
-        topics=counts.topics,
-        partitions=counts.partitions,
-        topics_pending=standing.topics_waiting,
-        requests_open=standing.requests_open,
-        waiting=waiting,
-        under_replicated_partitions=tallies.trouble.under_replicated,
-        offline_partitions=tallies.trouble.leaderless,
-        placeholders=tallies.trouble.placeholders,
-        loads=tuple(types.LoadShape(broker_id, *load) for broker_id, load in sorted(tallies.brokers.items())),
-    )
+    shape = overviews.counted_in(overviews.NOTHING_COUNTED, counted)
+    return msgspec.structs.replace(shape, requests_open=standing.requests_open, waiting=waiting)

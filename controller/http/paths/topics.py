@@ -14,12 +14,10 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
-from controller.front.front import Front
 from controller.http.errors import HttpRequest, refused
 from controller.http.parameters import OFFSET_MAX, At, Cursor, Limit
-from controller.http.permissions import may_describe, may_describe_some
+from controller.http.permissions import Reader, may_describe, may_describe_some
 from controller.http.places import Places
-from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
@@ -36,7 +34,6 @@ SLICES_MAX = 40
 """Of a page of topics: it looks at some thousands, or at some ten thousand partitions, whatever it may show."""
 GLOB_CHARACTERS_MAX = 249
 
-_Front = NamedDependency[Front]
 Glob = Annotated[
     str | None,
     QueryParameter(
@@ -52,9 +49,7 @@ _After = Annotated[str | None, QueryParameter(description="Go on after a name, o
 @get("/topics")
 async def topics(
     request: HttpRequest,
-    front: _Front,
-    queries: NamedDependency[Questions],
-    reading: NamedDependency[Reading],
+    reader: NamedDependency[Reader],
     places: NamedDependency[Places],
     name: Glob = None,
     status: FromQuery[WantedStatus | None] = None,
@@ -73,13 +68,13 @@ async def topics(
     A page looks at so many topics and no more: it may have fewer than the limit, and `next_cursor` where to go on.
     """
     which = TopicFilter(_pattern(name), status, placeholders, principal)
-    page = _Page(front, request, queries, reading, which, limit)
+    page = _Page(reader, request, which, limit)
     if after is not None and (cursor is not None or order == "newest"):
         raise refused(400, ErrorCode.INVALID_REQUEST, "after: it goes with neither cursor nor order=newest")
     if order == "newest":
         if at is not None:
             raise refused(400, ErrorCode.INVALID_REQUEST, "order: topics of the past come in the order of their names")
-        return await page.by_age(_place(queries, cursor))
+        return await page.by_age(_place(reader.queries, cursor))
     beyond = places.opened(after if cursor is None else cursor)
     if at is not None:
         return await page.of_the_past(at, beyond, places.sealed)
@@ -89,40 +84,29 @@ async def topics(
 class _Page:
     """A page while it is put together."""
 
-    def __init__(
-        self,
-        front: Front,
-        request: HttpRequest,
-        queries: Questions,
-        reading: Reading,
-        which: TopicFilter,
-        limit: int,
-    ) -> None:
-        self._front = front
+    def __init__(self, reader: Reader, request: HttpRequest, which: TopicFilter, limit: int) -> None:
+        self._reader = reader
+        self._front, self._queries = reader.front, reader.queries
         self._request = request
-        self._queries = queries
-        self._reading = reading
         self._which = which
         self._limit = limit
         self._shown: list[json_types.TopicSummary] = []
-        self._end: Ends = queries.end()
-        self._live = front.cluster.live
+        self._end: Ends = reader.queries.end()
+        self._live = reader.front.cluster.live
 
     async def of_the_past(
         self, at: str, after: str | None, sealed: Callable[[str], str]
     ) -> Response[json_types.TopicsShape]:
         """Topics as they were."""
         if not may_describe_some(self._front, self._request):
-            self._end = await self._reading.run(self._queries.end, at)
+            self._end = await self._reader.reading.run(self._queries.end, at)
             return await self._answer(None)
         caller = caller_of(self._request)
 
         def may_show(name: str) -> bool:
             return self._which.fits_name(name) and self._front.allows(caller, "Describe", name)
 
-        return await self._reading.answer(
-            from_log.topics_at, self._queries, at, after, self._limit, may_show, sealed, self._which
-        )
+        return await self._reader.answer(from_log.topics_at, at, after, self._limit, may_show, sealed, self._which)
 
     async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[json_types.TopicsShape]:
         """Topics as they are, by their names."""
@@ -158,7 +142,7 @@ class _Page:
         """Add those that are shown; whether the page is full and more would follow, which then are left out."""
         seen = [one for one in topics if self._which.fits_name(one.name) and self._may_show(one.name)]
         if seen:
-            found = await self._reading.run(from_log.summaries, self._queries, seen, self._live, self._which)
+            found = await self._reader.reading.run(from_log.summaries, self._queries, seen, self._live, self._which)
             self._shown += found
         is_full = len(self._shown) > self._limit
         del self._shown[self._limit :]
@@ -168,7 +152,7 @@ class _Page:
         return may_describe(self._front, self._request, name)
 
     async def _answer(self, after: str | None, cursor: str | None = None) -> Response[json_types.TopicsShape]:
-        return await self._reading.answer(from_log.topics, self._queries, self._shown, after, self._end, cursor)
+        return await self._reader.answer(from_log.topics, self._shown, after, self._end, cursor)
 
 
 def _pattern(name: str | None) -> Pattern | None:

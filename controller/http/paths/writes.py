@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -12,19 +11,16 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from controller.front.front import Front, new_topic_ids
-from controller.front.port import Reply
-from controller.http.errors import HttpRequest, Refused, refused, status_of
-from controller.http.query_threads import Stopping
-from controller.http.requests import API, Caller, caller_of, described, read_body
-from controller.machine.commands.commands import CreateTopic, DeleteTopic, TopicCommand
-from controller.machine.decision import Answer
+from controller.http.changes import Changes
+from controller.http.errors import HttpRequest, Refused, status_of
+from controller.http.requests import caller_of, described, read_body
+from controller.machine.commands.commands import CreateTopic, DeleteTopic
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment
-from events.names import BrokerId, RequestId, TopicId, TopicName
+from events.names import BrokerId, TopicId, TopicName
 from projections.shown import to_json
 from projections.shown.json_types import CreatedShape, DeletedShape
 
-NOBODY = Caller()
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
 Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
@@ -32,7 +28,7 @@ _Factor = Annotated[int, msgspec.Meta(ge=-1, le=INT16_MAX)]
 _Id = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 _Front = NamedDependency[Front]
-_Stopping = NamedDependency[Stopping]
+_Changes = NamedDependency[Changes]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
 """What one topic may be created with: Kafka's bound on one request, and many more configs than there are."""
@@ -58,7 +54,7 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def create_topic(
     request: HttpRequest,
     front: _Front,
-    stopping: _Stopping,
+    changes: _Changes,
     validate_only: Annotated[
         bool, QueryParameter(description="Check everything and show the replicas, create nothing")
     ] = False,
@@ -67,25 +63,21 @@ async def create_topic(
 
     201 when it is complete, 200 for a dry run, 202 when it is created but the wait ended before it was complete.
     """
-    return await create(front, stopping, caller_of(request), await read_body(request, CreateBody), validate_only)
+    return await create(front, changes, request, await read_body(request, CreateBody), validate_only)
 
 
 async def create(
-    front: Front, stopping: Stopping, caller: Caller, body: CreateBody, validate_only: bool
+    front: Front, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
 ) -> Response[CreatedShape]:
     """The answer to a create. Raises Refused."""
-    controller = front.controller
     command = create_command(
         body,
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        topic_id=new_topic_ids(1)[0],
+        new_topic_ids(1)[0],
         validate_only=validate_only,
-        caller=caller,
-        denied=front.denial_of_create(caller, body.name),
+        denied=front.denial_of_create(caller_of(request), body.name),
+        **changes.stamps(request, is_dry_run=validate_only),
     )
-    answering = front.submit([command], 0 if validate_only else body.timeout_ms)
-    answer = await answer_to(stopping, command, answering)
+    answer = await changes.answer(command, lambda put: front.submit([put], 0 if validate_only else body.timeout_ms))
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
@@ -98,41 +90,21 @@ async def delete_topic(
     name: FromPath[str],
     request: HttpRequest,
     front: _Front,
-    stopping: _Stopping,
+    changes: _Changes,
 ) -> DeletedShape:
     """Delete a topic. Its history stays."""
-    controller, caller = front.controller, caller_of(request)
-    command = DeleteTopic(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        topic=TopicName(name),
-        principal=caller.principal,
-        client_id=caller.client_id,
-        host=caller.host,
-        api=API,
-        denied=front.denial_of_delete(caller, name),
-    )
+    denied = front.denial_of_delete(caller_of(request), name)
+    command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
     known = front.topic(name)
-    answer = await answer_to(stopping, command, front.submit_change([command]))
+    answer = await changes.answer(command, lambda put: front.submit_change([put]))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     return to_json.deleted(answer, known)
 
 
-def create_command(
-    body: CreateBody,
-    *,
-    request_id: RequestId,
-    at_ms: int,
-    topic_id: TopicId,
-    validate_only: bool,
-    caller: Caller = NOBODY,
-    denied: int = 0,
-) -> CreateTopic:
-    """The command that a body stands for."""
+def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> CreateTopic:
+    """The command that a body stands for, with what else is stamped on it."""
     return CreateTopic(
-        request_id=request_id,
-        at_ms=at_ms,
         topic=TopicName(body.name),
         topic_id=topic_id,
         num_partitions=body.num_partitions,
@@ -140,26 +112,8 @@ def create_command(
         assignments=_assignments(body.assignments),
         configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
         timeout_ms=body.timeout_ms,
-        validate_only=validate_only,
-        principal=caller.principal,
-        client_id=caller.client_id,
-        host=caller.host,
-        api=API,
-        denied=denied,
+        **stamps,
     )
-
-
-async def answer_to(stopping: Stopping, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
-    """Wait for the answer to a command that was submitted, or until the service stops."""
-    stops = asyncio.ensure_future(stopping.event.wait())
-    try:
-        await asyncio.wait((answering, stops), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stops.cancel()
-    if not answering.done():
-        message = f"the service is stopping; request {command.request_id} will show how it ended"
-        raise refused(503, ErrorCode.REQUEST_TIMED_OUT, message)
-    return answering.result().answers[0]
 
 
 def located(name: str) -> dict[str, str]:

@@ -52,7 +52,7 @@ from projections.replay.checks.timeline import Span, Timeline, timeline
 from projections.replay.checks.topics import LIFE_CHECKS, Lives
 from projections.replay.export.export import check_export, export_all, exported_files
 from projections.replay.log.log_ref import Ref, ends_of
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.folding import as_batches, map_in_arrow
 from projections.replay.spark.local_frame import LocalFrame
@@ -110,7 +110,7 @@ def run_invariants(session: SparkSession, ref: Ref, options: Options) -> Outcome
     count = sum(one.events for one in log.extents.values())
     rows = [row for one in found for row in one.violations]
     about = {"events": count, "violations": {one.check: one.times for one in found}}
-    return Outcome(rows, bool(found), list(_lines(found, count, len(log.extents) > 1)), about)
+    return Outcome(rows, bool(found), list(_lines(found, count, len(log.extents) > 1)), about, _table(found))
 
 
 @contextmanager
@@ -173,19 +173,19 @@ def _violation(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in VIOLATION_COLUMNS}
 
 
+def _table(found: Sequence[Found]) -> Table:
+    counts = {one.check: many(one.times, "violation") for one in found}
+    rows = [(check, counts.get(check, "ok"), demands) for check, demands in CHECKS.items()]
+    return Table(("CHECK", "FOUND", "WHAT IT DEMANDS"), rows)
+
+
 def _lines(found: Sequence[Found], events: int, several: bool) -> Iterator[str]:
-    counts = {one.check: one.times for one in found}
-    width = max(map(len, CHECKS))
-    for check, demands in CHECKS.items():
-        count = counts.get(check, 0)
-        yield f"{check:{width}}  {many(count, 'violation') if count else 'ok':14}  {demands}"
     for one in found:
-        yield ""
         yield f"{one.check}: {many(one.times, 'violation')}" + (
             "" if len(one.violations) == one.times else f", the first {len(one.violations)}"
         )
         yield from (f"  {violation_line(row, several)}" for row in one.violations)
-    yield ""
+        yield ""
     broken = f"{len(found)} of {len(CHECKS)} invariants are broken" if found else f"all {len(CHECKS)} invariants hold"
     yield f"{broken}, on {many(events, 'event')}"
 

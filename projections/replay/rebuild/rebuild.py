@@ -13,7 +13,7 @@ What it does not do: look at the live state; that is `compare`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
@@ -34,7 +34,7 @@ from events.names import TopicName
 from projections.queries.moments import iso
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.rebuild.beginning import AT_FIRST, Beginning, beginning, said
 from projections.replay.spark.columns import PARTITION, TEXTS
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
@@ -190,7 +190,8 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     if options.view == "topics" and not options.all_rows:
         ordered = ordered.drop("partitions")
     rows = [row.asDict(recursive=True) for row in ordered.collect()]
-    return said(Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends)), begin, ends)
+    table = _table(rows[: options.limit], options.view, of_log=list(ends) != [0])
+    return said(Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends), table), begin, ends)
 
 
 _ORDER = {
@@ -213,31 +214,38 @@ def _written(session: SparkSession, frame: DataFrame, options: Options, ends: En
 
 def _lines(rows: Sequence[Mapping[str, Any]], options: Options, ends: Ends) -> Iterator[str]:
     yield f"{many(len(rows), options.view[:-1])} as of {as_of(ends)}"
-    for row in rows[: options.limit]:
-        of_log = f"partition {row['log_partition']}: " if list(ends) != [0] else ""
-        yield f"  {of_log}{_LINES[options.view](row)}"
     if len(rows) > options.limit:
-        yield f"  … and {len(rows) - options.limit} more: --json shows all, --output writes them to a folder"
+        yield f"… of which {options.limit} are shown: -o json has all, --output writes them to a folder"
 
 
-def _topic_line(row: Mapping[str, Any]) -> str:
-    size = f"{many(row['num_partitions'], 'partition')}, factor {row['replication_factor']}"
-    ready = f"ready {iso(row['ready_at_ms'])}" if row["ready_at_ms"] is not None else "not ready"
-    return f"{row['topic']}: {size}, created {iso(row['created_at_ms'])}, {ready}, state {row['state_hash'][:16]}"
+def _table(rows: Sequence[Mapping[str, Any]], view: str, *, of_log: bool) -> Table | None:
+    header, cells = _TABLES[view]
+    if of_log:
+        return Table(("PARTITION", *header), [(row["log_partition"], *cells(row)) for row in rows])
+    return Table(header, list(map(cells, rows))) if rows else None
 
 
-def _request_line(row: Mapping[str, Any]) -> str:
-    code = f" {error_word(row['error_code'])}" if row["error_code"] else ""
-    by = f" by {row['rule']}" if row["rule"] else ""
-    return f"{row['request_id']} {row['topic']}: {row['status']}{code}{by}, requested by {row['principal']}"
+def _topic_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
+    ready = "-" if row["ready_at_ms"] is None else iso(row["ready_at_ms"])
+    size = row["num_partitions"], row["replication_factor"]
+    return row["topic"], *size, iso(row["created_at_ms"]), ready, row["state_hash"][:16]
 
 
-def _broker_line(row: Mapping[str, Any]) -> str:
+def _request_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
+    error = error_word(row["error_code"]) if row["error_code"] else "-"
+    return row["request_id"], row["topic"], row["status"], error, row["rule"] or "-", row["principal"]
+
+
+def _broker_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     state = "fenced" if row["fenced"] else "live"
-    return f"broker {row['broker_id']}: {state} since {iso(row['changed_at_ms'])} ({row['reason']}), rack {row['rack']}"
+    return row["broker_id"], state, iso(row["changed_at_ms"]), row["reason"], row["rack"] or "-"
 
 
-_LINES = {"topics": _topic_line, "requests": _request_line, "brokers": _broker_line}
+_TABLES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tuple[object, ...]]]] = {
+    "topics": (("TOPIC", "PARTITIONS", "FACTOR", "CREATED", "READY", "STATE"), _topic_cells),
+    "requests": (("REQUEST", "TOPIC", "OUTCOME", "ERROR", "RULE", "BY"), _request_cells),
+    "brokers": (("BROKER", "STATE", "SINCE", "WHY", "RACK"), _broker_cells),
+}
 
 
 # --- the folds, which run in the workers

@@ -1,0 +1,66 @@
+"""How many topics there were at a moment, how their partitions stood, and what each broker had of them.
+
+Of now the store has these sums beside it (`projections.store.standing_index`); of then they are counted, topic by
+topic, so only where there are few enough of them, and few enough events since the nearest snapshot: some tenths of a
+second.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from events.logs.snapshots import nearest_snapshot
+from projections.queries.past import KEYS_AT_ONCE
+from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
+from projections.store.standing_index import Tallies, tallied
+
+PARTITIONS_MAX: Final = 100_000
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The topics of a moment; `pending` were never complete by then."""
+
+    topics: int = 0
+    partitions: int = 0
+    pending: int = 0
+    tallies: Tallies = Tallies()
+
+    def plus(self, other: Counted) -> Counted:
+        """The sums of both."""
+        return Counted(
+            self.topics + other.topics,
+            self.partitions + other.partitions,
+            self.pending + other.pending,
+            self.tallies.plus(other.tallies),
+        )
+
+
+def counted_at(query: Questions, end: Ends) -> Counted | None:
+    """The topics of a moment, counted; None where that is too much work."""
+    all_of_them = Counted()
+    for part, own in zip(query.parts, end, strict=True):
+        counted = _counted(part, own)
+        if counted is None:
+            return None
+        all_of_them = all_of_them.plus(counted)
+    return all_of_them
+
+
+def _counted(part: Query, end: int) -> Counted | None:
+    snapshot = nearest_snapshot(part.log, end)
+    if snapshot is not None:
+        snapshot.close()
+    if end - (0 if snapshot is None else snapshot.offset) > LOOKED_AT_MAX:
+        return None
+    counted, after = Counted(), ""
+    while counted.topics <= LOOKED_AT_MAX and counted.partitions <= PARTITIONS_MAX:
+        page = part.topics_at(end, after, KEYS_AT_ONCE)
+        of_page = [one for row in page.rows for one in row.partitions]
+        pending = sum(row.ready_at_ms is None for row in page.rows)
+        counted = counted.plus(Counted(len(page.rows), len(of_page), pending, tallied(of_page)))
+        if page.reached is None:
+            return counted
+        after = page.reached
+    return None

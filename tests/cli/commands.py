@@ -1,0 +1,46 @@
+"""Commands run in the tests' own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from controller.cli.main import main
+from events.catalog import EVENT_VERSION
+from events.logs.rocksdb_log import RocksDbLog
+
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class Outcome(NamedTuple):
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+def ended(*arguments: object) -> int:
+    """Run a command, as `topicwright` would; its exit code."""
+    try:
+        code: object = main([str(one) for one in arguments])
+    except SystemExit as end:
+        code = end.code
+    assert isinstance(code, int)
+    return code
+
+
+def open_log(folder: Path) -> RocksDbLog:
+    """The log of a service in a folder."""
+    return RocksDbLog.open(
+        folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID
+    )
+
+
+def columns(text: str) -> list[list[str]]:
+    """The words of each line."""
+    return [line.split() for line in text.splitlines()]

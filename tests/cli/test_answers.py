@@ -1,0 +1,154 @@
+"""What holds of every command that reads: the same answers everywhere and in every format, and errors that help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.commands import Run, open_log
+from tests.http.service import service
+from tests.support.topicwright import COMMAND
+
+
+def test_every_format_has_the_same_answer(run: Run, stopped: Path) -> None:
+    for words in (("topics",), ("topics", "u"), ("requests",), ("brokers",), ("settings",), ("explain", "u")):
+        as_json = json.loads(run(*words, "-o", "json", "--data", stopped).out)
+        assert yaml.safe_load(run(*words, "-o", "yaml", "--data", stopped).out) == as_json, words
+    events = [json.loads(line) for line in run("events", "-o", "json", "--data", stopped).out.splitlines()]
+    assert list(yaml.safe_load_all(run("events", "-o", "yaml", "--data", stopped).out)) == events
+    wide = run("topics", "-o", "wide", "--data", stopped).out
+    assert wide.splitlines()[0].split()[-4:] == ["ID", "READY", "REQUEST", "CONFIGS"]
+    assert "retention.ms=5" in wide
+
+
+async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> None:
+    log = open_log(tmp_path / "data")
+    commands: list[tuple[object, ...]] = [
+        ("topics",),
+        ("topics", "--json"),
+        ("topics", "--at", 9),
+        ("topics", "a.t"),
+        ("topics", "a.t", "--at", 10, "--json"),
+        ("topics", "none"),
+        ("topic", "create", "x", "--dry-run", "--partitions", 3),
+        ("topic", "create", "x", "--dry-run", "--partitions", 0),
+        ("topics", "--at", 9999),
+        ("events",),
+        ("events", "--topic", "a.t", "--json"),
+        ("events", "--tail", 7),
+        ("events", "--type", "TopicCreated", "--until", 12, "--since", "1h"),
+        ("explain", "a.t"),
+        ("explain", "none"),
+        ("explain", "a.t", "--at", 9),
+        ("requests",),
+        ("requests", "--json"),
+        ("brokers", "-o", "wide"),
+        ("settings",),
+        ("settings", "none"),
+        ("diff", 3),
+        ("diff", 3, 9, "--json"),
+        ("diff", 9999),
+    ]
+    async with service(log=log) as one:
+        await one.create("a.t", num_partitions=2)
+        await one.request("DELETE", "/topics/a.t")
+        await one.create("a.t", num_partitions=2)
+        address = f"127.0.0.1:{one.port}"
+        online = [await asyncio.to_thread(run, *command, "--http", address) for command in commands]
+        locked = await asyncio.to_thread(run, "topics", "--data", tmp_path / "data")
+    log.close()
+    assert locked.code == 2
+    assert "one process writes a log" in locked.err
+    assert "--http HOST:PORT" in locked.err
+    assert [one.code for one in online] == [0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 2]
+    for command, seen in zip(commands, online, strict=True):
+        assert run(*command, "--data", tmp_path / "data") == seen, command
+
+
+async def test_no_service_and_another_service_have_different_errors(run: Run) -> None:
+    async def not_ours(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(not_ours, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    other = await asyncio.to_thread(run, "topics", "--http", address)
+    server.close()
+    await server.wait_closed()
+    nobody = await asyncio.to_thread(run, "topics", "--http", address)
+    assert other.code == nobody.code == 2
+    assert f"what answers at {address} is not Topicwright's HTTP" in other.err
+    assert f"no answer from a service at {address} (Connection refused)" in nobody.err
+    assert "--data DIR" in nobody.err
+
+
+# arguments | what standard error says
+MISUSE = """
+topic create --dry-run                  | the following arguments are required: NAME
+topic create t --dry-run --timeout-ms 3 | a dry run waits for nothing: it goes without --timeout-ms
+topic create t --config retention       | argument --config: 'retention' is not KEY=VALUE
+topic create t --partitions many        | argument --partitions: invalid int value: 'many'
+topic alter t                           | say what to change: --config KEY=VALUE or --delete-config KEY
+topic grow t                            | the following arguments are required: --partitions
+topic shrink t                          | 'shrink' is not known; say one of create, delete, alter, grow
+topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: say an offset (1234)
+topics --at 25:00                       | argument --at: hour must be in 0..23
+topics t --status ready                 | --status and --principal choose from a list
+topics --statsu ready                   | there is no flag --statsu; did you mean --status?
+topics --stat ready                     | there is no flag --stat; did you mean --status?
+topics a b                              | 'b' is one word too many
+events --type TopicCreate               | argument --type: 'TopicCreate' is no type of event; did you mean TopicCreated?
+events --follow --tail 3                | --follow has no end: it goes without --until and --tail
+events --from 3 --since 1h              | --from and --since both say where to begin: give one
+events --tail 0                         | argument --tail: '0' is not a number from 1 to 100000
+topcs                                   | 'topcs' is not known; did you mean topics?
+topics --http here                      | argument --http: 'here' is not HOST:PORT with a port from 1 to 65535
+topics --http h:0                       | argument --http: 'h:0' is not HOST:PORT with a port from 1 to 65535
+topics --http h:1 --data x              | argument --data: not allowed with argument --http
+topics --data nowhere                   | nowhere holds no log: name the folder that `topicwright serve --data`
+events --from -1                        | argument --from: '-1' is not a whole number, 0 or more
+events --from x                         | argument --from: 'x' is not a whole number, 0 or more
+explain                                 | the following arguments are required: TOPIC|REQUEST
+explain EMPTY                           | argument TOPIC|REQUEST: it is empty: name one
+topics EMPTY                            | argument NAME|PATTERN: it is empty: name one
+"""
+
+
+@pytest.mark.parametrize("line", MISUSE.strip().splitlines())
+def test_misuse_gets_an_error_with_what_is_allowed(
+    line: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, message = (column.strip() for column in line.split(" | ", 1))
+    outcome = run(*("" if word == "EMPTY" else word for word in arguments.split()))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+    assert outcome.err.startswith(
+        ("usage: topicwright " + (arguments.split()[0] if not arguments.startswith("topcs") else ""), "topicwright: ")
+    )
+    assert not list(tmp_path.iterdir()), "nothing is made of it"
+
+
+def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
+    for words in (("events",), ("topics", "--json")):
+        with Path("/dev/full").open("w") as full:
+            argv = [COMMAND, *words, "--data", str(stopped)]
+            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        assert done.stderr == "topicwright: what is printed cannot be written: No space left on device\n"
+
+
+def test_whoever_reads_the_beginning_alone_gets_no_error(stopped: Path) -> None:
+    argv = f"{COMMAND} events --data {stopped} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", argv], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1

@@ -1,0 +1,33 @@
+"""Everything is imported, and the demo told: what `test_pythons` has each Python do, warnings being errors."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+from controller.cli.main import main
+
+LEFT_OUT = ("plotly", "py4j", "pyarrow", "pyspark", "numpy")
+"""What replays need besides; modules that import them are left out where they are missing."""
+
+
+def import_everything() -> int:
+    """Import every module; how many there were."""
+    count = 0
+    for top in ("controller", "events", "projections"):
+        for module in pkgutil.walk_packages(importlib.import_module(top).__path__, f"{top}."):
+            if module.name.endswith(".__main__"):
+                continue
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as missing:
+                if str(missing.name).partition(".")[0] not in LEFT_OUT:
+                    raise
+            count += 1
+    return count
+
+
+if __name__ == "__main__":
+    print(f"{import_everything()} modules of Python {sys.version_info.major}.{sys.version_info.minor}")
+    sys.exit(main(["demo"]))
