@@ -32,7 +32,7 @@ from events.logs.log import EventLog, LogCorrupted, StateKeys
 FORMAT: Final = 1
 STRETCH: Final = 1 << 16
 """So many events a stretch has: one subtree of the log's Merkle tree."""
-NOTED: Final = b"k"
+NOTED: Final = b"p"
 _REQUESTS: Final = b"r"
 _KEY_BYTES: Final = 9
 _MANIFESTS: Final = "manifests"
