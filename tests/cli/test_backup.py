@@ -11,7 +11,7 @@ import pytest
 
 from controller.cli.main import main
 from events.codec import decode_event
-from events.logs.archive.manifest import history_of, noted
+from events.logs.archive.manifest import NOTED, history_of, noted
 from events.logs.log import Commit, Entry
 from projections.store.tree import head_of
 from tests.projections.archive.archives import archive_all, write_a_day
@@ -37,7 +37,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
 def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]:
     """The events of a log, and its state but for what it says of its archive."""
     with closing(open_log(folder)) as log:
-        return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(b"k")}
+        return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(NOTED)}
 
 
 def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
+FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "metadata.max.retention.bytes": "1"}
 
 
 @pytest.mark.parametrize(
