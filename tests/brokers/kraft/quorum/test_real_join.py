@@ -119,7 +119,7 @@ def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path) -> None:
 
             def is_silent() -> bool:
                 shown = topicwright("quorum", "--bootstrap-controller", leader.address).stdout
-                found = re.search(rf"^{other.node_id} .* ([0-9.]+) s ago$", shown, re.MULTILINE)
+                found = re.search(rf"^{other.node_id} .* ([0-9.]+) s ago\b", shown, re.MULTILINE)
                 return found is not None and float(found[1]) > 4
 
             until(is_silent, 120, f"{other.node_id} is known to be silent")
