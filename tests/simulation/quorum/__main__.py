@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import traceback
 from collections import Counter
 
-from tests.simulation.quorum.simulation import simulate
+from tests.simulation.planting import live_through
+from tests.simulation.quorum.simulation import Outcome, simulate
 
 
 def main() -> None:
@@ -21,20 +21,15 @@ def main() -> None:
         print(simulate(options.seed))
         return
     first, _, end = (options.seeds or "0-300").partition("-")
-    began, failed, total = time.perf_counter(), 0, Counter[str]()
-    for seed in range(int(first), int(end)):
-        try:
-            outcome = simulate(seed)
-        except Exception as error:
-            failed += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-            if failed == 1:
-                traceback.print_exc()
-            continue
+    began, total = time.perf_counter(), Counter[str]()
+
+    def lived(seed: int, failed: int, outcome: Outcome) -> None:
         total.update(outcome.counts)
         total.update(steps=outcome.steps, epochs=outcome.epochs, answered=outcome.answered)
         if (seed + 1) % 1000 == 0:
             print(f"{seed + 1 - int(first)} seeds, {failed} failed, {time.perf_counter() - began:.0f} s", flush=True)
+
+    failed = live_through(range(int(first), int(end)), simulate, lived)
     count, seconds = int(end) - int(first), time.perf_counter() - began
     print(f"{count} seeds, {failed} failed, {count / seconds:.1f} seeds/s; {dict(sorted(total.items()))}")
     sys.exit(failed > 0)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
-from unittest.mock import patch
+from collections.abc import Callable
+from typing import Final
 
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft import requests
@@ -18,6 +16,7 @@ from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
 from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.messages import vote as v
+from tests.simulation.planting import Bugs
 from tests.simulation.quorum.disk import Disk
 
 
@@ -107,7 +106,7 @@ def _votes_of_any_majority(candidate: Candidate, now: float, context: int, respo
 
 _replied = Candidate.replied
 
-BUGS: Final[dict[str, list[tuple[Any, str, Any]]]] = {
+BUGS: Final[Bugs] = {
     "a follower fetches on before it has flushed": [(Quorum, "is_durable", property(lambda core: True))],
     "a watermark beyond what is flushed here": [(Quorum, "commit", _commit_before_flush)],
     "a leader counts what it has not flushed": [
@@ -131,12 +130,3 @@ BUGS: Final[dict[str, list[tuple[Any, str, Any]]]] = {
     "voters count only when they are committed": [(Quorum, "voters", property(_committed_voters))],
     "a leader leads on in its epoch after a restart": [(Quorum, "start", _leads_again)],
 }
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """With a fault."""
-    with ExitStack() as stack:
-        for owner, attribute, wrong in BUGS[name]:
-            stack.enter_context(patch.object(owner, attribute, wrong))
-        yield

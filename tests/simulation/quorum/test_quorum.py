@@ -9,7 +9,8 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.quorum.bugs import BUGS, planted
+from tests.simulation.planting import seeds_to_find
+from tests.simulation.quorum.bugs import BUGS
 from tests.simulation.quorum.simulation import simulate
 
 SEEDS = 400
@@ -50,15 +51,4 @@ def test_a_seed_is_lived_through_the_same_way_again(seed: int) -> None:
 
 @pytest.mark.parametrize("bug", list(BUGS))
 def test_a_planted_bug_is_found(bug: str) -> None:
-    assert seeds_to_find(bug) is not None, f"{bug}: not found in {SEEDS_TO_FIND} seeds"
-
-
-def seeds_to_find(bug: str) -> int | None:
-    """How many seeds it takes."""
-    with planted(bug):
-        for seed in range(SEEDS_TO_FIND):
-            try:
-                simulate(seed)
-            except Exception:
-                return seed + 1
-    return None
+    assert seeds_to_find(BUGS, bug, simulate, SEEDS_TO_FIND) is not None, f"{bug}: not found in {SEEDS_TO_FIND} seeds"

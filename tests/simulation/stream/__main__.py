@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import traceback
 from collections import Counter
 
-from tests.simulation.stream.simulation import simulate
+from tests.simulation.planting import live_through
+from tests.simulation.stream.simulation import Outcome, simulate
 
 
 def main() -> None:
@@ -17,17 +17,12 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int, nargs="?", default=1)
     options = parser.parse_args()
-    began, failed, done = time.process_time(), 0, Counter[str]()
-    for seed in range(options.seed, options.seed + options.count):
-        try:
-            outcome = simulate(seed)
-        except Exception as error:
-            failed += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-            if failed == 1:
-                traceback.print_exc()
-            continue
+    began, done = time.process_time(), Counter[str]()
+
+    def lived(seed: int, failed: int, outcome: Outcome) -> None:
         done.update(outcome.done, requests=sum(outcome.answers.values()), events=outcome.events)
+
+    failed = live_through(range(options.seed, options.seed + options.count), simulate, lived)
     spent = time.process_time() - began
     speed = done["requests"] / spent
     print(f"{options.count} seeds, {failed} failed, {speed:.0f} requests/s; {dict(sorted(done.items()))}")

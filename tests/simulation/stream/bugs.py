@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
-from unittest.mock import patch
 
 from controller.stream.front.node import FrontNode
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
 from controller.stream.worker.engine import Engine
+from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 
 
@@ -33,19 +32,10 @@ def _nothing(*_: object, **__: object) -> None:
     return None
 
 
-BUGS: Final[dict[str, list[tuple[Any, str, Any]]]] = {
+BUGS: Final[Bugs] = {
     "a decision is kept though its record did not come to lie where it should": [(Engine, "_find_own", _keep_all)],
     "a copy is decided": [(PartitionState, "decided_before", lambda *_: False)],
     "the next owner does not know what was decided": [(PartitionState, "remember_requests", _remember_nothing)],
     "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
     "a front does not notice that nobody decides": [(FrontNode, "_time_is_up", _nothing)],
 }
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """With a fault."""
-    with ExitStack() as stack:
-        for owner, attribute, wrong in BUGS[name]:
-            stack.enter_context(patch.object(owner, attribute, wrong))
-        yield
