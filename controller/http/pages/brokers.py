@@ -1,4 +1,4 @@
-"""Brokers, one broker, the events of the log, and what is different between two moments."""
+"""Brokers, one broker, their controllers, the events of the log, and what is different between two moments."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from events.catalog import EVENT_TYPES
 from projections.shown.difference_types import DifferenceShape
 from projections.shown.json_types import BrokersShape, EventsShape
 from projections.shown.overview_types import BrokerInFullShape
+from projections.shown.quorum_types import QuorumShape
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 
@@ -40,6 +41,15 @@ async def broker(
     one: BrokerInFullShape = await site.shown(overviews.broker, request, broker_id=broker_id, at=at)
     command = ("brokers", str(broker_id))
     return await site.page(request, "broker.html", at=at, as_of=one.as_of, follow=FOLLOW, command=command, one=one)
+
+
+@get("/quorum")
+async def quorum(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes]:
+    """Who votes and who leads, as this voter sees it now."""
+    found: QuorumShape = await site.shown(overviews.quorum, request)
+    here = next((one for one in found.voters if one.node_id == found.node_id), None)
+    command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
+    return await site.page(request, "quorum.html", follow=FOLLOW, command=command, found=found)
 
 
 @get("/topics/{name:str}/events")

@@ -62,6 +62,7 @@ class Frame:
         token: str,
         density: Density | None,
         has_partitions: bool = False,
+        has_quorum: bool = False,
         as_of: AsOfShape | None = None,
         follow: str = "",
         command: tuple[str, ...] = (),
@@ -72,6 +73,7 @@ class Frame:
         self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
         """Offsets of one partition mean nothing on pages of others."""
         self._has_partitions = has_partitions
+        self.has_quorum = has_quorum
         self.principal = principal
         self.token = token
         self.density = density
