@@ -11,6 +11,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from controller.http.errors import HttpRequest
+from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, EventOrder, EventType, From, Limit, To
 from controller.http.paths import overviews, reads
@@ -87,7 +88,7 @@ async def events(
         "events.html",
         at=at,
         follow=FOLLOW if cursor is None and order == "newest" and topic is None else "",
-        command=("events",),
+        command=("events", *flags(topic=topic, request=request_id, type=kind, tail=str(limit))),
         page=page,
         types=TYPES,
     )

@@ -78,7 +78,8 @@ class Frame:
         self.token = token
         self.density = density
         self.follow = "" if at else follow
-        self.command = shlex.join(("topicwright", *command, *(("--at", at) if at else ()))) if command else ""
+        until = ("--until" if command[:1] == ("events",) else "--at", at) if at else ()
+        self.command = shlex.join(("topicwright", *command, *until)) if command else ""
         """The same on the command line."""
         self.release = RELEASE
         self.assets = ADDRESSES
@@ -106,6 +107,11 @@ class Frame:
     def kept(self, *without: str) -> dict[str, str]:
         """The parameters of this page that a form keeps."""
         return {name: value for name, value in self.query.items() if name not in without}
+
+
+def flags(**given: str | None) -> tuple[str, ...]:
+    """Flags of the command line, of what is given."""
+    return tuple(word for name, value in given.items() if value for word in (f"--{name}", value))
 
 
 class _Query(dict[str, str]):

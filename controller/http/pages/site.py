@@ -119,6 +119,11 @@ class Site:
         answer.headers.update({**SECURITY, **NOT_KEPT})
         return answer
 
+    @property
+    def partitions(self) -> tuple[int | None, ...]:
+        """The partitions of the log; None alone where it has none."""
+        return tuple(part.partition for part in self._queries.parts)
+
     def allows(self, request: HttpRequest, operation: Operation, topic: str | None = None) -> bool:
         """Whether who sends the request may do this to a topic, or (None) to the cluster."""
         return self.front.allows(caller_of(request), operation, topic)
@@ -129,7 +134,7 @@ class Site:
             path=request.url.path,
             query={name: request.query_params[name] for name in request.query_params},
             principal=principal,
-            has_partitions=self._queries.parts[0].partition is not None,
+            has_partitions=self.partitions != (None,),
             has_quorum=self.front.quorum is not None,
             token=self.tokens.of(principal, self.front.controller.now_ms()),
             density=self._density[1] if self._density is not None and self.allows(request, "Describe") else None,

@@ -95,12 +95,13 @@ async def send(one: Service, path: str, expect: int = 303, token: str | None = N
 
 
 class Read(HTMLParser):
-    """A page that was read: its elements, its links, its words."""
+    """A page that was read: its elements, its links, its words, the rows of its tables."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
+        self.rows: list[list[str]] = []
         self._open: list[str] = []
         self.feed(text)
         self.close()
@@ -108,6 +109,10 @@ class Read(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """An element begins."""
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
         self.elements.append((tag, dict(attrs)))
         if tag not in {"meta", "link", "img", "input", "br"}:
             self._open.append(tag)
@@ -123,6 +128,8 @@ class Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Words."""
+        if {"td", "th"} & set(self._open):
+            self.rows[-1][-1] += data
         if data.strip():
             self.words.append(" ".join(data.split()))
 
