@@ -107,7 +107,7 @@ class LoopWatch:
             self._held_back += 1
             return
         ms, held_back = round(late_s * 1000), self._held_back
-        self._log.warning("loop stood still", ms=ms, cause=cause, at=" < ".join(where), held_back=held_back)
+        self._log.warning("loop stood still", ms=ms, cause=cause, where=" < ".join(where), held_back=held_back)
         self._logged_s, self._held_back = now_s, 0
 
     def _wall_ahead_ms(self) -> float:

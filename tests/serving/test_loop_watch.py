@@ -77,7 +77,7 @@ async def test_what_keeps_the_loop_is_named_and_logged_seldom(heard: Heard, watc
     assert heard.longest["controller.apis.slow.blocks"] > 0.4
     lines = [fields for event, fields in heard.lines if fields.get("cause") == "controller.apis.slow.blocks"]
     assert lines[0]["ms"] > 400
-    assert lines[0]["at"].startswith("controller.apis.slow.blocks:2"), "the line, and what called it"
+    assert lines[0]["where"].startswith("controller.apis.slow.blocks:2"), "the line, and what called it"
     for _ in range(3):
         blocks(0.3)
         await asyncio.sleep(0.1)
