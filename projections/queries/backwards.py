@@ -14,6 +14,7 @@ from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.listing import Listed, Listing, Place
 from projections.queries.past import EVENTS_PER_STRETCH
 from projections.queries.query import BYTES_PER_PAGE, Query
+from projections.store.births import BIRTH_TYPES, birth_offsets
 
 STRETCH_FIRST, STRETCH_MAX = 1 << 10, 1 << 18
 """Offsets that are looked through at once: few at first, as the newest are wanted, then twice as many each time."""
@@ -52,14 +53,14 @@ class EventFilter(msgspec.Struct, frozen=True):
 
     topic: str | None = None
     request_id: str | None = None
-    type: str | None = None
+    types: tuple[str, ...] = ()
 
     def fits(self, event: Event) -> bool:
         """Whether an event is one of them."""
         return (
             self.topic in (None, getattr(event, "topic", None))
             and self.request_id in (None, getattr(event, "request_id", None))
-            and self.type in (None, type(event).__name__)
+            and (not self.types or type(event).__name__ in self.types)
         )
 
 
@@ -100,6 +101,8 @@ def _before(number: int, part: Query, which: EventFilter, before: int) -> Iterat
         offsets = reversed([offset for offset in part.log.request_offsets(which.request_id) if offset < before])
     elif which.topic is not None:
         offsets = offsets_before(part.log, shard_key(which.topic), before)
+    elif which.types == BIRTH_TYPES:
+        offsets = birth_offsets(part.log, before)
     else:
         offsets = iter(range(before - 1, -1, -1))
     return ((number, record) for record in _decoded(part, offsets))

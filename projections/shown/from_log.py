@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.machine.state import Topic
-from events.names import shard_key
+from events.names import Offset, shard_key
 from projections.queries.backwards import EventFilter, newest_first, oldest_first
-from projections.queries.listing import listing
+from projections.queries.listing import Listing, cursor_of, listing
 from projections.queries.live import EVERY_TOPIC, TopicFilter
 from projections.queries.past import MayShow, TopicPage
 from projections.queries.query import Ends, NoTopic, Query, Questions, everything
+from projections.rows.topics import TopicRow
 from projections.shown import json_types, to_json
 from projections.shown.to_json import Live
+from projections.store.births import BIRTH_KINDS, BIRTH_TYPES
 from projections.words.explain import Explanation, explain
 
 
@@ -63,6 +65,36 @@ def topics_at(
     return topics(query, shown, _next_after(page, place), end)
 
 
+def newest_at(
+    query: Questions,
+    at: str,
+    cursor: str | None,
+    limit: int,
+    may_show: MayShow = everything,
+    which: TopicFilter = EVERY_TOPIC,
+) -> json_types.TopicsShape:
+    """The same, the newest first: a page of what was created before the moment, of which some are gone by then. Raises
+    BadMoment, BadPlace."""
+    end, parts = query.end(at), query.parts
+    births = Listing(parts)
+    place = end if cursor is None else tuple(map(min, births.place(0, cursor), end))
+    found = newest_first(births, EventFilter(types=BIRTH_TYPES), place, limit)
+    created = [
+        (number, record.offset, shard_key(record.event.topic))
+        for number, record in found.events
+        if isinstance(record.event, BIRTH_KINDS)
+    ]
+    rows: dict[tuple[int | None, Offset], TopicRow] = {}
+    for part, until in zip(parts, end, strict=True):
+        keys = list(dict.fromkeys(key for number, _, key in created if number == part.partition))
+        under = part.topics_under(keys, until, may_show)
+        rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
+    live = query.cluster_at(end).live
+    there = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
+    shown = [one for row in there if _fits(one := to_json.topic_summary(row, live), which)]
+    return topics(query, shown, None, end, None if found.next_place is None else cursor_of(found.next_place))
+
+
 def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
     if page.rows and page.reached == shard_key(page.rows[-1].name):
         return page.rows[-1].name
@@ -96,7 +128,10 @@ def events(
 ) -> json_types.EventsShape:
     """A page of events: all, or those of a topic, of a request, of a partition, or of a kind; with `newest` the newest
     first, and then `start` is not looked at. Raises BadPlace, BadMoment."""
-    found, which = listing(query, topic, request_id, partition), EventFilter(topic, request_id, kind)
+    found, which = (
+        listing(query, topic, request_id, partition),
+        EventFilter(topic, request_id, () if kind is None else (kind,)),
+    )
     end = query.end(at) if len(found.parts) > 1 else (found.parts[0].end(at),)
     if newest:
         before = end if cursor is None else tuple(map(min, end, found.place(0, cursor)))

@@ -24,12 +24,14 @@ BIRTHS = b"b"
 STRETCH = 1 << 16
 """A page of a list looks once into each stretch between the snapshot and its moment."""
 
-_KINDS = (catalog.TopicCreated, catalog.TopicDiscovered)
+BIRTH_KINDS = (catalog.TopicCreated, catalog.TopicDiscovered)
+BIRTH_TYPES = tuple(kind.__name__ for kind in BIRTH_KINDS)
+"""Their types by name."""
 
 
 def put_birth(puts: Puts, offset: int, key: ShardKey, event: Event) -> None:
     """Add what the index has of an event; nothing, of most."""
-    if isinstance(event, _KINDS):
+    if isinstance(event, BIRTH_KINDS):
         puts[_prefix(offset // STRETCH) + key.encode()] = b""
 
 
@@ -49,6 +51,19 @@ def born(log: EventLog, start: int, end: int, after: str = "") -> Iterator[Shard
         return map(ShardKey, log.shard_keys(after))
     stretches = range(start // STRETCH, (end - 1) // STRETCH + 1)
     return (key for key, _ in groupby(merge(*(_of_stretch(log, stretch, after) for stretch in stretches))))
+
+
+def birth_offsets(log: EventLog, before: int) -> Iterator[int]:
+    """The offsets below one at which there may have been births, the highest first: stretches without any are left
+    out, where the index is not so old."""
+    whole_from = log.get(BIRTHS)
+    oldest = before if whole_from is None else int.from_bytes(whole_from, "big")
+    while before > 0:
+        stretch = (before - 1) // STRETCH
+        start = stretch * STRETCH
+        if oldest > start or next(_of_stretch(log, stretch, ""), None) is not None:
+            yield from range(before - 1, start - 1, -1)
+        before = start
 
 
 def _of_stretch(log: EventLog, stretch: int, after: str) -> Iterator[ShardKey]:

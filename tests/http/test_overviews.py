@@ -293,6 +293,7 @@ async def test_what_is_different_between_two_moments() -> None:
         await one.create("same", 409)
         await one.request("POST", "/v1/simulated/brokers/3/stop")
         await one.live(1, 2)
+        await one.until(lambda: one.front.store.durable_tallies.trouble.under_replicated == 8)
         shown = await one.get(f"/v1/diff?from={start}")
         topics = {each["name"]: each for each in shown["topics"]}
         assert {name: each["change"] for name, each in topics.items()} == {
@@ -321,6 +322,23 @@ async def test_what_is_different_between_two_moments() -> None:
         assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)
 
 
+async def test_the_newest_topics_of_any_moment() -> None:
+    async with service() as one:
+        for name in ("a", "b.c", "d"):
+            await one.create(name)
+        for gone, again in (("b.c", "b_c"), ("a", "a")):
+            await one.request("DELETE", f"/topics/{gone}")
+            await one.create(again)
+        for at in range(0, one.log.durable_offset, 2):
+            there = (await one.get("/v1/topics", at=at))["topics"]
+            newest, cursor = [], {}
+            while cursor is not None:
+                page = await one.get("/v1/topics", order="newest", at=at, limit=1, **cursor)
+                newest += page["topics"]
+                cursor = page["next_cursor"] and {"cursor": page["next_cursor"]}
+            assert newest == sorted(there, key=lambda each: -each["created_offset"]), f"at {at}"
+
+
 WRONG = """
 /v1/requests?outcome=x      | 400 outcome: Invalid enum value 'x'
 /v1/requests?cursor=1-2     | 400 cursor: '1-2' is not the next_cursor of a page of this listing
@@ -331,7 +349,7 @@ WRONG = """
 /v1/timeline?spans=501      | 400 spans: Expected `int` <= 500
 /v1/topics?status=bad       | 400 status: Invalid enum value 'bad'
 /v1/topics?name=            | 400 name: Expected `str` of length >= 1
-/v1/topics?order=newest&at=3 | 400 order: topics of the past come in the order of their names
+/v1/topics?order=newest&at=3&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
 /v1/topics?order=newest&after=t | 400 after: it goes with neither cursor nor order=newest
 /v1/topics?order=newest&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
 /v1/events?type=Bad         | 400 type: Expected `str` matching regex

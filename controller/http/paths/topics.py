@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal
 
 from litestar import Response, get
@@ -73,11 +74,11 @@ async def topics(
         raise refused(400, ErrorCode.INVALID_REQUEST, "after: it goes with neither cursor nor order=newest")
     if order == "newest":
         if at is not None:
-            raise refused(400, ErrorCode.INVALID_REQUEST, "order: topics of the past come in the order of their names")
+            return await page.of_the_past(at, from_log.newest_at, cursor)
         return await page.by_age(_place(reader.queries, cursor))
     beyond = places.opened(after if cursor is None else cursor)
     if at is not None:
-        return await page.of_the_past(at, beyond, places.sealed)
+        return await page.of_the_past(at, partial(from_log.topics_at, place=places.sealed), beyond)
     return await page.by_name(beyond, places.sealed)
 
 
@@ -95,7 +96,7 @@ class _Page:
         self._live = reader.front.cluster.live
 
     async def of_the_past(
-        self, at: str, after: str | None, sealed: Callable[[str], str]
+        self, at: str, listed: Callable[..., json_types.TopicsShape], after: str | None
     ) -> Response[json_types.TopicsShape]:
         """Topics as they were."""
         if not may_describe_some(self._front, self._request):
@@ -106,7 +107,7 @@ class _Page:
         def may_show(name: str) -> bool:
             return self._which.fits_name(name) and self._front.allows(caller, "Describe", name)
 
-        return await self._reader.answer(from_log.topics_at, at, after, self._limit, may_show, sealed, self._which)
+        return await self._reader.answer(listed, at, after, self._limit, may_show, which=self._which)
 
     async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[json_types.TopicsShape]:
         """Topics as they are, by their names."""
