@@ -78,7 +78,7 @@ class RequestIndex:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._recent: dict[str, IndexedRequest] = {}
-        self._unknown = RECENT_MAX
+        self._unknown = RECENT_MAX if log.next_offset else 0
         """So many requests more may have begun before this index was made."""
 
     def changes(self, records: Iterable[Recorded]) -> Puts:
