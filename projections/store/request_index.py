@@ -334,9 +334,13 @@ def _counted(record: Recorded, event: access.AsksRefused) -> IndexedRequest:
 def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
     place = inverted(entry.asked_offset)
     puts[REQUEST + place] = _encode(entry)
-    had, has = set(() if before is None else _values(before)), set(_values(entry))
-    for kind, value in had ^ has:
-        puts[_facet(kind, value) + place] = b"" if (kind, value) in has else None
+    if before is None:
+        for kind, value in _values(entry):
+            puts[_facet(kind, value) + place] = b""
+    elif (before.outcomes, before.rules) != (entry.outcomes, entry.rules):
+        had, has = set(_values(before)), set(_values(entry))
+        for kind, value in had ^ has:
+            puts[_facet(kind, value) + place] = b"" if (kind, value) in has else None
 
 
 def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
