@@ -61,6 +61,10 @@ class Place(Protocol):
         """The names of what is in a folder, in order. Raises ArchiveAway."""
         ...
 
+    def remove(self, name: str) -> None:
+        """Let an object go, if it is there. Raises ArchiveAway."""
+        ...
+
 
 def open_place(url: str) -> Place:
     """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadPlace."""
@@ -78,6 +82,12 @@ def open_place(url: str) -> Place:
     if not parts.netloc or ".." in parts.path.split("/"):
         raise BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
     return Bucket(url)
+
+
+def within(url: str, name: str) -> str:
+    """The URL of the place of that name in the place at `url`."""
+    where, mark, options = url.partition("?")
+    return f"{where.rstrip('/')}/{name}{mark}{options}"
 
 
 def _shown(url: str) -> str:
@@ -127,6 +137,13 @@ class Folder:
         except OSError as error:
             raise _away(self.url, error) from None
 
+    def remove(self, name: str) -> None:
+        """As `Place` has it."""
+        try:
+            (self._folder / _checked(name)).unlink(missing_ok=True)
+        except OSError as error:
+            raise _away(self.url, error) from None
+
 
 class Bucket:
     """A place in an object store."""
@@ -170,6 +187,11 @@ class Bucket:
             return sorted(one.base_name for one in found if one.is_file)
 
         return self._guarded(names)
+
+    def remove(self, name: str) -> None:
+        """As `Place` has it."""
+        with suppress(FileNotFoundError):
+            self._guarded(lambda system, path: system.delete_file(f"{path}/{_checked(name)}"))
 
     def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
         """What a call gives that is made with the store and the path in it. Raises ArchiveAway, FileNotFoundError.
