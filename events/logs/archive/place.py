@@ -26,6 +26,9 @@ OBJECT_BYTES_MAX: Final = 1 << 30
 """No object of an archive is larger: one that says so is not read."""
 FORM: Final = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 _SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
+TRIED_S: Final = 10
+"""So long a store is tried that does not answer, where its client lets us say so."""
+_LIMIT: Final = "retry_limit_seconds"
 _T = TypeVar("_T")
 _UNFINISHED: Final = ".unfinished"
 _SECRET = re.compile(r"secret|password|token|key", re.IGNORECASE)
@@ -203,13 +206,21 @@ class Bucket:
 
         try:
             if self._reached is None:
-                system, path = fs.FileSystem.from_uri(self.url)
+                system, path = fs.FileSystem.from_uri(_bounded(self.url))
                 self._reached = system, path.rstrip("/")
             return call(*self._reached)
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise _away(self.url, error) from None
+
+
+def _bounded(url: str) -> str:
+    """The URL with a limit to how long Google's client tries again, which is a quarter of an hour otherwise: whoever
+    waits for the store is to be shown why."""
+    if not url.startswith(("gs:", "gcs:")) or _LIMIT in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{_LIMIT}={TRIED_S}"
 
 
 def _checked(name: str) -> str:
