@@ -50,8 +50,10 @@ def write_a_day(folder: Path, events: int = 1000) -> None:
     asyncio.run(write())
 
 
-def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH) -> Archiver:
-    """An archiver of a log, in small stretches."""
+def archiver(
+    log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH, *, backup: bool = False
+) -> Archiver:
+    """An archiver of a log, in small stretches; one for a `backup` goes by the place alone."""
     return Archiver(
         log,
         place,
@@ -59,7 +61,7 @@ def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int 
         lambda: Columns(tuple(COLUMNS)),
         lambda start, end: root_over(value for _, value in log.read(start, end)),
         lambda: None,
-        known=lambda: list(manifests_of(log)),
+        known=list if backup else lambda: list(manifests_of(log)),
         stretch_events=stretch,
     )
 
