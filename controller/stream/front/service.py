@@ -51,6 +51,7 @@ from controller.stream.front.view import StreamFront
 from controller.stream.log.beginning import archive_of
 from controller.stream.log.folder_lock import hold_folder
 from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, first_records, prepare_fronts_topic, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Topics
@@ -104,6 +105,8 @@ class FrontService:
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         self._partitions = self._open_partitions(first_records)
+        interval = options.settings.log_snapshot_interval_events
+        self._snapshots = [PartitionSnapshots(each, interval) for each in self._partitions]
         self._is_following = False
         self._cluster: FrontCluster | None = None
 
@@ -203,6 +206,7 @@ class FrontService:
             answer_timeout_s=settings.front_answer_timeout_ms / 1000,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             command_failed=self.metrics.command_failed,
+            committed=lambda number: self._snapshots[number].reached(),
         )
 
     def _follow(self) -> None:
@@ -263,6 +267,7 @@ class FrontService:
         if not self._is_following:  # it never came to follow anything
             await self._entrance.listening.stop(0)
             self._entrance.users.close()
+            self._close_snapshots()
             for each in self._partitions:
                 each.close()
             return
@@ -275,8 +280,13 @@ class FrontService:
         self._presence.announce(leaving=True)
         await self._producer.stop()
         await self._follower.stop()
+        self._close_snapshots()
         self.node.close()
         self._entrance.users.close()
+
+    def _close_snapshots(self) -> None:
+        for each in self._snapshots:
+            each.close()
 
 
 def _front_id(data: Path) -> str:

@@ -10,23 +10,21 @@ next base is put beside the archive; so it holds the state, and some hundred tho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import structlog
 
 from controller.engine.background import Background
 from controller.serving.history.archiving import Archiving, Keeping
-from controller.serving.log_lines import SnapshotLines
 from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, Pair, bases, put_base
 from events.logs.archive.manifest import history_of
 from events.logs.archive.place import Place
-from projections.queries.query import Query
-from projections.store.snapshotting import Snapshotting, resting
+from projections.store.snapshotting import resting
 
 
 class PartitionHistory:
@@ -49,32 +47,23 @@ class PartitionHistory:
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
         log = partition.log
-        self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        self._snapshotting = Snapshotting(
-            log,
-            settings.log_snapshot_interval_events,
-            self._snapshotter.submit,
-            Query(log, lambda: partition.store).snapshot_pairs,
-            SnapshotLines(self._lines),
-        )
+        self._snapshots = PartitionSnapshots(partition, settings.log_snapshot_interval_events)
         keeping = Keeping(ms=0, events=kept_events)
         self._archiving = Archiving(log, settings, boot, where, clock_ms, place, keeping, self._next_base)
         self._beside = Background(fail)
 
     def begin(self) -> None:
         """Go on where the archive is."""
-        self._snapshotting.begin(anew=False)
-        self._snapshotting.reached(self._partition.store.durable_counts.topics)
+        self._snapshots.reached()
         self._beside.begin(self._archiving.run())
 
     def learn(self) -> None:
         """The partition was decided further."""
-        self._snapshotting.reached(self._partition.store.durable_counts.topics)
+        self._snapshots.reached()
 
     async def end(self) -> None:
         """The partition is not ours any more."""
-        self._snapshotting.close()
-        self._snapshotter.shutdown(wait=False)
+        self._snapshots.close()
         await self._beside.stop()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -219,6 +220,9 @@ async def two_bases(partitions: Partitions) -> None:
     await partitions.until_base(worker, 600)
     await partitions.create(worker, 10)
     await worker.close()
+    for thread in threading.enumerate():
+        if thread.name.startswith("archive"):
+            thread.join(60)  # what it is putting is there, or not at all
 
 
 async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
