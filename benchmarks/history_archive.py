@@ -9,6 +9,7 @@ A DIR with a log that `benchmarks.history` has grown is taken as it is; it is ar
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -56,6 +57,8 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
         known=lambda: list(manifests_of(log)),
     )
 
+    first = max((one.end for one in manifests_of(log)), default=0)
+
     def archive() -> None:
         while (manifest := at_work.step()) is not None:
             log.note(note_manifest(manifest))
@@ -64,13 +67,14 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     manifests = list(manifests_of(log))
     leaving.run(lambda: _leave(log, place))
     log.flush()
-    events = max(1, manifests[-1].end if manifests else 0)
+    end = manifests[-1].end if manifests else 0
+    events = max(1, end - first)
     size = sum(one.events.size + one.index.size for one in manifests)
     speed = f"{events / archiving.core[0]:,.0f} events a second of a core"
     yield Figure(
         f"archiving {events:,} events", "s", archiving.wall[0], None, "", f"{archiving.core[0]:.1f} of a core: {speed}"
     )
-    yield Figure("an event in the archive", "bytes", size / events)
+    yield Figure("an event in the archive", "bytes", size / max(1, end))
     yield Figure("letting them go from the folder", "s", leaving.wall[0], None, "", f"{leaving.core[0]:.1f} of a core")
 
 
@@ -100,6 +104,7 @@ def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     putting.run(lambda: put.append(put_base(place, base, log.frozen_pairs())))
 
     def begin() -> None:
+        rmtree(fresh, ignore_errors=True)
         fetch_base(place, put[0], fresh)
         with closing(opened(fresh)) as one:
             Recorder(one, TopicStore(one))
@@ -111,18 +116,17 @@ def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     yield Figure(behind, "s", beginning.wall[0], None, "10", f"{beginning.core[0]:.1f} of a core")
 
 
-def measured(folder: Path) -> list[Figure]:
+def measured(folder: Path) -> Iterator[Figure]:
     """All of it, of the log in a folder."""
     place = Folder(folder.with_name(folder.name + "-archive"))
     with closing(opened(folder)) as log:
-        figures = [*archived(log, place), *begun(log, place, folder.with_name(folder.name + "-fresh"))]
+        yield from archived(log, place)
+        yield from begun(log, place, folder.with_name(folder.name + "-fresh"))
     with closing(opened(folder)):  # what is gone leaves the disk when its files are compacted, at the latest now
         pass
     here = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    figures.append(Figure("the folder, with its snapshots", "MiB", here / MIB, None, "1024"))
-    figures += past_of(folder, 1)
-    rmtree(folder.with_name(folder.name + "-fresh"))
-    return figures
+    yield Figure("the folder, with its snapshots", "MiB", here / MIB, None, "1024")
+    yield from past_of(folder, 1)
 
 
 def main() -> None:
@@ -140,7 +144,11 @@ def main() -> None:
             one.snapshots.begin()
             one.grow(options.events, options.topics)
             one.log.close()
-        show(measured(folder), options.json)
+        figures = []
+        for figure in measured(folder):
+            print(f"{figure.work}: {figure.topicwright:.4g} {figure.unit}; {figure.note}", file=sys.stderr, flush=True)
+            figures.append(figure)
+        show(figures, options.json)
 
 
 if __name__ == "__main__":
