@@ -106,7 +106,10 @@ class FrontService:
         )
         self._partitions = self._open_partitions(first_records)
         interval = options.settings.log_snapshot_interval_events
-        self._snapshots = [PartitionSnapshots(each, interval) for each in self._partitions]
+        archive = archive_of(options.settings)
+        self._snapshots = [
+            PartitionSnapshots(each, interval, archive and archive(each.partition)) for each in self._partitions
+        ]
         self._is_following = False
         self._cluster: FrontCluster | None = None
 

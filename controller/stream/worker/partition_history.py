@@ -4,7 +4,8 @@ The worker that owns a partition archives it, in a place of its own under `log.a
 where the archive is, as a service that is started anew does, and who was replaced is found out by its next look
 (`events.logs.archive.writing`). What is archived and behind a snapshot leaves the worker's folder at once, but for the
 newest events, from which copies of commands are known: to decide takes no older ones. Whenever something has left, the
-next base is put beside the archive; so it holds the state, and some hundred thousand events at most.
+next base is put beside the archive; so it holds the state, and some hundred thousand events at most. Snapshots are
+copied there with it, for fronts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, Pair, bases, put_base
 from events.logs.archive.manifest import history_of
 from events.logs.archive.place import Place
-from projections.store.snapshotting import resting
+from events.logs.archive.snapshots import put_snapshots
+from projections.store.snapshotting import resting, too_many
 
 
 class PartitionHistory:
@@ -47,7 +49,8 @@ class PartitionHistory:
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
         log = partition.log
-        self._snapshots = PartitionSnapshots(partition, settings.log_snapshot_interval_events)
+        self._interval = settings.log_snapshot_interval_events
+        self._snapshots = PartitionSnapshots(partition, self._interval)
         keeping = Keeping(ms=0, events=kept_events)
         self._archiving = Archiving(log, settings, boot, where, clock_ms, place, keeping, self._next_base)
         self._beside = Background(fail)
@@ -93,5 +96,6 @@ class PartitionHistory:
             newest = next(bases(self._place, base.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
                 size = put_base(self._place, base, resting(pairs, rest)).size
+                put_snapshots(self._place, self._partition.log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base put", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start

@@ -17,12 +17,15 @@ from controller.serving.history import archiving
 from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.beginning import BeginningGone, archive_of
 from controller.stream.log.partition import POSITION, PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, bases, fetch_base, put_base
 from events.logs.archive.manifest import NOTED, ArchiveDamaged, ArchiveForeign, read_chain, write_object
 from events.logs.archive.place import Folder
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import open_snapshot, snapshot_offsets
+from projections.queries.query import Query
 from projections.store.archived.recovering import archived
 from projections.store.request_index import FACET, REQUEST
 from tests.projections.archive.archives import assert_one_log
@@ -284,6 +287,25 @@ async def test_a_base_of_another_cluster_or_topic_is_refused(partitions: Partiti
         partitions.newest()
     with closing(partitions.front("fresh")):
         assert partitions.began_at == 0
+
+
+async def test_an_empty_front_has_the_snapshots_of_who_archives(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    place = partitions.folder / "archive" / "partition-00000" / "snapshots"
+    put = sorted(int(one.name[:20]) for one in place.glob("*.snapshot"))
+    assert len(put) > 1
+    turn_a_byte(min(place.glob("*.snapshot")))
+    with closing(partitions.front("fresh")) as one:
+        snapshots = PartitionSnapshots(one, 10_000, partitions.archive(0))
+        snapshots._thread.shutdown()  # once all is copied
+        snapshots.close()
+        assert snapshot_offsets(one.log) == put[1:]
+        for offset in put[1:]:
+            with open_snapshot(one.log, offset) as snapshot:
+                snapshot.check()
+        fetched = one.log.archive.fetched
+        assert Query(one.log, lambda: one.store).topics_at(put[1], "", 5).rows
+        assert one.log.archive.fetched == fetched, "a page of the past begins at the snapshot"
 
 
 def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> None:
