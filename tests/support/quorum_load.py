@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 from tests.support.real_brokers import until
 from tests.support.wire import Wire
@@ -75,10 +76,10 @@ class Creates:
 
     def _run(self) -> None:
         wires: dict[str, Wire] = {}
-        number = 0
+        prefix, number = f"load-{uuid4().hex[:8]}", 0
         while not self._ended.is_set():
             address = self.addresses[number % len(self.addresses)]
-            name = f"load-{id(self)}-{number}"
+            name = f"{prefix}-{number}"
             number += 1
             began = time.monotonic()
             try:

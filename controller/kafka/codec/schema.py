@@ -10,8 +10,10 @@ It does not read or write bytes: `codec_reader` and `codec_writer` compile that 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import re
+import sys
 import types
 import typing
 from typing import Any, Final, Literal
@@ -122,6 +124,7 @@ def load_entity(api_key: int, version: int, direction: Direction) -> Any:
     api_name = APIS[api_key].name
     class_name = f"{api_name}{direction.capitalize()}"
     folder = re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
+    _import_kio()
     try:
         # By path, not through kio.index, which takes 0.2 s to import.
         module = importlib.import_module(f"kio.schema.{folder}.v{version}.{direction}")
@@ -129,6 +132,18 @@ def load_entity(api_key: int, version: int, direction: Direction) -> Any:
         module = importlib.import_module("controller.kafka.codec.schema_old")
         class_name += f"V{version}"
     return getattr(module, class_name)
+
+
+@functools.cache
+def _import_kio() -> None:
+    """Import kio's types without hypothesis, for which they describe themselves wherever it is installed: that holds
+    the first connection of a process up for half a second."""
+    if "hypothesis" not in sys.modules:
+        sys.modules["hypothesis"] = None  # type: ignore[assignment]
+        try:
+            importlib.import_module("kio.static.primitive")
+        finally:
+            sys.modules.pop("hypothesis", None)
 
 
 def _layout(entity: Any, message: type[Message]) -> Layout:

@@ -154,11 +154,18 @@ class Replica:
                 self._waiting, self._leads = [], epoch if role is Role.LEADER else None
                 if role is Role.LEADER:
                     witness.leads(self.id, self.disk.directory, epoch)
+                if role is Role.FOLLOWER and world.applies_s:
+                    quorum.wish(self.now(), wanted=False)
+                    applied_s, incarnation = world.applies_s * world.rng.random(), self.incarnation
+                    world.after(applied_s, lambda: self.at_once(incarnation, self._applied))
             case Truncated(_, end):
                 world.counts["truncated"] += 1
                 witness.truncates(end, self.watermark)
             case SnapshotInstalled():
                 world.counts["snapshot"] += 1
+
+    def _applied(self) -> None:
+        self.does(lambda quorum: quorum.wish(self.now(), wanted=True))
 
     def _flushed(self, incarnation: int, end: int) -> None:
         if incarnation != self.incarnation or self.quorum is None:
@@ -196,6 +203,8 @@ class World:
         self.counts: Counter[str] = Counter()
         self.some_claim = rng.random() < 0.6
         self.modern = rng.choice((1.0, 1.0, 1.0, 0.5, 0.0))
+        self.applies_s = (0.0, 0.05, 1.0)[seed % 3] if count is None else 0.0
+        """A follower claims nothing before it has applied all of the log, which takes it up to so long; 0: at once."""
         self.loss, self.doubling, self.latency_s = 0.0, 0.0, 0.002
         self.cut: set[tuple[int, int]] = set()
         self._calls: dict[int, tuple[Replica, int, int]] = {}

@@ -126,7 +126,7 @@ class QuorumNode:
 
     def wish(self, wanted: bool) -> None:
         """Whether to claim the lead from a leader that lives."""
-        self.quorum.wish(self._loop.time(), wanted)
+        self._input(lambda now: self.quorum.wish(now, wanted))
 
     def veto(self, can_lead: bool) -> None:
         """Whether this node understands all that it would have to decide on."""

@@ -78,6 +78,21 @@ def test_who_wants_to_lead_claims_the_lead_after_a_fetch_that_brought_nothing() 
     assert quorum_of(world.replicas[2]).claims_lost == 0
 
 
+def test_who_comes_to_want_the_lead_claims_it_while_the_leader_holds_its_fetch() -> None:
+    world = settled(priorities={1: 0, 2: 2, 3: 0})
+    claimant = world.replicas[2]
+    for moment_s in (0.0, 0.1, 0.2, 0.3, 0.4):  # of the half second for which a fetch is held
+        claimant.kill(power=True)
+        world.run_until(world.now + 6)
+        claimant.boot()
+        claimant.does(lambda quorum: quorum.wish(claimant.now(), wanted=False))
+        world.run_until(world.now + 2 + moment_s)
+        assert leader_of(world) is not claimant
+        claimant.does(lambda quorum: quorum.wish(claimant.now(), wanted=True))
+        world.run_until(world.now + 0.1)
+        assert leader_of(world) is claimant
+
+
 def test_a_claim_waits_for_no_silence_and_is_seldom_lost_to_an_append() -> None:
     """Beside a leader that appends fifty times a second; a claim is made right after a fetch that brought nothing."""
     world = settled(priorities={1: 0, 2: 1, 3: 0})

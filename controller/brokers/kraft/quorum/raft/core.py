@@ -148,6 +148,8 @@ class Quorum:
     def wish(self, now: float, wanted: bool) -> None:
         """Whether to claim the lead from a leader that lives. With priority 0 never."""
         self.wanted = wanted and self.options.priority > 0
+        if self.following is not None:
+            self.following.wished(now)
 
     def veto(self, now: float, can_lead: bool) -> None:
         """Whether this node understands all that it would have to decide on. If not: follow, vote, never stand."""

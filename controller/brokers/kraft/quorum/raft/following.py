@@ -41,6 +41,8 @@ FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). What does not come within the fetch timeout begins anew: on a slow line larger pieces of
 a snapshot would never come."""
 FETCH_WAIT_MS: Final = 500
+HELD_S: Final = 0.05
+"""What the leader has not answered within a round trip, it holds: there is nothing new."""
 
 
 class Follower:
@@ -90,7 +92,14 @@ class Follower:
                 if core.is_durable:
                     core.stand(now)
         elif self._next_at is not None and now >= self._next_at:
+            self._claims = self._claims or (self._in_flight and self._snapshot is None and self._may_claim(now))
             self._go_on(now)
+
+    def wished(self, now: float) -> None:
+        """The lead is to be claimed: what was applied last was appended a moment ago, and Kafka's controllers append
+        every 500 ms, so that there is time for it now."""
+        if self._in_flight and self._snapshot is None and self._may_claim(now):
+            self._next_at = max(now, self._sent_at + HELD_S)
 
     def flushed(self, now: float) -> None:
         """What was fetched is durable: it may count, and be committed."""
@@ -117,10 +126,10 @@ class Follower:
         """The next request to the leader, if there is none under way and all is durable."""
         core = self._core
         self._next_at = None
-        if self._in_flight or not core.is_durable:
-            return
-        if self._claims:
+        if self._claims and core.is_durable:
             core.to_candidate(now, is_claim=True)
+            return
+        if self._in_flight or not core.is_durable:
             return
         self._in_flight, self._sent_at = True, now
         if self._snapshot is None:
@@ -199,7 +208,7 @@ class Follower:
 
     def _may_claim(self, now: float) -> bool:
         """A claim is lost, and nobody leads for seconds, if the leader appends before the votes are in. So it is made
-        right after a fetch that brought nothing, and that is not parked for this, or was parked in vain."""
+        right after a fetch that brought nothing: one that the leader does not hold for this, or has held in vain."""
         return self._leader_watermark >= 0 and self._core.may_claim(now)
 
     def _truncate(self, leader: f.EpochEndOffset) -> None:
