@@ -31,7 +31,7 @@ BIRTH_TYPES = tuple(kind.__name__ for kind in BIRTH_KINDS)
 
 def put_birth(puts: Puts, offset: int, key: ShardKey, event: Event) -> None:
     """Add what the index has of an event; nothing, of most."""
-    if isinstance(event, BIRTH_KINDS):
+    if type(event) in BIRTH_KINDS:
         puts[_prefix(offset // STRETCH) + key.encode()] = b""
 
 
