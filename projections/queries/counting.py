@@ -7,8 +7,6 @@ second.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from events.logs.snapshots import nearest_snapshot
@@ -16,7 +14,8 @@ from projections.queries.past import KEYS_AT_ONCE
 from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
 from projections.store.standing_index import Tallies, tallied
 
-PARTITIONS_MAX: Final = 100_000
+TOPICS_MAX, PARTITIONS_MAX = 1_500, 15_000
+"""A topic takes a tenth of a millisecond: more of them are not counted, and found to be more in some 0.2 s."""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -55,7 +54,7 @@ def _counted(part: Query, end: int) -> Counted | None:
     if end - (0 if snapshot is None else snapshot.offset) > LOOKED_AT_MAX:
         return None
     counted, after = Counted(), ""
-    while counted.topics <= LOOKED_AT_MAX and counted.partitions <= PARTITIONS_MAX:
+    while counted.topics <= TOPICS_MAX and counted.partitions <= PARTITIONS_MAX:
         page = part.topics_at(end, after, KEYS_AT_ONCE)
         of_page = [one for row in page.rows for one in row.partitions]
         pending = sum(row.ready_at_ms is None for row in page.rows)
