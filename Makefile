@@ -76,7 +76,7 @@ check: tools
 # Simulated lives of fresh seeds, until one fails.
 sim: env
 	@for round in $$(seq 1000000); do first=$$(( $$(date +%s) % 100000000 * 10 )); \
-		$(BIN)/python -m tests.simulation $$first 20 >/dev/null && \
+		$(BIN)/python -m tests.simulation $$first 20 && \
 		$(BIN)/python -m tests.simulation.stream $$first 20 && \
 		$(BIN)/python -m tests.simulation.quorum $$first 200 || exit 1; done
 

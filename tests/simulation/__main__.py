@@ -1,7 +1,4 @@
-"""`python -m tests.simulation SEED [COUNT]`: live through seeds of one process.
-
-With `--events TOPIC` the log's events of a topic and of all brokers are printed when a check fails.
-"""
+"""`python -m tests.simulation SEED [COUNT]`: live through seeds of one process."""
 
 from __future__ import annotations
 

@@ -86,11 +86,12 @@ def failure(module: str, seed: int, items: list[Item], simulate: Simulate[object
             return _kind(other) == _kind(error)
         return False
 
-    left = shrink(items, fails, tries)
-    faults, all_faults = (sum(kind == FAULTS for kind, _ in each) for each in (left, items))
+    all_faults, all_requests = ([each for each in items if (each[0] == FAULTS) is wanted] for wanted in (True, False))
+    faults = shrink(all_faults, lambda fewer: fails(fewer + all_requests), tries // 2)
+    requests = shrink(all_requests, lambda fewer: fails(faults + fewer), tries // 2)
     return (
-        f"seed {seed} still fails with {faults} of {all_faults} faults and {len(left) - faults} of "
-        f"{len(items) - all_faults} requests: python -m {module} {seed} --only '{in_words(left)}'"
+        f"seed {seed} still fails with {len(faults)} of {len(all_faults)} faults and {len(requests)} of "
+        f"{len(all_requests)} requests: python -m {module} {seed} --only '{in_words(faults + requests)}'"
     )
 
 

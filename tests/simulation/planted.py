@@ -9,15 +9,18 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tests.simulation import bugs as of_process
 from tests.simulation.planting import Bugs, seeds_to_find
 from tests.simulation.quorum import bugs as of_quorum
 from tests.simulation.quorum.simulation import simulate as live_quorum
+from tests.simulation.simulation import simulate as live_process
 from tests.simulation.stream import bugs as of_stream
 from tests.simulation.stream.simulation import simulate as live_stream
 
 SEEDS: Final = 400
 HEAD: Final = "| planted bug | simulator | seeds that it took |\n|---|---|---|"
 SIMULATORS: Final[Sequence[tuple[str, Bugs, Callable[[int], object]]]] = (
+    ("one process", of_process.BUGS, live_process),
     ("workers and fronts", of_stream.BUGS, live_stream),
     ("quorum", of_quorum.BUGS, live_quorum),
 )

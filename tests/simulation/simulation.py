@@ -14,7 +14,7 @@ from tests.simulation.clients import Client
 from tests.simulation.faults import POLICY_S, Faults
 from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
-from tests.simulation.world import BORN_MS, POLICY, World, chance_from
+from tests.simulation.world import POLICY, World, chance_from
 
 LIFE_S = 8.0
 REST_S = 120.0
@@ -32,18 +32,18 @@ class Outcome(msgspec.Struct, frozen=True):
     faults: dict[str, int]
 
 
-def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S, show: str | None = None) -> Outcome:
-    """Live through a seed and check. Raises AssertionError, which names the seed. `show` prints a topic's events."""
+def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> Outcome:
+    """Live through a seed and check. Raises AssertionError, which names the seed."""
     rng = random.Random(seed)
     try:
         with chance_from(rng):
-            return virtual_time.run(_live(seed, rng, plan or Plan(), life_s, show))
+            return virtual_time.run(_live(seed, rng, plan or Plan(), life_s))
     except BaseException as error:
         error.add_note(f"to see it again: python -m tests.simulation {seed}")
         raise
 
 
-async def _live(seed: int, rng: random.Random, plan: Plan, life_s: float, show: str | None) -> Outcome:
+async def _live(seed: int, rng: random.Random, plan: Plan, life_s: float) -> Outcome:
     world = World(rng, _settings(rng), brokers=rng.choice((1, 3, 3, 4)), plan=plan)
     world.policy_s = rng.choice(POLICY_S)
     world.partitions_cached = rng.choice((3, 20, 10_000))
@@ -60,9 +60,6 @@ async def _live(seed: int, rng: random.Random, plan: Plan, life_s: float, show: 
     check_with_brokers_down(world, witness)
     faults.heal_brokers()
     await asyncio.sleep(REST_S)
-    for record in world.records() if show is not None else ():
-        if getattr(record.event, "topic", show) == show:
-            print(f"{record.offset:6} {record.at_ms - BORN_MS:7} {record.cause.command}: {record.event}")
     check_at_rest(world, witness)
     digest, events = world.digest(), len(witness.seen)
     await world.process.stop()

@@ -11,10 +11,15 @@ import sys
 
 import pytest
 
+from tests.simulation.bugs import BUGS
+from tests.simulation.planting import seeds_to_find
 from tests.simulation.simulation import simulate
 from tests.support.tools import ROOT
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
+SEEDS_TO_FIND = 40
+RARE = {"who waits for a topic is forgotten at a restart": 10}
+"""From which seed on to look for what takes many, so that it takes few: docs/testing.md has how many from 0 on."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -32,6 +37,12 @@ def test_the_seeds_reach_what_matters() -> None:
     assert wanted <= answers, f"never answered: {sorted(wanted - answers)}"
     faults = {fault for outcome in outcomes for fault in outcome.faults}
     assert {"kill", "cut_power", "restart", "fill_disk", "fail_syncs", "slow_policies"} <= faults, sorted(faults)
+
+
+@pytest.mark.parametrize("bug", list(BUGS))
+def test_a_planted_bug_is_found(bug: str) -> None:
+    found = seeds_to_find(BUGS, bug, simulate, SEEDS_TO_FIND, RARE.get(bug, 0))
+    assert found is not None, f"{bug}: not found in {SEEDS_TO_FIND} seeds"
 
 
 def test_a_seed_gives_the_same_log_byte_for_byte_in_any_process() -> None:

@@ -90,7 +90,7 @@ class Faults:
             return
         world.counts["kill"] += 1
         replica.kill(power=world.rng.random() < 0.7)
-        world.after(world.rng.expovariate(1.0), lambda: self._boot(replica))
+        world.after(world.rng.expovariate(world.rng.choice((1.0, 20.0))), lambda: self._boot(replica))
 
     def _boot(self, replica: Replica) -> None:
         if replica.quorum is None:

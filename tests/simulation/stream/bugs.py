@@ -10,6 +10,7 @@ import msgspec
 from controller.stream.front.node import FrontNode
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
+from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Still
 from events.logs.kafka_fold import PartitionFold, Taken
 from events.logs.kafka_record import Decided, Fence
@@ -73,5 +74,6 @@ BUGS: Final[Bugs] = {
     "a partition is taken over without a fence": [(Engine, "_take_over", _without_a_fence)],
     "records of an older epoch count": [(PartitionFold, "_decided", _of_any_epoch)],
     "every fence counts": [(PartitionFold, "_fenced", _of_any_fence)],
+    "Faust's driver goes by what is committed": [(FaustDriver, "_positions", lambda _: {})],
     "a front does not notice that nobody decides": [(FrontNode, "_time_is_up", _nothing)],
 }

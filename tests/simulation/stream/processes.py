@@ -15,7 +15,8 @@ from controller.stream.front.node import FrontNode
 from controller.stream.front.presence import Presence
 from controller.stream.front.view import StreamFront
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.driver import Group
+from controller.stream.worker.driver import Driver, Group
+from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.driver_plain import PlainDriver
 from controller.stream.worker.duties import PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
@@ -38,7 +39,7 @@ CACHE_BYTES = 1 << 20
 
 
 class WorkerProcess:
-    """`topicwright worker`, with the plain driver. What the engine reports comes here."""
+    """`topicwright worker`, with either driver. What the engine reports comes here."""
 
     def __init__(self, world: StreamWorld, number: int, data: Path) -> None:
         self.world, self.number, self.data = world, number, data
@@ -72,7 +73,7 @@ class WorkerProcess:
         )
         topics = world.kafka.topics
         group = Group(str(number), "group", topics.commands, topics.partitions, int(SESSION_S * 1000))
-        self.driver = PlainDriver(self.engine, group)
+        self.driver: Driver = (FaustDriver if world.is_faust else PlainDriver)(self.engine, group)
 
     async def run(self) -> None:
         """Until it is to stop. Raises what would end the process."""

@@ -13,13 +13,15 @@ from unittest import mock
 
 from controller.kafka.messages import Message
 from controller.stream.worker import driver_plain
+from controller.stream.worker.driver_faust import FaustDriver
 from events.catalog import Configs
 from events.codec import decode_event
 from events.logs.kafka_fold import PartitionFold
 from tests.simulation.plan import Plan
 from tests.simulation.stream.caches import Kept
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
-from tests.simulation.stream.kafka import SimulatedKafka
+from tests.simulation.stream.faust_app import SimulatedFaust
+from tests.simulation.stream.kafka import Link, SimulatedKafka
 from tests.simulation.stream.processes import FrontProcess, WorkerProcess
 from tests.simulation.virtual_time import context_of
 from tests.simulation.witness import Witness
@@ -54,8 +56,9 @@ class StreamWitness(Witness):
 class StreamWorld:
     """Everything there is, drawn from a seed. A client meets it as `process`: any of the fronts."""
 
-    def __init__(self, rng: random.Random, folder: Path, plan: Plan) -> None:
+    def __init__(self, rng: random.Random, folder: Path, plan: Plan, *, is_faust: bool) -> None:
         self.rng = rng
+        self.is_faust = is_faust
         self.plan = plan
         self.requests = 0
         self.folder = folder
@@ -131,12 +134,21 @@ class StreamWorld:
 
 @contextmanager
 def kafka_of(worlds: list[StreamWorld]) -> Iterator[None]:
-    """The plain driver's consumer is the simulated one of the process that its group names."""
+    """The drivers' consumers are the simulated ones of the process that its group names."""
+
+    def links(bootstrap: str) -> tuple[Link, Link]:
+        workers = [worker for world in worlds for worker in world.workers.values()]
+        (worker,) = [each for each in workers if each.number == int(bootstrap)]
+        return worker.link, worker.group_link
 
     def consumer(*, bootstrap_servers: str, **options: Any) -> SimulatedConsumer:
-        workers = [worker for world in worlds for worker in world.workers.values()]
-        (worker,) = [each for each in workers if each.number == int(bootstrap_servers)]
-        return SimulatedConsumer(worker.link, worker.group_link, **options)
+        return SimulatedConsumer(*links(bootstrap_servers), **options)
 
-    with mock.patch.object(driver_plain, "AIOKafkaConsumer", consumer):
+    def app(driver: FaustDriver) -> SimulatedFaust:
+        return SimulatedFaust(driver, *links(driver._group.bootstrap))
+
+    with (
+        mock.patch.object(driver_plain, "AIOKafkaConsumer", consumer),
+        mock.patch.object(FaustDriver, "_make_app", app),
+    ):
         yield

@@ -1,0 +1,40 @@
+"""Faults planted in the one-process controller, or in the log beneath it, each of which the simulator has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from controller.engine.deadlines import Deadlines
+from controller.engine.reviews import Reviews
+from controller.engine.stamps import Stamps
+from events.names import ShardKey
+from tests.simulation.faulty_log import FaultyLog
+from tests.simulation.planting import Bugs
+
+
+async def _answered_before_the_sync(log: FaultyLog) -> int:
+    return log.next_offset
+
+
+def _forget_who_waits(deadlines: Deadlines, waiting: Iterable[ShardKey]) -> None:
+    _begin(deadlines, ())
+
+
+_begin = Deadlines.begin
+
+
+def _as_the_clock_says(stamps: Stamps, at_least_ms: int = 0) -> int:
+    return stamps._clock_ms()
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+BUGS: Final[Bugs] = {
+    "clients are answered before the log is synced": [(FaultyLog, "flushed", _answered_before_the_sync)],
+    "who waits for a topic is forgotten at a restart": [(Deadlines, "begin", _forget_who_waits)],
+    "placeholders are not filled when a broker comes": [(Reviews, "learn", _nothing)],
+    "time goes back with the clock": [(Stamps, "now_ms", _as_the_clock_says)],
+}
