@@ -31,10 +31,13 @@ class Running:
 
 
 @contextmanager
-def topicwright(data: Path, *settings: str, program: Path = TOPICWRIGHT) -> Iterator[Running]:
+def topicwright(
+    data: Path, *settings: str, program: Path = TOPICWRIGHT, brokers: str = "simulated:3"
+) -> Iterator[Running]:
     """Serve on free ports with the log in `data`."""
     argv: list[str | Path] = [
         program, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data,
+        "--brokers", brokers,
     ]  # fmt: skip
     for setting in ("log.level=warning", *settings):
         argv += ["--set", setting]

@@ -12,7 +12,7 @@ from typing import Any, Union
 
 import msgspec
 
-from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded
+from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, IsrChanged, LeaderElected, Recorded
 from events.names import Offset, TopicName
 from events.values import Fact
 
@@ -44,12 +44,19 @@ class _RawEnvelope(Fact, frozen=True):
     event: list[Any]
 
 
+OVERWRITING = frozenset({LeaderElected, IsrChanged})
+"""Of these a later event of a partition says all that an earlier one did: between other events of the topic only the
+last counts for where it stands. Their partition follows their topic."""
+
+
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
     """The fields of an event up to its topic, or none of one that concerns every topic."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
     if "topic" in names:
         fields = [*names[: names.index("topic")], ("topic", str)]
+    if kind in OVERWRITING:
+        fields.append(("partition", int))
     return msgspec.defstruct(kind.__name__, fields, array_like=True, tag=True, gc=False)
 
 
@@ -64,7 +71,7 @@ _Beginning: Any = msgspec.defstruct(
     array_like=True,
     gc=False,
 )
-"""An envelope, decoded only as far as the topic of its event."""
+"""An envelope, decoded only as far as the topic of its event, or the partition."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -97,15 +104,20 @@ def topic_of(offset: int, value: bytes) -> TopicName | None:
 
     What comes after the topic is not looked at: `decode_event` is for those who read on. Raises EventDecodeError.
     """
+    return place_of(offset, value)[0]
+
+
+def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
+    """The same with the partition of an event of those that are OVERWRITING, -1 of any other."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:
             topic: TopicName | None = getattr(beginning.event, "topic", None)
             if topic is not None:
-                return topic
+                return topic, getattr(beginning.event, "partition", -1)
     except msgspec.DecodeError:
         pass  # the decoder of whole events has the better message
-    return getattr(decode_event(offset, value).event, "topic", None)
+    return getattr(decode_event(offset, value).event, "topic", None), -1
 
 
 def _decode_other_version(offset: int, value: bytes, why: str) -> Recorded:

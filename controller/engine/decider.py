@@ -119,4 +119,4 @@ def _size(decision: Decision) -> int:
     """The work that a decision was, and makes: its events and new partitions; of a dry run what it shows."""
     if not decision.events:
         return sum(1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers)
-    return sum(1 + len(getattr(event, "partitions", ())) for event in decision.events)
+    return len(decision.events) + sum([len(getattr(event, "partitions", ())) for event in decision.events])

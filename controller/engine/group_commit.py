@@ -1,8 +1,8 @@
 """The machine in one process: group commit over an event log.
 
-Flow of a command: inbox -> decide and apply, in order -> one atomic write of events and state -> fsync in a thread ->
-answers, fleet, log lines. Commands that arrive during an fsync form the next commit, so the more load, the more
-commands share one.
+Flow of a command: inbox -> decide and apply, in order -> one atomic write of events and state -> fsync in a thread
+(`flushing`) -> answers, fleet, log lines. Commands that arrive during an fsync form the next commit, so the more load,
+the more commands share one.
 
 Constraints:
 - nobody is answered, and no reader sees anything, before it is durable;
@@ -61,6 +61,8 @@ from projections.store.store import TopicStore
 
 COMMANDS_PER_COMMIT_MAX = 512
 """Bounds how long one slice of deciding keeps the loop."""
+STRAIGHT_MAX = 4
+"""So many commits in a row may have the loop wait for the disk before others have their turn."""
 POLICIES_CLOSE_S = 1.0
 """How long the `close` of policies may take before the controller ends without."""
 
@@ -76,6 +78,7 @@ class Controller:
         boot_id: str,
         clock_ms: Callable[[], int],
         flush: Flush,
+        flush_alone: Flush | None = None,
         reports: Reports,
         policies: PolicyJudge | None = None,
         cluster: Clears | None = None,
@@ -83,7 +86,9 @@ class Controller:
         quotas: MutationQuotas | None = None,
         projector: Projector = EVENTS_ALONE,
         replication: Replication | None = None,
+        clock_s: Callable[[], float] | None = None,
     ) -> None:
+        """`flush_alone` is for a command that waits alone; `clock_s` measures commits, None: the loop's own clock."""
         self.cluster_id = log.cluster_id
         self.fleet = fleet
         self.reports = reports
@@ -92,11 +97,12 @@ class Controller:
         self._taken_up = asyncio.Event()
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
-        self._storage = Storage(log, flush, projector, replication, partitions_cached)
+        self._storage = Storage(log, flush, flush_alone or flush, projector, replication, partitions_cached)
         self._policies = policies
         self._cluster = cluster
         self._inbox = Inbox()
         self._task: asyncio.Task[None] | None = None
+        self._clock_s = clock_s or _loop_s
         self._decide_by: tuple[Configs, str] = ((), "")
         """Settings and release, from the start on."""
         if replication is not None:
@@ -290,16 +296,15 @@ class Controller:
         if decided.left:
             self._inbox.put_back(decided.left)
         if decided.records:
-            loop = asyncio.get_running_loop()
-            started = loop.time()
+            started_s = self._clock_s()
             try:
-                await self._storage.write()
+                await self._storage.write(len(commands) == 1 and self._inbox.straight < STRAIGHT_MAX)
             except LogError as error:
                 await self._storage_failed(error)
                 return
             except LeadLost:
                 return
-            self.reports.committed(len(commands) - len(decided.left), len(decided.records), loop.time() - started)
+            self.reports.committed(len(commands) - len(decided.left), len(decided.records), self._clock_s() - started_s)
         else:
             await asyncio.sleep(0)
         self._storage.show()
@@ -361,3 +366,7 @@ class Controller:
 
     def _durable(self, key: ShardKey) -> Topic | None:
         return self.store.durable(key)
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()

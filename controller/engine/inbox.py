@@ -17,6 +17,8 @@ class Inbox:
         """Nothing is waited for any more once the inbox is empty."""
         self._commands: list[AnyCommand] = []
         self._wake = asyncio.Event()
+        self.straight = 0
+        """How many calls of `take` in a row have not let the loop go round."""
         self._interrupted = False
         self._taken = self._ended = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -30,8 +32,10 @@ class Inbox:
         """The next commands, as soon as there are any; those of the last call are decided by then. None at the end,
         and when `interrupt` was called."""
         self._end()
+        self.straight += 1
         while not self._commands and not self.closed.is_set() and not self._interrupted:
             self._wake.clear()
+            self.straight = 0
             await self._wake.wait()
         self._interrupted = False
         taken, self._commands = self._commands[:most], self._commands[most:]

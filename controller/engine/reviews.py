@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
 
 from controller.machine.changing import ELECTED_AT_ONCE_MAX
+from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.leadership import is_settled
 from controller.machine.partitions.rules import has_real_brokers
@@ -23,6 +24,8 @@ from events.logs.log import LogClosed
 from events.names import BrokerId, TopicName, shard_key
 from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices
 
+_ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
+"""The configs by which it goes who may lead."""
 _BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
 _OF_ONE_REAL_BROKER = frozenset(
     {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
@@ -67,7 +70,7 @@ class Reviews:
 
     def _learn_of_configs(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
-            if type(record.event) is catalog.TopicConfigsChanged:
+            if type(record.event) is catalog.TopicConfigsChanged and _may_elect(record.event):
                 topic = self._store().durable_named(record.event.topic)
                 if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
                     self._configured[topic.name] = None
@@ -137,3 +140,8 @@ class Reviews:
             for topic in part.topics
             if topic.ready_at_ms is None or topic.name in configured or not is_settled(topic, cluster, part.span)
         )
+
+
+def _may_elect(change: catalog.TopicConfigsChanged) -> bool:
+    """Whether others may lead by a topic's new configs: only then are all of its partitions looked at."""
+    return change.before is None or any(name in _ELECT_BY for name, _ in set(change.configs) ^ set(change.before))

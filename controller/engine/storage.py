@@ -35,6 +35,7 @@ class Storage:
         self,
         log: EventLog,
         flush: Flush,
+        flush_alone: Flush,
         projector: Projector,
         replication: Replication | None,
         partitions_cached: int,
@@ -44,7 +45,7 @@ class Storage:
         """Why the log cannot be written now; None when it can."""
         self.recoveries = -1
         """How often the state was read anew."""
-        self._flush = flush
+        self._flush, self._flush_alone = flush, flush_alone
         self._projector = projector
         self._replication = replication
         self._partitions_cached = partitions_cached
@@ -71,11 +72,12 @@ class Storage:
         """Whether this process may decide."""
         return self._replication is None or self._replication.leads
 
-    async def write(self) -> None:
-        """Make what was recorded durable. Raises LogError: then only `recover` may follow; LeadLost: then `load`."""
+    async def write(self, alone: bool) -> None:
+        """Make what was recorded durable; `alone` if nothing else is to be done meanwhile. Raises LogError: then only
+        `recover` may follow; LeadLost: then `load`."""
         if self._replication is None:
             self.recorder.commit()
-            await self._flush()
+            await (self._flush_alone if alone else self._flush)()
         else:
             await self._replication.commit(self.recorder.take_commit())
 

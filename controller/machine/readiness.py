@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import filterfalse
+
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, Topic
@@ -12,7 +14,7 @@ from events.names import BrokerId
 def confirm(topic: Topic, brokers: tuple[BrokerId, ...], cluster: Cluster, at_ms: int) -> list[Event]:
     """The events that follow when brokers have applied a topic's creation."""
     known = topic.propagated
-    fresh = tuple(broker_id for broker_id in brokers if broker_id not in known) if known else brokers
+    fresh = tuple(filterfalse(frozenset(known).__contains__, brokers)) if known else brokers
     if not fresh:
         return complete(topic, known, cluster, at_ms)
     return [MetadataPropagated(topic.name, fresh), *complete(topic, known + fresh, cluster, at_ms)]
@@ -26,12 +28,10 @@ def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, a
     live = cluster.live
     if len(propagated) < len(live):
         return []
-    for broker_id in live:
-        if broker_id not in propagated:
-            return []
-    for partition in topic.partitions:
-        if partition.leader not in live:
-            return []
+    if propagated != live and not frozenset(propagated).issuperset(live):
+        return []
+    if not {partition.leader for partition in topic.partitions}.issubset(live):
+        return []
     events: list[Event] = [TopicReady(topic.name)]
     if topic.waiter is not None:
         waited_ms = max(0, at_ms - topic.waiter.asked_at_ms)
@@ -50,7 +50,7 @@ def answers_of(events: list[Event], topic: Topic) -> tuple[Answer, ...]:
 def how_far(topic: Topic, cluster: Cluster) -> str:
     """How far a topic came, in words for the message of REQUEST_TIMED_OUT."""
     leaders = sum(1 for partition in topic.partitions if partition.leader in cluster.live)
-    applied = sum(1 for broker_id in cluster.live if broker_id in topic.propagated)
+    applied = len(frozenset(topic.propagated).intersection(cluster.live))
     return (
         f"{leaders} of {len(topic.partitions)} partitions have a leader and "
         f"{applied} of {len(cluster.live)} live brokers know it"

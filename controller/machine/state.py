@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr, replace
 
 from controller.machine.access.pieces import changed
 from controller.machine.acls import Acls
-from controller.machine.partitions.blocks import Blocks, in_blocks, is_one_block
+from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
 from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
@@ -55,8 +55,9 @@ class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waiter: Waiter | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.partitions, Blocks) and not is_one_block(self.partitions):
-            force_setattr(self, "partitions", in_blocks(self.partitions))
+        partitions = self.partitions
+        if (type(partitions) is not tuple or len(partitions) > BLOCK) and not isinstance(partitions, Blocks):
+            force_setattr(self, "partitions", in_blocks(partitions))
 
     @property
     def replication_factor(self) -> int:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,6 +26,7 @@ from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedFleet
+from controller.engine.flushing import Flusher
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.front.front import Front
@@ -80,7 +82,6 @@ class Service:
         self.options = options
         self._cluster = cluster
         self._log = structlog.get_logger("topicwright")
-        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
@@ -120,6 +121,7 @@ class Service:
         settings, member = self.options.settings, self._member
         self.log = self._open_log(await self._cluster_id())
         self._is_open = True
+        self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
         self._snapshotting = Snapshotting(
             self.log,
@@ -131,14 +133,15 @@ class Service:
         self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
         await self._entrance.listening.start()
         if member is not None:
-            member.open(self.log, self._entrance.advertised, self._flush)
+            member.open(self.log, self._entrance.advertised, self._flusher.flush)
         self.fleet = self._make_fleet()
         self.controller = Controller(
             self.log,
             self.fleet,
             boot_id=os.urandom(5).hex(),
             clock_ms=process.wall_ms,
-            flush=self._flush,
+            flush=self._flusher.flush,
+            flush_alone=self._flusher.flush_alone,
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=self._policies,
             cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
@@ -146,6 +149,7 @@ class Service:
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             projector=EVENTS_ALONE if member is None else member.projector,
             replication=None if member is None else member.replication,
+            clock_s=time.perf_counter,
         )
         self._snapshotting.begin()
         self._make_front()
@@ -237,8 +241,7 @@ class Service:
         end = self.log.durable_offset
         return (decode_event(offset, value) for offset, value in self.log.read(max(0, end - RECENT_EVENTS), end))
 
-    async def _flush(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._flusher, self.log.flush)
+    def _flushed(self) -> None:
         self._snapshotting.reached(self.controller.store.durable_counts.topics)
 
     def _make_front(self) -> None:
@@ -324,7 +327,7 @@ class Service:
         if self._is_open:
             self._snapshotting.close()
             self.log.close()
-        self._flusher.shutdown()
+            self._flusher.close()
 
 
 async def serve(options: ServeOptions) -> int:

@@ -117,9 +117,11 @@ class Recorder:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
         put_birth(self._births, record.offset, key, record.event)
-        self._entries.append(Entry(value, key, request_of(record) if indexed else ""))
         if indexed:
+            self._entries.append(Entry(value, key, request_of(record)))
             self._indexed.append(record)
+        else:
+            self._entries.append(Entry(value, key))
         self.last_ms = max(self.last_ms, record.at_ms)
 
     def take_commit(self, more: Mapping[bytes, bytes | None] | None = None) -> Commit:

@@ -78,28 +78,29 @@ class RequestIndex:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._recent: dict[str, IndexedRequest] = {}
-        self._unknown = RECENT_MAX
+        self._unknown = RECENT_MAX if log.next_offset else 0
         """So many requests more may have begun before this index was made."""
 
     def changes(self, records: Iterable[Recorded]) -> Puts:
         """The state keys that events which are written now put and delete."""
         puts: Puts = {}
-        changed: dict[str, tuple[IndexedRequest | None, IndexedRequest]] = {}
+        changed: dict[str, tuple[IndexedRequest | None, _Folding]] = {}
         for record in records:
             request_id: str = getattr(record.event, "request_id", "")
             if not request_id:
                 if type(record.event) is access.AsksRefused:
                     _put(puts, None, _counted(record, record.event))
                 continue
-            before: IndexedRequest | None
-            if request_id in changed:
-                stored, before = changed[request_id]
-            else:
-                stored = before = self._known(request_id, record)
-            entry = fold_request(before, record)
-            if entry is not None:
-                changed[request_id] = (stored, entry)
-        for request_id, (stored, entry) in changed.items():
+            known = changed.get(request_id)
+            if known is None:
+                stored = self._known(request_id, record)
+                folding = _folding(stored, record)
+                if folding is None:
+                    continue
+                known = changed[request_id] = stored, folding
+            known[1].take(record)
+        for request_id, (stored, folding) in changed.items():
+            entry = folding.entry()
             _put(puts, stored, entry)
             self._recent.pop(request_id, None)
             self._recent[request_id] = entry
@@ -112,7 +113,7 @@ class RequestIndex:
         recent = self._recent.get(request_id)
         if recent is not None:
             return recent
-        if isinstance(record.event, BEGINS):
+        if type(record.event) in BEGINS:
             if not self._unknown:
                 return None
             self._unknown -= 1
@@ -166,12 +167,15 @@ def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
     entry = stored_request(log, first)
     if entry is None or entry.newest_offset < end:
         return entry
-    before: IndexedRequest | None = None
+    folding: _Folding | None = None
     for offset in log.request_offsets(entry.request_id):
         if offset >= end:
             break
-        before = fold_request(before, decode_event(offset, log.read_one(offset)))
-    return before
+        record = decode_event(offset, log.read_one(offset))
+        folding = folding or _folding(None, record)
+        if folding is not None:
+            folding.take(record)
+    return None if folding is None else folding.entry()
 
 
 def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
@@ -186,7 +190,6 @@ def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
 
 # --- folding
 
-_CREATES = catalog.CreateRequested
 _CHANGES: dict[type, str] = {
     catalog.PartitionsAdded: "partitions-added",
     catalog.TopicDeleted: "deleted",
@@ -201,38 +204,93 @@ _OF_CLUSTER = (
     access.ScramCredentialRemoved,
     catalog.ResourceConfigsChanged,
 )
-BEGINS = (_CREATES, *_CHANGES, *_OF_CLUSTER)
+BEGINS = frozenset((catalog.CreateRequested, *_CHANGES, *_OF_CLUSTER))
 """Events with which a request may begin."""
 
 
-def fold_request(entry: IndexedRequest | None, record: Recorded) -> IndexedRequest | None:
-    """A request after one more of its events; None where its beginning is not known."""
-    event = record.event
-    if entry is None:
-        if not isinstance(event, BEGINS):
-            return None
-        entry = _begun(record)
-    else:
-        entry = replace(entry, newest_offset=record.offset)
-    match event:
-        case catalog.CreateRequested():
-            return _with_topic(entry, event.topic, "asked")
-        case catalog.TopicCreated():
-            return _moved(entry, "asked", "waiting")
-        case catalog.CreateRejected():
-            refused = replace(entry, rejected_offset=record.offset, rules=_with_rule(entry, event.rule))
-            return _moved(refused, "asked", "rejected")
-        case catalog.CreateAnswered():
-            return entry if entry.rejected_offset == record.offset - 1 else _answered(entry, event.error_code)
-        case catalog.ChangeCarriedOut():
-            return _refused_by_cluster(entry) if event.error_code else entry
-        case catalog.ChangeRejected():
-            refused = replace(entry, rules=_with_rule(entry, event.rule))
-            return _with_topic(refused, event.topic, "rejected")
-        case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
-            return _with_topic(entry, event.topic, _CHANGES[type(event)])
-        case _:
-            return entry if entry.num_topics else replace(entry, outcomes=(("done", 1),))
+class _Folding:
+    """A request as its events come, one after another; `entry` is what it is after them."""
+
+    __slots__ = ("_before", "_newest", "_num_topics", "_outcomes", "_rejected", "_rules", "_topics")
+
+    def __init__(self, before: IndexedRequest) -> None:
+        self._before = before
+        self._newest, self._rejected = before.newest_offset, before.rejected_offset
+        self._topics, self._num_topics = before.topics, before.num_topics
+        self._outcomes, self._rules = dict(before.outcomes), before.rules
+
+    def entry(self) -> IndexedRequest:
+        return replace(
+            self._before,
+            newest_offset=self._newest,
+            topics=self._topics,
+            num_topics=self._num_topics,
+            outcomes=tuple(self._outcomes.items()),
+            rules=self._rules,
+            rejected_offset=self._rejected,
+        )
+
+    def take(self, record: Recorded) -> None:
+        """One more of its events, the first one too."""
+        event, self._newest = record.event, record.offset
+        match event:
+            case catalog.CreateRequested():
+                self._add_topic(event.topic, "asked")
+            case catalog.TopicCreated():
+                self._move("asked", "waiting")
+            case catalog.CreateAnswered():
+                if self._rejected != record.offset - 1:
+                    self._move("waiting", _answer(event.error_code))
+            case catalog.CreateRejected():
+                self._rejected = record.offset
+                self._add_rule(event.rule)
+                self._move("asked", "rejected")
+            case catalog.ChangeCarriedOut():
+                if event.error_code:
+                    self._refused_by_cluster()
+            case catalog.ChangeRejected():
+                self._add_rule(event.rule)
+                self._add_topic(event.topic, "rejected")
+            case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
+                self._add_topic(event.topic, _CHANGES[type(event)])
+            case _ if not self._num_topics:
+                self._outcomes = {"done": 1}
+
+    def _add_topic(self, topic: str, outcome: str) -> None:
+        if len(self._topics) < NAMED_MAX:
+            self._topics = (*self._topics, topic)
+        self._num_topics += 1
+        self._move("done", outcome)
+
+    def _add_rule(self, rule: str) -> None:
+        if rule not in self._rules:
+            self._rules = (*self._rules, rule)
+
+    def _refused_by_cluster(self) -> None:
+        """A change that the cluster did not carry out; all changes of a request are of one kind."""
+        was = next((outcome for outcome in self._outcomes if outcome != "rejected"), "")
+        self._add_rule("cluster")
+        self._move(was, "rejected")
+
+    def _move(self, before: str, after: str) -> None:
+        """One topic less fares one way, and one more another."""
+        counts = self._outcomes
+        counts[after] = counts.get(after, 0) + 1
+        if before in counts:
+            counts[before] -= 1
+            if not counts[before]:
+                del counts[before]
+
+
+def _folding(before: IndexedRequest | None, record: Recorded) -> _Folding | None:
+    """A request before one of its events; None where its beginning is not known."""
+    if before is not None:
+        return _Folding(before)
+    return _Folding(_begun(record)) if type(record.event) in BEGINS else None
+
+
+def _answer(code: int) -> str:
+    return "created" if code == 0 else "timed-out" if code == REQUEST_TIMED_OUT else "failed"
 
 
 def _begun(record: Recorded) -> IndexedRequest:
@@ -270,43 +328,19 @@ def _counted(record: Recorded, event: access.AsksRefused) -> IndexedRequest:
     )
 
 
-def _with_topic(entry: IndexedRequest, topic: str, outcome: str) -> IndexedRequest:
-    names = (*entry.topics, topic) if len(entry.topics) < NAMED_MAX else entry.topics
-    return _moved(replace(entry, topics=names, num_topics=entry.num_topics + 1), "done", outcome)
-
-
-def _with_rule(entry: IndexedRequest, rule: str) -> tuple[str, ...]:
-    return entry.rules if rule in entry.rules else (*entry.rules, rule)
-
-
-def _answered(entry: IndexedRequest, code: int) -> IndexedRequest:
-    return _moved(entry, "waiting", "created" if code == 0 else "timed-out" if code == REQUEST_TIMED_OUT else "failed")
-
-
-def _refused_by_cluster(entry: IndexedRequest) -> IndexedRequest:
-    """A change that the cluster did not carry out; all changes of a request are of one kind."""
-    was = next((outcome for outcome, _ in entry.outcomes if outcome != "rejected"), "")
-    return _moved(replace(entry, rules=_with_rule(entry, "cluster")), was, "rejected")
-
-
-def _moved(entry: IndexedRequest, before: str, after: str) -> IndexedRequest:
-    """With one topic less that fares one way, and one more that fares another."""
-    counts = dict(entry.outcomes)
-    counts[after] = counts.get(after, 0) + 1
-    if before in counts:
-        counts[before] -= 1
-    return replace(entry, outcomes=tuple((outcome, count) for outcome, count in counts.items() if count))
-
-
 # --- keys
 
 
 def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
     place = inverted(entry.asked_offset)
     puts[REQUEST + place] = _encode(entry)
-    had, has = set(() if before is None else _values(before)), set(_values(entry))
-    for kind, value in had ^ has:
-        puts[_facet(kind, value) + place] = b"" if (kind, value) in has else None
+    if before is None:
+        for kind, value in _values(entry):
+            puts[_facet(kind, value) + place] = b""
+    elif (before.outcomes, before.rules) != (entry.outcomes, entry.rules):
+        had, has = set(_values(before)), set(_values(entry))
+        for kind, value in had ^ has:
+            puts[_facet(kind, value) + place] = b"" if (kind, value) in has else None
 
 
 def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:

@@ -16,8 +16,8 @@ class Savepoint:
     def __init__(self, state: State, events: Sequence[Event]) -> None:
         self._state = state
         self._cluster = state.cluster
-        keys = {shard_key(event.topic) for event in events if concerns_topic(event)}  # type: ignore[union-attr]
-        self._topics = {key: state.topics.get(key) for key in keys}
+        names = {event.topic for event in events if concerns_topic(event)}  # type: ignore[union-attr]
+        self._topics = {key: state.topics.get(key) for key in map(shard_key, names)}
 
     def restore(self) -> None:
         """Go back to it, however many of the events were applied."""

@@ -82,14 +82,12 @@ class Standing:
         """As of the last durable commit."""
         if stored is None:
             for key, values in each_stored(log.scan(TOPIC)):
-                self.durable = self._counted(self._missing, self.durable, key, None, decode_topic(values))
+                self.durable = self._counted(self._missing, self.durable, [(key, None, decode_topic(values))])
         self._written = self.durable
 
     def changes(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> None:
         """Add what the changes of topics put and delete."""
-        tallies = self._written
-        for key, before, after in changed:
-            tallies = self._counted(puts, tallies, key, before, after)
+        tallies = self._counted(puts, self._written, changed)
         if tallies != self._written or self._missing:
             puts[TALLIES] = _encode(tallies)
             for key_bytes, value in self._missing.items():
@@ -102,16 +100,30 @@ class Standing:
         self.durable = self._written
 
     def _counted(
-        self, puts: Puts, tallies: Tallies, key: ShardKey, before: Topic | None, after: Topic | None
+        self, puts: Puts, tallies: Tallies, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]
     ) -> Tallies:
-        _put_created(puts, key, before, after)
-        gone, come = _changed_partitions(before, after)
-        was = self._trouble_of(key) if before is not None else NONE
-        less, more = _trouble(gone), _trouble(come)
-        here = NONE if after is None else _minus(was, less).plus(more)
-        if here != was:
-            puts[TROUBLE + key.encode()] = _encode(here) if here != NONE else None
-        return Tallies(_minus(tallies.trouble, was).plus(here), _loads(tallies.brokers, gone, come))
+        """The sums after some topics changed; the very same where no partition did."""
+        trouble = tallies.trouble
+        all_gone: list[Partition] = []
+        all_come: list[Partition] = []
+        for key, before, after in changed:
+            _put_created(puts, key, before, after)
+            gone, come = _changed_partitions(before, after)
+            if not gone and not come:
+                continue
+            all_gone += gone
+            all_come += come
+            was = self._trouble_of(key) if before is not None else NONE
+            more = _trouble(come)
+            if was is NONE and more is NONE:
+                continue
+            here = NONE if after is None else _minus(was, _trouble(gone)).plus(more)
+            if here != was:
+                puts[TROUBLE + key.encode()] = _encode(here) if here != NONE else None
+                trouble = _minus(trouble, was).plus(here)
+        if not all_gone and not all_come:
+            return tallies
+        return Tallies(trouble, _loads(tallies.brokers, all_gone, all_come))
 
     def _trouble_of(self, key: ShardKey) -> Trouble:
         name = TROUBLE + key.encode()
@@ -138,6 +150,8 @@ def newest_created(log: EventLog, before: int) -> Iterator[ShardKey]:
 
 def _changed_partitions(before: Topic | None, after: Topic | None) -> tuple[list[Partition], list[Partition]]:
     """The partitions that a topic has no more, and those that it has instead or besides."""
+    if before is not None and after is not None and after.partitions is before.partitions:
+        return [], []
     if before is None or after is None or len(after.partitions) < len(before.partitions):
         return [] if before is None else list(before.partitions), [] if after is None else list(after.partitions)
     changes = list(differing(before.partitions, after.partitions))
@@ -151,10 +165,14 @@ def _trouble(partitions: Iterable[Partition]) -> Trouble:
         under_replicated += len(one.isr) < len(one.replicas)
         leaderless += one.leader == NO_LEADER
         placeholders += sum(map(is_placeholder, one.replicas))
-    return Trouble(under_replicated, leaderless, placeholders)
+    if under_replicated or leaderless or placeholders:
+        return Trouble(under_replicated, leaderless, placeholders)
+    return NONE
 
 
 def _minus(one: Trouble, other: Trouble) -> Trouble:
+    if other is NONE:
+        return one
     return one.plus(Trouble(-other.under_replicated, -other.leaderless, -other.placeholders))
 
 

@@ -15,7 +15,7 @@ from itertools import chain, groupby
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.partitions.blocks import BLOCK, blocks_of
+from controller.machine.partitions.blocks import BLOCK, blocks_of, is_one_block
 from controller.machine.state import Topic
 from events.catalog import Partition
 from events.logs.log import StateKeys
@@ -69,6 +69,9 @@ def each_stored(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[ShardKey
 def put_topic(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     """Add what a topic's change puts and deletes: its own key, and the blocks that are not the very same."""
     head = TOPIC + key.encode()
+    if after is not None and is_one_block(after.partitions) and (before is None or is_one_block(before.partitions)):
+        puts[head] = encode_topic(after)
+        return
     old = () if before is None else blocks_of(before.partitions)
     new = () if after is None else blocks_of(after.partitions)
     if len(old) > 1 and log.get(head + _numbered(1)) is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller.front.port import Reply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
 from controller.machine.partitions import after_events, blocks, leadership
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
@@ -211,22 +212,29 @@ async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_s
     await stage.settle(2)
     assert without_leader(stage) > PARTITIONS_PER_SLICE, "who leads may lack records"
     stage.heard.commits.clear()
-    stage.submit(
-        AlterTopicConfigs(
-            request_id=RequestId("q"),
-            at_ms=stage.controller.now_ms(),
-            topic=TopicName("t00000"),
-            api="IncrementalAlterConfigs",
-            ops=(ConfigOp("unclean.leader.election.enable", 0, "true"),),
-            incremental=True,
-        )
-    )
+    assert codes(await altered(stage, "retention.ms", "60000")) == [0]
+    assert stage.controller.is_settled(), "it says nothing of who may lead: nobody looks at all partitions for it"
+    assert codes(await altered(stage, "unclean.leader.election.enable", "true")) == [0]
+    assert not stage.controller.is_settled()
     await stage.settle(2)
     topic = stage.controller.store.durable_named("t00000")
     assert topic is not None
     assert all(one.leader == 1 for one in topic.partitions if 1 in one.replicas)
     assert max(events for _, events in stage.heard.commits) <= PARTITIONS_PER_SLICE
     assert audit(stage.records(), settled=True) == []
+
+
+def altered(stage: Stage, name: str, value: str) -> asyncio.Future[Reply]:
+    return stage.submit(
+        AlterTopicConfigs(
+            request_id=RequestId(name),
+            at_ms=stage.controller.now_ms(),
+            topic=TopicName("t00000"),
+            api="IncrementalAlterConfigs",
+            ops=(ConfigOp(name, 0, value),),
+            incremental=True,
+        )
+    )
 
 
 def without_leader(stage: Stage) -> int:

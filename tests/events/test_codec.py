@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events import codec
-from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded, TopicDeleted, TopicReady
-from events.codec import EventDecodeError, decode_event, encode_event, topic_of
+from events.catalog import (
+    EVENT_TYPES,
+    EVENT_VERSION,
+    Cause,
+    Event,
+    IsrChanged,
+    LeaderElected,
+    Recorded,
+    TopicDeleted,
+    TopicReady,
+)
+from events.codec import EventDecodeError, decode_event, encode_event, place_of, topic_of
 from events.names import Offset, RequestId, TopicName
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -59,8 +69,10 @@ def test_every_event_comes_back(event: Event, at_ms: int, cause: Cause, offset: 
 
 @given(_events, _INT64, _causes)
 def test_the_topic_is_read_without_the_rest(event: Event, at_ms: int, cause: Cause) -> None:
-    topic = topic_of(7, encode_event(at_ms, cause, event))
-    assert topic == getattr(event, "topic", None), "an event is of another topic than its beginning says"
+    value = encode_event(at_ms, cause, event)
+    assert topic_of(7, value) == getattr(event, "topic", None), "an event is of another topic than its beginning says"
+    partition = event.partition if isinstance(event, LeaderElected | IsrChanged) else -1
+    assert place_of(7, value) == (topic_of(7, value), partition), "or of another partition"
 
 
 @given(_events, _causes)

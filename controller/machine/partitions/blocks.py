@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import overload
+from typing import TypeGuard, overload
 
 from events.catalog import Partition
 
@@ -55,9 +55,9 @@ class Blocks(Sequence[Partition]):
         return repr(tuple(self))
 
 
-def is_one_block(partitions: Sequence[Partition]) -> bool:
+def is_one_block(partitions: Sequence[Partition]) -> TypeGuard[Block]:
     """Whether they are few, and a tuple."""
-    return isinstance(partitions, tuple) and len(partitions) <= BLOCK
+    return type(partitions) is tuple and len(partitions) <= BLOCK
 
 
 def in_blocks(partitions: Sequence[Partition]) -> Sequence[Partition]:
@@ -67,6 +67,8 @@ def in_blocks(partitions: Sequence[Partition]) -> Sequence[Partition]:
 
 def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
     """Their blocks, the last of which may not be full; one of a tuple of few."""
+    if is_one_block(partitions):
+        return (partitions,)
     if isinstance(partitions, Blocks):
         return partitions.blocks
     if len(partitions) <= BLOCK:

@@ -79,8 +79,10 @@ def _replicas(ring: Ring, at: int, shift: int, factor: int) -> tuple[BrokerId, .
             if rack not in used and broker_id not in chosen:
                 chosen.append(broker_id)
                 used.add(rack)
+                if len(chosen) == factor:
+                    break
         used.clear()
-    return tuple(chosen[:factor])
+    return tuple(chosen)
 
 
 def pick_for_placeholder(

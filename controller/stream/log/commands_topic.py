@@ -37,6 +37,7 @@ _OF_A_TOPIC = (
     RefuseCreation,
     FinishChange,
 )
+_OF_THE_CLUSTER = (ClusterCommand, AlterResourceConfigs)
 CLUSTER_PARTITION = 0
 """Where it is decided who may do what, which quotas hold, who can log in and which configs brokers have, and where
 counted refusals are recorded. One partition gives it one order, whichever fronts it comes from."""
@@ -75,7 +76,7 @@ def decode_command(value: bytes | None) -> AnyCommand:
 
 def home_of(command: TopicCommand | ClusterCommand, partitions: int) -> int:
     """The one partition in which a client's command is decided."""
-    if isinstance(command, ClusterCommand | AlterResourceConfigs):
+    if isinstance(command, _OF_THE_CLUSTER):
         return CLUSTER_PARTITION
     return partition_of(shard_key(command.topic), partitions)
 

@@ -39,6 +39,7 @@ from events.logs.kafka_record import Decided, encode_record
 from events.logs.log import LogError
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
+_OF_CLIENTS = (TopicCommand, ClusterCommand)
 _ROOM_BYTES = 1 << 16
 """What a record takes beside its events and answers, and room to spare."""
 
@@ -102,10 +103,12 @@ class PartitionDecider:
         for sourced, command in read:
             if isinstance(command, Fault):
                 self._pass_over(batch, command, None)
-            elif isinstance(command, TopicCommand | ClusterCommand) and self._partition.decided_before(command):
+            elif isinstance(command, _OF_CLIENTS) and self._partition.decided_before(command):
                 self._pass_over_copy(batch, sourced, command)
             else:
-                await self._decide(batch, sourced, judged.get(id(command), command))
+                unheard = self._decide(batch, sourced, judged.get(id(command), command))
+                if unheard is not None:
+                    await self._decide_with_word(batch, sourced, unheard)
         return batch
 
     def _read(self, sourced: Sourced) -> AnyCommand | Fault:
@@ -113,7 +116,7 @@ class PartitionDecider:
             command = decode_command(sourced.value)
         except CommandError as error:
             return Fault(sourced.partition, sourced.offset, str(error))
-        if isinstance(command, TopicCommand | ClusterCommand):
+        if isinstance(command, _OF_CLIENTS):
             home = home_of(command, self._partitions)
             if home != sourced.partition:
                 kind, topic = type(command).__name__, command.topic[:NAME_CHARS_MAX]
@@ -122,7 +125,8 @@ class PartitionDecider:
                 return Fault(sourced.partition, sourced.offset, why)
         return command
 
-    async def _decide(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand) -> None:
+    def _decide(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand) -> TopicCommand | None:
+        """Decide a command; returns it undecided where others have a say in it that they were not asked for."""
         partition = self._partition
         command = _stamped(command, partition.last_ms)
         decision = _decision(partition.state, command, sourced)
@@ -134,7 +138,16 @@ class PartitionDecider:
             decision = self._decided_singly(batch, sourced, command)
         if isinstance(decision, Decision) and decision.consult:
             assert isinstance(command, TopicCommand), "others have a say in nothing else"
-            command, decision = await self._consulted_alone(command, sourced)
+            return command
+        self._keep_or_pass_over(batch, sourced, command, decision)
+        return None
+
+    async def _decide_with_word(self, batch: PartitionBatch, sourced: Sourced, command: TopicCommand) -> None:
+        self._keep_or_pass_over(batch, sourced, *await self._consulted_alone(command, sourced))
+
+    def _keep_or_pass_over(
+        self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision | Fault
+    ) -> None:
         fault = decision if isinstance(decision, Fault) else self._keep(batch, sourced, command, decision)
         if fault is not None:
             self._pass_over(batch, fault, command)
@@ -158,7 +171,7 @@ class PartitionDecider:
         partition = self._partition
         cause = Cause(type(command).__name__, command.request_id)
         try:
-            values = tuple(encode_event(command.at_ms, cause, event) for event in decision.events)
+            values = tuple([encode_event(command.at_ms, cause, event) for event in decision.events])
             size = sum(map(len, values)) + size_of_details(decision)
             if size > RECORD_BYTES_MAX - _ROOM_BYTES:
                 why = f"its events and answers take {size} bytes, more than a record may"
@@ -175,7 +188,7 @@ class PartitionDecider:
 
     def _pass_over(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
         partition, answers = self._partition, b""
-        if isinstance(command, TopicCommand | ClusterCommand):
+        if isinstance(command, _OF_CLIENTS):
             code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
             error = Decision((), (Answer(command.request_id, command.topic, code, NOT_DECIDED),))
             answers = encode_answers(error, partition.state.topics)

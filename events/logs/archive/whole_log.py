@@ -116,7 +116,10 @@ class WholeLog:
         return ((manifest.start, pairs) for manifest, pairs in self.archive.requests(end))
 
     def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = self._read(lambda database: database.get_view(STATE + key))
+        try:
+            value: bytes | None = self._readable().get_view(STATE + key)
+        except Exception as error:
+            raise classify(error, self._path) from error
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:

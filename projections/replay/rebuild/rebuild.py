@@ -252,20 +252,41 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tuple[ob
 
 
 def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
-    """The topics that the events of some shards come to, as rows of TOPICS."""
+    """The topics that the events of some shards come to, as rows of TOPICS.
+
+    Of events that overwrite each other only the last of a partition is decoded, when another event of the topic comes
+    or at the end. One in between that cannot be read is not seen here; the invariants look at all of them.
+    """
     for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
         topics: dict[str, Topic | None] = {}
         newest: dict[str, int] = {}
+        pending: dict[str, dict[int, Stored]] = {}
         for _, pack in of_partition:
-            for shard, offset, value in pack:
+            for shard, offset, value, partition in pack:
                 if offset < 0:
                     topics[shard], newest[shard] = decode_topic([value]), begun(offset)
                     continue
-                topics[shard] = apply_topic(topics.get(shard), decode_event(offset, value))
                 newest[shard] = offset
+                if partition >= 0:
+                    pending.setdefault(shard, {})[partition] = offset, value
+                    continue
+                topic = _overwritten(topics.get(shard), pending.pop(shard, _NOTHING))
+                topics[shard] = apply_topic(topic, decode_event(offset, value))
+        for shard, changes in pending.items():
+            topics[shard] = _overwritten(topics.get(shard), changes)
         for shard, topic in topics.items():
             if topic is not None:
                 yield _topic_row(log_partition, shard, topic, newest[shard])
+
+
+_NOTHING: Mapping[int, Stored] = {}
+
+
+def _overwritten(topic: Topic | None, changes: Mapping[int, Stored]) -> Topic | None:
+    """A topic after the last changes of some of its partitions."""
+    for offset, value in changes.values():
+        topic = apply_topic(topic, decode_event(offset, value))
+    return topic
 
 
 def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -> Row:

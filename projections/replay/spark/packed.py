@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from events.codec import topic_of
+from events.codec import place_of
 from events.names import TopicName, shard_key
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import End, KafkaRef, LogRef, Ref, in_partitions
@@ -45,8 +45,8 @@ PACK_EVENTS = 500
 """Events in one pack. What a task has open at a time should fit a processor's cache; and from half a megabyte on Java
 keeps a pack apart from its other objects."""
 
-Packed = tuple[str, int, bytes]
-"""An event: its shard key, its offset and its canonical bytes."""
+Packed = tuple[str, int, bytes, int]
+"""An event: its shard key, its offset, its canonical bytes, and its partition as `codec.place_of` has it."""
 Pack = tuple[int, Sequence[Packed]]
 """Events of a log partition, in order."""
 StateFold = Callable[[Iterator[Pack]], Iterable[Row]]
@@ -120,10 +120,10 @@ class PackReader(DataSourceReader):
     def _packed(self, partition: Range | SnapshotRange) -> Iterator[pa.RecordBatch]:
         places = _Places(self._shares)
         packing = [_Packing() for _ in range(self._shares)]
-        for topic, offset, value in self._topics(partition):
+        for topic, offset, value, index in self._topics(partition):
             shard, share = places[topic]
             pack = packing[share]
-            pack.add((shard, offset, value))
+            pack.add((shard, offset, value, index))
             if pack.count == PACK_EVENTS:
                 yield _batch(partition.partition, share, pack)
                 packing[share] = _Packing()
@@ -131,16 +131,17 @@ class PackReader(DataSourceReader):
             if pack.count:
                 yield _batch(partition.partition, share, pack)
 
-    def _topics(self, partition: Range | SnapshotRange) -> Iterator[tuple[TopicName, int, bytes]]:
+    def _topics(self, partition: Range | SnapshotRange) -> Iterator[tuple[TopicName, int, bytes, int]]:
         """What there is of topics, each with its name, or its shard key, which is that of itself."""
         if isinstance(partition, SnapshotRange):
             assert isinstance(self._log, LogRef), "a log in Kafka has no snapshots"
-            yield from snapshot_topics(self._log, partition)
+            for shard, offset, value in snapshot_topics(self._log, partition):
+                yield shard, offset, value, -1
             return
         for offset, value in stored_events(self._log, partition):
-            topic = topic_of(offset, value)
+            topic, index = place_of(offset, value)
             if topic is not None:
-                yield topic, offset, value
+                yield topic, offset, value, index
 
 
 class _Packing:

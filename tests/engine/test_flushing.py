@@ -1,0 +1,101 @@
+"""The loop waits a moment for a disk that is quick, and for a slow one not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+
+import pytest
+
+from controller.engine.flushing import FREE_AFTER_SLOW, WAIT_S, Flusher
+from controller.engine.inbox import Inbox
+from controller.machine.commands.commands import ReviewTopics
+from events.logs.log import LogWriteError
+from events.names import RequestId
+
+
+class SlowDisk:
+    """A flush that takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.may_go_on = threading.Event()
+        self.flushes = self.flushed = 0
+
+    def flush(self) -> None:
+        self.may_go_on.wait()
+        self.flushes += 1
+
+    def note(self) -> None:
+        self.flushed += 1
+
+
+@pytest.fixture
+def disk() -> SlowDisk:
+    return SlowDisk()
+
+
+@pytest.fixture
+def flusher(disk: SlowDisk) -> Iterator[Flusher]:
+    made = Flusher(disk.flush, disk.note)
+    yield made
+    disk.may_go_on.set()
+    made.close()
+
+
+def goes_round(work: Coroutine[object, object, None]) -> bool:
+    """Whether a coroutine gives the loop free before it ends; to be called on a loop."""
+    try:
+        future = work.send(None)
+    except StopIteration:
+        return False
+    work.close()
+    assert isinstance(future, asyncio.Future)
+    return True
+
+
+async def test_the_loop_waits_for_a_quick_disk(
+    disk: SlowDisk, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.engine.flushing.WAIT_S", 600)  # no machine is so busy
+    disk.may_go_on.set()
+    assert not goes_round(flusher.flush_alone())
+    assert (disk.flushes, disk.flushed) == (1, 1)
+
+
+async def test_a_slow_disk_leaves_the_loop_free_and_is_not_waited_for_again(disk: SlowDisk, flusher: Flusher) -> None:
+    assert WAIT_S < 0.1, "the loop is never held so long"
+    flushing = asyncio.ensure_future(flusher.flush_alone())
+    await asyncio.sleep(0)
+    assert not flushing.done(), "the loop is here while the disk is at work"
+    disk.may_go_on.set()
+    await flushing
+    assert (disk.flushes, disk.flushed) == (1, 1)
+    for _ in range(FREE_AFTER_SLOW):
+        disk.may_go_on.clear()
+        flushing = asyncio.ensure_future(flusher.flush_alone())
+        asyncio.get_running_loop().call_soon(disk.may_go_on.set)  # a loop that waited would never come to it
+        await flushing
+    assert disk.flushed == 1 + FREE_AFTER_SLOW
+
+
+async def test_what_the_disk_raises_is_raised_to_who_waits() -> None:
+    def fail() -> None:
+        raise LogWriteError("no disk")
+
+    flusher = Flusher(fail, lambda: pytest.fail("nothing was flushed"))
+    for flush in (flusher.flush, flusher.flush_alone):
+        with pytest.raises(LogWriteError, match="no disk"):
+            await flush()
+    flusher.close()
+
+
+async def test_the_inbox_says_how_long_the_loop_has_not_gone_round() -> None:
+    inbox, command = Inbox(), ReviewTopics(request_id=RequestId("r"), at_ms=0, topics=())
+    inbox.put((command, command, command))
+    for straight in (1, 2, 3):
+        assert await inbox.take(1) == [command]
+        assert inbox.straight == straight
+    asyncio.get_running_loop().call_soon(inbox.put, (command,))
+    assert await inbox.take(1) == [command]
+    assert inbox.straight == 0
