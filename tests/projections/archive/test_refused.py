@@ -198,6 +198,19 @@ def test_what_is_no_place_is_refused(line: str) -> None:
     assert "secret@" not in str(raised.value)
 
 
+WITHIN = """
+/a/b/                    | /a/b/n
+s3://b                   | s3://b/n
+s3://b/p/?region=x&a=b/  | s3://b/p/n?region=x&a=b/
+"""
+
+
+@pytest.mark.parametrize("line", WITHIN.strip().splitlines())
+def test_a_place_in_a_place(line: str) -> None:
+    url, expected = (one.strip() for one in line.split("|"))
+    assert place.within(url, "n") == expected
+
+
 STORES_AWAY = (
     "gs://anonymous@bucket/a?endpoint_override=127.0.0.1:PORT&scheme=http&retry_limit_seconds=1",
     "gs://anonymous@bucket/a?endpoint_override=127.0.0.1:PORT&scheme=http",

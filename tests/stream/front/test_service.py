@@ -9,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin
@@ -191,23 +190,6 @@ def test_all_events_are_listed_in_pages_in_the_order_of_their_times(running: Str
     )
     times = [event["at_ms"] for event in found]
     assert times == sorted(times)
-
-
-def test_each_partition_has_a_head_that_all_fronts_share(running: Stream) -> None:
-    one, other = running.fronts[0], running.fronts[1]
-    for number in range(4):
-        head = get(one, f"/log/head?partition={number}")["head"]
-        assert head["log"].endswith(f"/{number}")
-        path = f"/log/proof?partition={number}&offset=0&size={head['size']}"
-        until("the other front has read so far", partial(_has_read, other, number, head["size"]))
-        assert get(other, path)["head"]["root"] == head["root"]
-        assert get(other, path)["events"] == get(one, path)["events"]
-    get(one, "/log/head", expect=400)
-    get(one, "/log/head?partition=4", expect=400)
-
-
-def _has_read(front: Topicwright, partition: int, size: int) -> bool:
-    return bool(get(front, f"/log/head?partition={partition}")["head"]["size"] >= size)
 
 
 def test_the_query_commands_read_from_a_front(running: Stream) -> None:

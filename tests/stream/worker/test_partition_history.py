@@ -19,9 +19,8 @@ from controller.stream.log.beginning import BeginningGone, archive_of
 from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.partition_history import PartitionHistory
-from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, bases, fetch_base, put_base
-from events.logs.archive.manifest import NOTED, ArchiveDamaged, ArchiveForeign, read_chain, write_object
+from events.logs.archive.base import Base, bases
+from events.logs.archive.manifest import NOTED, ArchiveForeign, read_chain, write_object
 from events.logs.archive.place import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
@@ -306,14 +305,3 @@ async def test_an_empty_front_has_the_snapshots_of_who_archives(partitions: Part
         fetched = one.log.archive.fetched
         assert Query(one.log, lambda: one.store).topics_at(put[1], "", 5).rows
         assert one.log.archive.fetched == fetched, "a page of the past begins at the snapshot"
-
-
-def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> None:
-    place = Folder(tmp_path / "place")
-    base = Base(
-        cluster_id="c", topic_id="t", history="h", start=1, offset=2, kafka_offset=3, event_version=EVENT_VERSION
-    )
-    put = put_base(place, base, iter([(b"x", b"")]))
-    with pytest.raises(ArchiveDamaged, match="which is none of a log"):
-        fetch_base(place, put, tmp_path / "log")
-    assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"

@@ -1,0 +1,91 @@
+"""Bases in a folder and in a real S3 server: the two newest stay, and are what was put."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from events.catalog import EVENT_VERSION
+from events.logs.archive import base
+from events.logs.archive.base import Base, bases, fetch_base, put_base
+from events.logs.archive.manifest import ArchiveDamaged, read_object
+from events.logs.archive.place import Folder, Place, open_place, within
+from events.logs.rocksdb_log import RocksDbLog
+from tests.projections.archive.archives import open_any
+from tests.support.s3_server import ENV, S3Server
+
+
+def base_at(offset: int, start: int = 0) -> Base:
+    return Base(
+        cluster_id="c",
+        topic_id="t",
+        history="h",
+        start=start,
+        offset=offset,
+        kafka_offset=0,
+        event_version=EVENT_VERSION,
+    )
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A place that is there until the end of the test."""
+    if request.param == "folder":
+        yield Folder(tmp_path / "place")
+        return
+    for key, value in ENV.items():
+        monkeypatch.setenv(key, value)
+    server = S3Server(tmp_path / "s3")
+    with server.running():
+        yield open_place(within(server.url("archive"), "partition-00000"))
+
+
+def test_the_two_newest_stay_and_are_what_was_put(
+    place: Place, cut: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "PART_BYTES", 3000)
+    end = cut.next_offset
+    for offset in (end - 2, end - 1, end):
+        put_base(place, base_at(offset, cut.start_offset), cut.frozen_pairs())
+    found = list(bases(place, "c", "t"))
+    assert [one.offset for one in found] == [end, end - 1]
+    assert len(found[0].parts) > 1
+    left = {int(name[:20]) for name in place.names("bases")}
+    assert left == {end, end - 1}, "no part of another is left"
+    fetch_base(place, found[0], tmp_path / "again")
+    with closing(open_any(tmp_path / "again")) as log:
+        assert (log.start_offset, log.next_offset) == (cut.start_offset, end)
+        assert list(log.scan()) == list(cut.scan())
+        assert list(log.read()) == list(cut.read())
+
+
+CHANGED: dict[str, Callable[[dict[str, object]], object]] = {
+    "no offset": lambda one: one.pop("offset"),
+    "a name with a line feed": lambda one: one.update(topic_id="t\n"),
+    "more parts than there may be": lambda one: one.update(parts=[{"sha256": "0" * 64, "size": 1}] * 10_001),
+    "a size below 0": lambda one: one.update(parts=[{"sha256": "0" * 64, "size": -1}]),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_what_says_nothing_sound_is_passed_over(what: str, tmp_path: Path) -> None:
+    place = Folder(tmp_path)
+    put = put_base(place, base_at(2), iter([(b"mnext", b"")]))
+    said = json.loads((tmp_path / put.name).read_bytes())
+    CHANGED[what](said)
+    (tmp_path / put.name).write_text(json.dumps(said))
+    with pytest.raises(ArchiveDamaged):
+        read_object(place, put.name, Base)
+    assert list(bases(place, "c", "t")) == []
+
+
+def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> None:
+    place = Folder(tmp_path / "place")
+    put = put_base(place, base_at(2), iter([(b"x", b"")]))
+    with pytest.raises(ArchiveDamaged, match="which is none of a log"):
+        fetch_base(place, put, tmp_path / "log")
+    assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"
