@@ -27,7 +27,7 @@ from controller.front.port import Reply, Standing
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.machine.commands.commands import ClientCommand
-from controller.serving.process import SWITCH_S
+from controller.serving.process import SWITCH_S, settle
 from events.catalog import EVENT_VERSION, Endpoint
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
@@ -97,6 +97,7 @@ async def measured(folder: Path) -> list[Figure]:
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=HTML, timeout=600) as client:
             await client.get("/")
+            settle()  # as a service does once it is ready
             found = [await _timed(client, *each, log.durable_offset) for each in (await _paths(client, log)).items()]
             return [figure for figures in found for figure in figures]
     finally:
@@ -118,7 +119,12 @@ async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[s
         "brokers": ["/brokers", "/brokers/1"],
         "events": ["/events", "/events?type=TopicDeleted"],
         "policies": ["/policies"],
-        "difference": [f"/diff?from={end - 100}", f"/diff?from={end - 10_000}", f"/diff?from={end // 2}"],
+        "difference": [
+            f"/diff?from={end - 100}",
+            f"/diff?from={end - 10_000}",
+            f"/diff?from={end // 2}",
+            f"/diff?from={end // 10}",
+        ],
     }
 
 

@@ -43,6 +43,7 @@ BODY_BYTES_MAX = 1 << 20
 """Enough for a manual assignment of tens of thousands of partitions, and read in some 20 ms."""
 OPENAPI = "application/vnd.oai.openapi+json"
 DOCUMENT = "document"
+PAGES = "pages"
 VERSION = "/v1"
 """Before the paths that say what topics, requests and brokers are; without it they are as they were before there was
 one. What the document, health and metrics say of the process has none."""
@@ -55,7 +56,7 @@ async def describe(request: HttpRequest) -> Response[bytes]:
     """What there is and how it is requested, as an OpenAPI document."""
     state = request.app.state
     if DOCUMENT not in state:  # it takes some 50 ms, so once
-        state[DOCUMENT] = msgspec.json.encode(completed(request.app.openapi_schema.to_schema()))
+        state[DOCUMENT] = msgspec.json.encode(completed(request.app.openapi_schema.to_schema(), state.get(PAGES, ())))
     return Response(state[DOCUMENT], media_type=OPENAPI)
 
 
@@ -126,7 +127,9 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         given["fleet"] = parts.fleet
     description = "Create topics, and see why every topic is as it is, at any moment of the past."
     api = _litestar(handlers, given, "Topicwright", release, description)
-    app: ASGIApp = Heads(Negotiated(api, pages_app(given, BODY_BYTES_MAX)))
+    pages = pages_app(given, BODY_BYTES_MAX)
+    api.state[PAGES] = frozenset(each.path_format for each in pages.routes)
+    app: ASGIApp = Heads(Negotiated(api, pages))
     app = app if logins is None else Authenticated(app, logins)
     return _Measured(Reached(app, reach), parts.metrics)
 

@@ -18,6 +18,8 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from controller.http.errors import answer_early
 from controller.http.health import OPEN_PATHS
+from controller.http.pages.login import answer_login
+from controller.http.pages.negotiating import is_for_pages
 from controller.http.requests import API, SCOPE_KEY
 from controller.kafka.sasl.conversation import LoginRefused
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
@@ -120,4 +122,7 @@ class Authenticated:
             self._logins.on_login(API, "http", "failed")
             await asyncio.sleep(self._logins.failed_delay_ms / 1000)
         message = refusal.message or "the credentials are not valid"
+        if is_for_pages(scope):
+            await answer_login(send, message, _CHALLENGES)
+            return
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)

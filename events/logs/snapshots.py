@@ -98,6 +98,24 @@ def put_snapshot(log: EventLog, about: About, pairs: Iterable[tuple[bytes, bytes
     return size
 
 
+def snapshot_content(log: EventLog, offset: int) -> bytes:
+    """The file of a snapshot. Raises OSError."""
+    return _path(log, offset).read_bytes()
+
+
+def add_snapshot(log: EventLog, offset: int, content: bytes) -> None:
+    """Keep the file of a snapshot of this log that somebody else has taken. Raises OSError."""
+    place = _path(log, offset)
+    place.parent.mkdir(0o700, exist_ok=True)
+    temporary = place.with_name(place.name + _TEMPORARY)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(place)
+    _sync(place.parent)
+
+
 def remove_snapshot(log: EventLog, offset: int) -> None:
     """Delete a snapshot; who has it open reads on. Raises OSError."""
     _path(log, offset).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ whatever happened between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice
 from typing import Literal
@@ -18,15 +18,13 @@ from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.past import EVENTS_PER_STRETCH, MayShow
+from projections.queries.past import EVENTS_PER_STRETCH, KEYS_AT_ONCE, MayShow
 from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
 from projections.rows.brokers import BrokerRow, ClusterRow
 from projections.rows.topics import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
 """Of a page: how many shard keys it passes, and of how many it looks at the topics, before it ends."""
-EVENTS_OF_KEY_MAX = 1000
-"""How many events of a shard key are looked at for the names of topics under it."""
 
 Change = Literal["created", "deleted", "recreated", "changed"]
 Pair = tuple[str, str | None, str | None]
@@ -106,38 +104,52 @@ def topic_differences(
     """Up to `limit` topics that differ, in the order of their shard keys, after one of these ("": from the first)."""
     found: list[TopicDifference] = []
     keys = merge(*(_touched(part, low, high, after) for part, low, high in zip(query.parts, start, end, strict=True)))
-    reached = ShardKey(after)
-    folded = 0
+    reached, some, folded = ShardKey(after), list[ShardKey](), 0
     for passed, (key, together) in enumerate(groupby(keys, lambda one: one[0])):
-        if len(found) >= limit or passed == PASSED_MAX or folded == FOLDED_MAX:
-            return TopicDifferences(tuple(found), reached)
+        if passed == PASSED_MAX or len(some) >= min(limit - len(found), FOLDED_MAX - folded):
+            found += _of_keys(query, some, start, end, may_show)
+            folded += len(some)
+            some.clear()
+            if passed == PASSED_MAX or folded == FOLDED_MAX or len(found) >= limit:
+                return TopicDifferences(tuple(found), reached)
         if any(is_touched for _, is_touched in together):
-            folded += 1
-            found += _under(query, key, start, end, may_show)
+            some.append(key)
         reached = key
+    found += _of_keys(query, some, start, end, may_show)
     return TopicDifferences(tuple(found), None)
 
 
-def _under(query: Questions, key: ShardKey, start: Ends, end: Ends, may_show: MayShow) -> Iterator[TopicDifference]:
-    part = query.of_topic(key)
-    number = query.parts.index(part)
-    low, high = start[number], end[number]
-    offsets = islice(part.log.shard_offsets(key, low, high), EVENTS_OF_KEY_MAX)
-    names = {topic_of(offset, part.log.read_one(offset)) for offset in offsets}
-    for name in sorted(name for name in names if name is not None and may_show(name)):
-        one = TopicDifference(name, *part.topic_twice(name, low, high))
-        if one.before != one.after:
-            yield one
-    part.rest()
+def _of_keys(
+    query: Questions, keys: Sequence[ShardKey], start: Ends, end: Ends, may_show: MayShow
+) -> Iterator[TopicDifference]:
+    """The differences of topics under some keys, in their order."""
+    rows: dict[ShardKey, tuple[TopicRow | None, TopicRow | None]] = {}
+    for part, low, high in zip(query.parts, start, end, strict=True):
+        here = [key for key in keys if query.of_topic(key) is part]
+        both = (part.topics_under(here, each, may_show) for each in (low, high))
+        rows.update(zip(here, zip(*both, strict=True), strict=True))
+    for key in keys:
+        before, after = rows[key]
+        if before is None or after is None or before.name == after.name:
+            if before != after:
+                yield TopicDifference((before or after).name, before, after)
+        else:
+            yield from sorted(
+                (TopicDifference(before.name, before, None), TopicDifference(after.name, None, after)),
+                key=lambda one: one.name,
+            )
 
 
 def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[ShardKey, bool]]:
     """Shard keys in order, after one of them, and whether events between two offsets were written under each."""
     if end - start > LOOKED_AT_MAX:
-        for count, key in enumerate(part.log.shard_keys(after), 1):
-            if count % EVENTS_PER_STRETCH == 0:
-                part.rest()
-            yield ShardKey(key), next(part.log.shard_offsets(key, start, end), None) is not None
+        keys_here = part.log.shard_keys(after)
+        while some := list(islice(keys_here, KEYS_AT_ONCE)):
+            while some:
+                runs = part.log.shard_runs(some, start, end)
+                yield from ((ShardKey(key), found != []) for key, found in zip(some, runs, strict=False))
+                some = some[len(runs) :]
+            part.rest()
         return
     keys = set()
     for offset, value in part.log.read(start, max(start, end)):

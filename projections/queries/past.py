@@ -27,7 +27,7 @@ from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
-from events.logs.snapshots import nearest_snapshot, snapshot_offsets
+from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
@@ -65,17 +65,14 @@ class Past:
         """The topic of this name as it was."""
         return self._from_nearest(end, lambda snapshot: self._topic(snapshot, name, end))
 
-    def topic_twice(self, name: str, low: int, high: int) -> tuple[TopicRow | None, TopicRow | None]:
-        """The topic of this name as it was at two moments: where no snapshot lies between, what both have in common is
-        folded once."""
-        if any(low < offset <= high for offset in snapshot_offsets(self._log)):
-            return self.topic(name, low), self.topic(name, high)
+    def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
+        """The topics under some shard keys as they were; None where there was none, or it is not shown."""
 
-        def both(snapshot: Snapshot | None) -> tuple[TopicRow | None, TopicRow | None]:
-            before = self._folded(name, _begun(snapshot, name), _start(snapshot), low)
-            return before.row, self._folded(name, before, low, high).row
+        def rows(snapshot: Snapshot | None) -> list[TopicRow | None]:
+            there = [(key, None if snapshot is None else snapshot_topic(snapshot, key)) for key in keys]
+            return [row for _, row, _ in self._each_under(there, _start(snapshot), end, may_show)]
 
-        return self._from_nearest(low, both)
+        return self._from_nearest(end, rows)
 
     def birth(self, topic: Topic) -> TopicRow | None:
         """The row, as it was, of a topic whose creation is in the archive: a snapshot has what its events say."""
@@ -152,12 +149,17 @@ class Past:
         self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
         """The keys that may have had a topic, each with it, if it is shown, and how many events were folded for it."""
-        start, candidates = _start(snapshot), self._candidates(snapshot, end, after)
+        candidates = self._candidates(snapshot, end, after)
         while some := list(islice(candidates, at_once)):
-            while some:
-                runs = self._log.shard_runs([key for key, _ in some], start, end)
-                yield from self._each_of(some[: len(runs)], runs, (start, end), may_show)
-                some = some[len(runs) :]
+            yield from self._each_under(some, _start(snapshot), end, may_show)
+
+    def _each_under(
+        self, some: Sequence[_Candidate], start: int, end: int, may_show: MayShow
+    ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
+        while some:
+            runs = self._log.shard_runs([key for key, _ in some], start, end)
+            yield from self._each_of(some[: len(runs)], runs, (start, end), may_show)
+            some = some[len(runs) :]
 
     def _each_of(
         self,

@@ -154,9 +154,9 @@ class Query:
             raise self._no_topic(name, end)
         return row
 
-    def topic_twice(self, name: str, low: int, high: int) -> tuple[TopicRow | None, TopicRow | None]:
-        """The topic of this name as it was at two moments, None where there was none."""
-        return self._past.topic_twice(name, low, high)
+    def topics_under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
+        """The topics under some shard keys as they were: see `Past.under`."""
+        return self._past.under(keys, end, may_show)
 
     def topics_at(
         self, end: int, after: str, limit: int, may_show: MayShow = everything, looked_at_max: int = LOOKED_AT_MAX

@@ -97,12 +97,13 @@ class Snapshotting:
         self.newest = 0
         """The offset of the newest snapshot, 0 without one."""
 
-    def begin(self) -> None:
-        """Throw away what is of no use, make what is missing. Raises OSError for a folder that cannot be read."""
+    def begin(self, *, anew: bool = True) -> None:
+        """Throw away what is of no use, make `anew` what is missing. Raises OSError for a folder that cannot be
+        read."""
         if self._interval:
             self.newest = max(snapshot_offsets(self._log), default=0)
             self.next_at = self.newest + self._interval
-            self._start(self._tidy)
+            self._start(self._tidy if anew else self._throw_away)
 
     def close(self) -> None:
         """Let what is at work in the other thread end, with nothing half done."""
@@ -143,21 +144,15 @@ class Snapshotting:
         self._thin()
 
     def _put(self, about: About, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        size = put_snapshot(self._log, about, self._with_views(about.offset, self._resting(pairs)))
+        size = put_snapshot(self._log, about, self._with_views(about.offset, resting(pairs, self._rest)))
         self.newest = max(self.newest, about.offset)
         self._reports.snapshot_taken(about.offset, size)
-
-    def _resting(self, pairs: Iterable[tuple[bytes, bytes]]) -> Pairs:
-        for number, pair in enumerate(pairs):
-            if number % PAIRS_PER_STRETCH == 0:
-                self._rest()
-            yield pair
 
     def _rest(self) -> None:
         if self._stopped.wait(REST_S):
             raise _Stopped
 
-    def _tidy(self) -> None:
+    def _throw_away(self) -> None:
         remove_unfinished(self._log)
         for offset in snapshot_offsets(self._log):
             self._rest()
@@ -168,6 +163,9 @@ class Snapshotting:
                 self._reports.snapshot_failed(f"{error}; it is thrown away")
                 remove_snapshot(self._log, offset)
         self._thin()
+
+    def _tidy(self) -> None:
+        self._throw_away()
         end = self._log.durable_offset
         wanted = missing(snapshot_offsets(self._log), end, spacing(self._interval, end))
         if wanted:
@@ -179,6 +177,14 @@ class Snapshotting:
     def _thin(self) -> None:
         for offset in too_many(snapshot_offsets(self._log), self._interval):
             remove_snapshot(self._log, offset)
+
+
+def resting(pairs: Iterable[tuple[bytes, bytes]], rest: Callable[[], None]) -> Pairs:
+    """The same pairs, with a rest now and then."""
+    for number, pair in enumerate(pairs):
+        if number % PAIRS_PER_STRETCH == 0:
+            rest()
+        yield pair
 
 
 def spacing(interval: int, end: int) -> int:

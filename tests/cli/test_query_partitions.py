@@ -108,3 +108,20 @@ def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, capsys: p
     (folder / "partition-00001").rename(folder / "elsewhere")
     code, _, err = _run(capsys, "topics", "--data", folder)
     assert (code, "does not hold partition 1: name the folder of a front" in err) == (2, True)
+
+
+def test_each_partition_has_a_tree_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = _run(capsys, "verify", folder)
+    assert (code, [line.split(":")[0] for line in out.splitlines()]) == (0, ["c/0", "c/1", "c/2"])
+    of_one = out.splitlines()[1]
+    assert _run(capsys, "verify", folder, "--partition", "1")[:2] == (0, of_one + "\n")
+    code, _, err = _run(capsys, "verify", folder, "--partition", "3")
+    assert (code, "--partition 3: " in err) == (2, True)
+    code, _, err = _run(capsys, "prove", "2", "--data", folder)
+    assert (code, "partition: each has a head of its own: give one, 0 to 2" in err) == (2, True)
+    code, proof, _ = _run(capsys, "prove", "2", "--data", folder, "--partition", "1")
+    head = json.loads(proof)["head"]
+    assert (code, head["log"], of_one.endswith(f"root {head['root']}")) == (0, "c/1", True)
+    (tmp_path / "head.json").write_text(proof)
+    for words, expected in ((("--partition", "1"), 0), (("--partition", "2"), 1)):
+        assert _run(capsys, "verify", folder, *words, "--head", tmp_path / "head.json")[0] == expected, words

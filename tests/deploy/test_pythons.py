@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import Process
 from tests.support.pythons import environment, others, packages
 from tests.support.tools import ROOT, cached
 
@@ -17,15 +20,30 @@ HERE = sys.version_info.minor
 PYTHONS = {HERE: sys.executable, **others()}
 
 
+def _environment(minor: int) -> Mapping[str, str]:
+    if minor == HERE:
+        return {**os.environ, "PYTHONPATH": str(ROOT)}
+    cached(str(packages(minor).relative_to(ROOT / ".cache")))
+    return environment(minor)
+
+
 @pytest.mark.parametrize("minor", PYTHONS)
 def test_everything_is_imported_and_the_demo_runs_with_warnings_as_errors(minor: int, tmp_path: Path) -> None:
-    env: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if minor != HERE:
-        cached(str(packages(minor).relative_to(ROOT / ".cache")))
-        env = environment(minor)
+    env = _environment(minor)
     argv = [PYTHONS[minor], "-B", "-W", "error", str(ROOT / "tests" / "deploy" / "on_each_python.py")]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"modules of Python 3.{minor}\n" in done.stdout
     assert "● Done." in done.stdout
     assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize("minor", others())
+def test_a_voter_that_somebody_is_connected_to_ends_when_it_is_stopped(minor: int, tmp_path: Path) -> None:
+    places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    argv = [PYTHONS[minor], "-B", "-m", "controller.cli", "serve", "--brokers", "kraft", *places]
+    with ExitStack() as open_now, Process(argv, cwd=tmp_path, env=_environment(minor)) as process:
+        for address in process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=240).groups():
+            host, _, port = address.rpartition(":")
+            open_now.enter_context(socket.create_connection((host, int(port)), 60))
+        assert process.stop(within_s=240) == 0

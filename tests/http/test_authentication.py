@@ -64,6 +64,22 @@ async def test_the_401_says_how_to_log_in(users: Users) -> None:
         assert (await one.client.post("/topics", json={"name": "a.b"})).status_code == 401
 
 
+async def test_a_browser_is_shown_how_to_log_in(users: Users) -> None:
+    async with service(logins=logins(users)) as one:
+        for path in ("/", "/topics", "/requests/x", "/no/such/path"):
+            for given in ({}, {"authorization": basic("carol", "PLANTED")}):
+                answer = await one.client.get(path, headers={"accept": "text/html", **given})
+                assert (answer.status_code, answer.headers["vary"]) == (401, "accept"), path
+                assert answer.headers.get_list("www-authenticate")[0].startswith("Basic ")
+                assert "default-src 'none'" in answer.headers["content-security-policy"]
+                assert "a form for a name and a password" in answer.text
+                assert ("the credentials are not valid" if given else "log in with a bearer token") in answer.text
+                assert "<script" not in answer.text
+                assert "PLANTED" not in answer.text
+        as_json = await one.client.get("/metrics", headers={"accept": "text/html"})
+        assert as_json.json()["error"] == "SASL_AUTHENTICATION_FAILED", "what has no page answers as ever"
+
+
 async def test_health_is_open(users: Users) -> None:
     async with service(logins=logins(users)) as one:
         for path in ("/health/live", "/health/ready"):

@@ -1,27 +1,20 @@
-"""`python -m tests.simulation SEED [COUNT] [--events TOPIC]`: live through seeds, one line each.
+"""`python -m tests.simulation SEED [COUNT]`: live through seeds of one process.
 
-With `--events` the log's events of a topic and of all brokers are printed when a check fails.
+With `--events TOPIC` the log's events of a topic and of all brokers are printed when a check fails.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections import Counter
 
-from tests.simulation.simulation import simulate
+from tests.simulation.lives import command_line
+from tests.simulation.simulation import Outcome, simulate
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int, nargs="?", default=1)
-    parser.add_argument("--events", metavar="TOPIC", help="print the events of this topic at the end")
-    options = parser.parse_args()
-    for seed in range(options.seed, options.seed + options.count):
-        outcome = simulate(seed, show=options.events)
-        answers = ", ".join(f"{api} {code}: {times}" for (api, code), times in sorted(outcome.answers.items()))
-        print(f"seed {seed}: {outcome.events} events, digest {outcome.digest[:16]}; {answers}")
+def _counted(outcome: Outcome) -> Counter[str]:
+    faults = sum(outcome.faults.values())
+    return Counter(outcome.faults) + Counter(requests=outcome.requests, events=outcome.events, faults=faults)
 
 
 if __name__ == "__main__":
-    main()
+    command_line("tests.simulation", simulate, _counted)

@@ -15,10 +15,11 @@ from controller.kafka.messages import create_topics as creates
 from controller.kafka.messages import delete_topics as deletes
 from controller.kafka.messages import incremental_alter_configs as configs
 from controller.kafka.messages import metadata as metadatas
+from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
 from tests.simulation.world import ConnectionLost
 
-POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "no/name")
+POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "moody", "moody-name", "no/name")
 TIMEOUTS_MS = (-1, 0, 1, 20, 300, 2_000, 30_000)
 LATE_S = 3.0
 """How late REQUEST_TIMED_OUT may come: after two syncs of the slowest disk."""
@@ -36,6 +37,9 @@ class Served(Protocol):
     """The world of a client."""
 
     rng: random.Random
+    plan: Plan
+    requests: int
+    """How many were answered."""
 
     @property
     def process(self) -> Answers: ...
@@ -65,17 +69,22 @@ class Client:
         )
         while loop.time() < until:
             await asyncio.sleep(self._rng.expovariate(1 / think_s))
-            wish = asyncio.ensure_future(self._rng.choice(habits)())
+            habit, patience = self._rng.choice(habits), None
+            if self._rng.random() < IMPATIENT:
+                patience = self._rng.uniform(0, 0.05)
+            if not self._world.plan.happens(self.name):
+                continue
             try:
-                patience = self._rng.uniform(0, 0.05) if self._rng.random() < IMPATIENT else None
-                await asyncio.wait_for(wish, patience)
+                await asyncio.wait_for(habit(), patience)
             except TimeoutError:
                 self._answers["gave up", 0] += 1
             except ConnectionLost:
                 self._answers["connection lost", 0] += 1
 
     async def _call(self, api: ApiKey, version: int, request: Message) -> Any:
-        return await self._world.process.call(self.name, api, version, request)
+        answer = await self._world.process.call(self.name, api, version, request)
+        self._world.requests += 1
+        return answer
 
     def _name(self) -> str:
         if self._rng.random() < 0.5:

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from tests.simulation.plan import FAULTS
 from tests.simulation.world import POLICY, World
 
 BROKERS_MAX = 5
@@ -34,8 +35,9 @@ class Faults:
         while loop.time() < until:
             await asyncio.sleep(self._rng.expovariate(1 / pause_s))
             deed = self._rng.choice(deeds)
-            self.done[deed.__name__] += 1
-            await deed()
+            if self._world.plan.happens(FAULTS):
+                self.done[deed.__name__] += 1
+                await deed()
 
     def heal_all_but_brokers(self) -> None:
         """All is well again, and brokers are prompt; but those that are down stay down."""

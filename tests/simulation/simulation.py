@@ -12,6 +12,7 @@ from tests.simulation import virtual_time
 from tests.simulation.checks import check_at_rest, check_with_brokers_down
 from tests.simulation.clients import Client
 from tests.simulation.faults import POLICY_S, Faults
+from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
 from tests.simulation.world import BORN_MS, POLICY, World, chance_from
 
@@ -24,25 +25,26 @@ class Outcome(msgspec.Struct, frozen=True):
     """What came of a seed: the hash of the log's bytes, its length, and what clients were answered."""
 
     seed: int
+    requests: int
     digest: str
     events: int
     answers: dict[tuple[str, int], int]
     faults: dict[str, int]
 
 
-def simulate(seed: int, life_s: float = LIFE_S, show: str | None = None) -> Outcome:
+def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S, show: str | None = None) -> Outcome:
     """Live through a seed and check. Raises AssertionError, which names the seed. `show` prints a topic's events."""
     rng = random.Random(seed)
     try:
         with chance_from(rng):
-            return virtual_time.run(_live(seed, rng, life_s, show))
+            return virtual_time.run(_live(seed, rng, plan or Plan(), life_s, show))
     except BaseException as error:
         error.add_note(f"to see it again: python -m tests.simulation {seed}")
         raise
 
 
-async def _live(seed: int, rng: random.Random, life_s: float, show: str | None) -> Outcome:
-    world = World(rng, _settings(rng), brokers=rng.choice((1, 3, 3, 4)))
+async def _live(seed: int, rng: random.Random, plan: Plan, life_s: float, show: str | None) -> Outcome:
+    world = World(rng, _settings(rng), brokers=rng.choice((1, 3, 3, 4)), plan=plan)
     world.policy_s = rng.choice(POLICY_S)
     world.partitions_cached = rng.choice((3, 20, 10_000))
     witness, answers = Witness(world.disk.kept), Counter[tuple[str, int]]()
@@ -64,7 +66,7 @@ async def _live(seed: int, rng: random.Random, life_s: float, show: str | None) 
     check_at_rest(world, witness)
     digest, events = world.digest(), len(witness.seen)
     await world.process.stop()
-    return Outcome(seed, digest, events, dict(answers), dict(faults.done))
+    return Outcome(seed, world.requests, digest, events, dict(answers), dict(faults.done))
 
 
 async def _go_wrong(faults: Faults, life_s: float, pause_s: float) -> None:

@@ -11,12 +11,15 @@ from controller.policy.chain import ALLOWED
 from controller.policy.runner import PolicyRunnerClosed, Verdicts
 from events.catalog import Verdict
 
+MOODY = 0.3
+
 
 class SlowPolicies:
     """Judges one request after another, as the runner does on its thread.
 
     A topic costs from `seconds[0]` to `seconds[1]`. Names that begin with `bad` are refused, those with `odd` make the
-    policy fail. `judged` has every topic in the order of judging.
+    policy fail; of `moody` ones it says now this and now that, as foreign code may. `judged` has every topic in the
+    order of judging.
     """
 
     def __init__(self, rng: random.Random, seconds: tuple[float, float] = (0.0, 0.0)) -> None:
@@ -34,17 +37,16 @@ class SlowPolicies:
                 if self._closed:
                     raise PolicyRunnerClosed("closed")
                 self.judged.append(request.topic)
-                verdicts.append(_verdict(request.topic))
+                verdicts.append(self._verdict(request.topic))
             return tuple(verdicts)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
         self._closed = True
         return ()
 
-
-def _verdict(topic: str) -> Verdict:
-    if topic.startswith("bad"):
-        return Verdict("refused", "slow.Policy", "policy:slow.Policy", f"{topic} is bad")
-    if topic.startswith("odd"):
-        return Verdict("failed", "slow.Policy", "policy:slow.Policy", f"{topic} is odd")
-    return ALLOWED
+    def _verdict(self, topic: str) -> Verdict:
+        if topic.startswith("bad") or (topic.startswith("moody") and self._rng.random() < MOODY):
+            return Verdict("refused", "slow.Policy", "policy:slow.Policy", f"{topic} is bad")
+        if topic.startswith("odd"):
+            return Verdict("failed", "slow.Policy", "policy:slow.Policy", f"{topic} is odd")
+        return ALLOWED

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
+
+import structlog
 
 from controller.apis.tables import HandlerTable, controller_listener
 from controller.brokers.simulated import SimulatedFleet
@@ -27,6 +30,7 @@ from events.catalog import Endpoint, Recorded
 from events.codec import decode_event
 from events.logs.log import LogError
 from tests.simulation.faulty_log import Disk, FaultyLog
+from tests.simulation.plan import Plan
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.virtual_time import context_of, virtual_loop
 
@@ -139,8 +143,12 @@ class Process(Serving):
 class World:
     """Everything there is, drawn from a seed."""
 
-    def __init__(self, rng: random.Random, settings: dict[str, str] | None = None, brokers: int = 3) -> None:
+    def __init__(
+        self, rng: random.Random, settings: dict[str, str] | None = None, brokers: int = 3, plan: Plan | None = None
+    ) -> None:
         self.rng = rng
+        self.plan = plan or Plan()
+        self.requests = 0
         self.disk = Disk(rng)
         self.settings = settings or {}
         self.brokers = brokers
@@ -182,6 +190,11 @@ class World:
 
 @contextmanager
 def chance_from(rng: random.Random) -> Iterator[None]:
-    """Topic ids are drawn from the seed too."""
-    with mock.patch.object(os, "urandom", rng.randbytes):
-        yield
+    """Topic ids are drawn from the seed too, and nobody reads the log lines of a simulation."""
+    said = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        with mock.patch.object(os, "urandom", rng.randbytes):
+            yield
+    finally:
+        structlog.configure(**said)

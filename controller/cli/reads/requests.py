@@ -29,7 +29,9 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--outcome", choices=OUTCOMES, help="only with a topic that fares so: " + ", ".join(OUTCOMES))
     parser.add_argument("--rule", metavar="RULE", help="only with a topic that this rule refused")
     parser.add_argument("--api", metavar="NAME", help="only of this API, as CreateTopics or HTTP")
+    parser.add_argument("--host", metavar="ADDRESS", help="only from this address of a client")
     common.add_span(parser)
+    common.add_at(parser)
     parser.add_argument("--limit", type=_limit, default=LIMIT, metavar="N", help="how many; default %(default)s")
     common.add_source(parser, _requests)
 
@@ -45,14 +47,14 @@ def _requests(options: argparse.Namespace, source: Source) -> int:
     from controller.cli.reads import request_words
     from controller.cli.sources.http import WhichRequests
 
-    filters = (options.principal, options.outcome, options.rule, options.api)
+    filters = (options.principal, options.outcome, options.rule, options.api, options.host)
     if options.id is not None:
         if any(one is not None for one in (*filters, options.since, options.until)):
             raise common.Misuse("filters choose from the list: they go without the ID of a request")
-        request = source.request(options.id)
+        request = source.request(options.id, options.at)
         show(options, request, lambda look: request_words.request(request, look), lambda: [request.request_id])
         return common.DONE
-    which = WhichRequests(*filters, options.since, options.until)
+    which = WhichRequests(*filters, options.since, options.until, options.at)
     page = source.requests(which, min(options.limit, common.PAGE))
     found = list(page.requests)
     while page.next_cursor is not None and len(found) < options.limit:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from controller.cli.sources.http import Source
     from projections.shown.json_types import AsOfShape, TopicSummary
 
-STATUSES = ("ready", "pending", "under-replicated", "offline")
+STATUSES = ("ready", "pending", "under-replicated", "offline", "not-ready")
 GLOB = "*?["
 
 
@@ -57,7 +57,7 @@ def _is_wanted(options: argparse.Namespace, one: TopicSummary) -> bool:
     by = one.created_by.principal if one.created_by else ""
     return (
         (options.name is None or fnmatchcase(one.name, options.name))
-        and (options.status is None or one.status == options.status)
+        and options.status in (None, one.status, "not-ready" if one.status != "ready" else None)
         and (options.principal is None or fnmatchcase(by, options.principal))
     )
 

@@ -87,13 +87,13 @@ class FolderSource:
             return from_log.topic_at(self._query.of_topic(name), name, at)
 
     def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
-        wanted = RequestFilter(which.principal, which.outcome, which.rule, which.api)
+        wanted = RequestFilter(which.principal, which.outcome, which.rule, which.api, which.host)
         with _refusing():
-            return overviews.requests(self._query, wanted, Window(which.since, which.until, None, limit, cursor))
+            return overviews.requests(self._query, wanted, Window(which.since, which.until, which.at, limit, cursor))
 
-    def request(self, request_id: str) -> json_types.RequestShape:
+    def request(self, request_id: str, at: str | None = None) -> json_types.RequestShape:
         with _refusing():
-            return from_log.request(self._query, request_id)
+            return from_log.request(self._query, request_id, at)
 
     def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
         with _refusing():

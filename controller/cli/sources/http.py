@@ -65,20 +65,22 @@ class Which(msgspec.Struct, frozen=True):
 
 
 class WhichRequests(msgspec.Struct, frozen=True):
-    """Which requests: all, or those with each of the values that are given."""
+    """Which requests: all, or those with each of the values that are given; as of a moment."""
 
     principal: str | None = None
     outcome: str | None = None
     rule: str | None = None
     api: str | None = None
+    host: str | None = None
     since: str | None = None
     until: str | None = None
+    at: str | None = None
 
     @property
     def parameters(self) -> dict[str, object]:
         """The same over HTTP."""
         filters = {"principal": self.principal, "outcome": self.outcome, "rule": self.rule, "api": self.api}
-        return {**filters, "from": self.since, "to": self.until}
+        return {**filters, "host": self.host, "from": self.since, "to": self.until, "at": self.at}
 
 
 class Source(Protocol):
@@ -101,8 +103,8 @@ class Source(Protocol):
         """At most `limit` requests, the newest first, or from where `cursor` of an earlier answer says."""
         ...
 
-    def request(self, request_id: str) -> json_types.RequestShape:
-        """One request with the outcome of each of its topics."""
+    def request(self, request_id: str, at: str | None = None) -> json_types.RequestShape:
+        """One request with the outcome of each of its topics, as of a moment."""
         ...
 
     def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
@@ -181,8 +183,8 @@ class HttpSource:
     def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
         return self._get(overview_types.RequestsShape, "/v1/requests", limit=limit, cursor=cursor, **which.parameters)
 
-    def request(self, request_id: str) -> json_types.RequestShape:
-        return self._get(json_types.RequestShape, f"/requests/{quote(request_id, safe='')}")
+    def request(self, request_id: str, at: str | None = None) -> json_types.RequestShape:
+        return self._get(json_types.RequestShape, f"/requests/{quote(request_id, safe='')}", at=at)
 
     def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
         parameters = {"from": since, "to": until, "limit": limit, "cursor": cursor}

@@ -6,6 +6,7 @@ say, and examples.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -69,8 +70,8 @@ _CREATED: Final = {
 _KEEPING: Final = {"ETag": "Names this very answer", "Cache-Control": "Whether it may be kept"}
 
 
-def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with all that clients need; it is changed in place."""
+def completed(document: dict[str, Any], pages: Collection[str] = ()) -> dict[str, Any]:
+    """The document with all that clients need; it is changed in place. `pages` are the paths that are pages too."""
     components = document["components"]
     components["securitySchemes"] = _LOGINS
     components["schemas"].update(_schemas(ProblemShape))
@@ -79,6 +80,8 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
         for method, operation in operations.items():
             if isinstance(operation, dict) and "responses" in operation:
                 _complete(path, method, operation)
+        if path in pages and "get" in operations:
+            operations["get"]["responses"]["200"]["content"]["text/html"] = {"schema": {"type": "string"}}
     return document
 
 

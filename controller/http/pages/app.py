@@ -29,6 +29,7 @@ _PAGES = (
     brokers.events,
     brokers.topic_events,
     brokers.diff,
+    brokers.quorum,
     changes.policies,
     changes.create,
     changes.change,

@@ -1,4 +1,4 @@
-"""Brokers, one broker, the events of the log, and what is different between two moments."""
+"""Brokers, one broker, their controllers, the events of the log, and what is different between two moments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from controller.http.errors import HttpRequest
+from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, EventOrder, EventType, From, Limit, To
 from controller.http.paths import overviews, reads
@@ -18,6 +19,7 @@ from events.catalog import EVENT_TYPES
 from projections.shown.difference_types import DifferenceShape
 from projections.shown.json_types import BrokersShape, EventsShape
 from projections.shown.overview_types import BrokerInFullShape
+from projections.shown.quorum_types import QuorumShape
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 
@@ -40,6 +42,15 @@ async def broker(
     one: BrokerInFullShape = await site.shown(overviews.broker, request, broker_id=broker_id, at=at)
     command = ("brokers", str(broker_id))
     return await site.page(request, "broker.html", at=at, as_of=one.as_of, follow=FOLLOW, command=command, one=one)
+
+
+@get("/quorum")
+async def quorum(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes]:
+    """Who votes and who leads, as this voter sees it now."""
+    found: QuorumShape = await site.shown(overviews.quorum, request)
+    here = next((one for one in found.voters if one.node_id == found.node_id), None)
+    command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
+    return await site.page(request, "quorum.html", follow=FOLLOW, command=command, found=found)
 
 
 @get("/topics/{name:str}/events")
@@ -77,7 +88,7 @@ async def events(
         "events.html",
         at=at,
         follow=FOLLOW if cursor is None and order == "newest" and topic is None else "",
-        command=("events",),
+        command=("events", *flags(topic=topic, request=request_id, type=kind, tail=str(limit))),
         page=page,
         types=TYPES,
     )

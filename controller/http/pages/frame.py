@@ -62,6 +62,7 @@ class Frame:
         token: str,
         density: Density | None,
         has_partitions: bool = False,
+        has_quorum: bool = False,
         as_of: AsOfShape | None = None,
         follow: str = "",
         command: tuple[str, ...] = (),
@@ -72,11 +73,13 @@ class Frame:
         self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
         """Offsets of one partition mean nothing on pages of others."""
         self._has_partitions = has_partitions
+        self.has_quorum = has_quorum
         self.principal = principal
         self.token = token
         self.density = density
         self.follow = "" if at else follow
-        self.command = shlex.join(("topicwright", *command, *(("--at", at) if at else ()))) if command else ""
+        until = ("--until" if command[:1] == ("events",) else "--at", at) if at else ()
+        self.command = shlex.join(("topicwright", *command, *until)) if command else ""
         """The same on the command line."""
         self.release = RELEASE
         self.assets = ADDRESSES
@@ -104,6 +107,11 @@ class Frame:
     def kept(self, *without: str) -> dict[str, str]:
         """The parameters of this page that a form keeps."""
         return {name: value for name, value in self.query.items() if name not in without}
+
+
+def flags(**given: str | None) -> tuple[str, ...]:
+    """Flags of the command line, of what is given."""
+    return tuple(word for name, value in given.items() if value for word in (f"--{name}", value))
 
 
 class _Query(dict[str, str]):

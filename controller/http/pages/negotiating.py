@@ -14,7 +14,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from projections.queries.moments import iso
 
 ASSETS: Final = "/assets/"
-PROGRAMS_ONLY: Final = ("/openapi", "/health/", "/metrics", "/log/", "/simulated/", "/events/follow", "/quorum")
+PROGRAMS_ONLY: Final = ("/openapi", "/health/", "/metrics", "/log/", "/simulated/", "/events/follow")
 """The paths, without their version, that have no page."""
 SLIDER: Final = "at_ms"
 _MS_DIGITS_MAX: Final = 14  # of times within five thousand years

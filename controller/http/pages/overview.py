@@ -28,7 +28,7 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
     summary: SummaryShape = await site.shown(overviews.summary, request, at=at)
     brokers: BrokersShape = await site.shown(reads.brokers, request, at=at)
     head: Head | None = None
-    if at is None:
+    if at is None and site.partitions == (None,):
         with suppress(TreeBehind, LogError):  # of a long log of an earlier release it is being made
             head = (await site.shown(log_heads.log_head, request)).head
     return await site.page(
@@ -40,5 +40,6 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
         summary=summary,
         brokers=brokers,
         head=head,
+        partitions=site.partitions,
         loads={one.broker_id: one for one in summary.loads},
     )

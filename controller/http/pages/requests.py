@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from controller.http.errors import HttpRequest
 from controller.http.pages.drawn import waterfall
+from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, From, Limit, To
 from controller.http.paths import overviews, reads
@@ -39,14 +42,11 @@ async def requests(
     cursor: Cursor = None,
 ) -> Response[bytes]:
     """Requests, the newest first."""
+    filters = {"principal": principal, "outcome": outcome, "rule": rule, "api": api, "host": host}
     page: RequestsShape = await site.shown(
         overviews.requests,
         request,
-        principal=principal,
-        outcome=outcome,
-        rule=rule,
-        api=api,
-        host=host,
+        **filters,
         since=since,
         until=until,
         at=at,
@@ -60,7 +60,7 @@ async def requests(
         at=at,
         as_of=page.as_of,
         follow=FOLLOW if sees_all and cursor is None else "",
-        command=("requests", *(("--outcome", outcome) if outcome else ())),
+        command=("requests", *flags(**filters, since=since, until=until, limit=str(limit))),
         page=page,
         outcomes=OUTCOMES,
         some_hidden=not sees_all,
@@ -74,7 +74,7 @@ async def request_(
     """One request."""
     one: RequestShape = await site.shown(reads.request_, request, request_id=request_id, at=at)
     chain: ExplanationShape = await site.shown(reads.explanation, request, subject=request_id, at=at, of="request")
-    follow = f"{FOLLOW}?topic={one.topics[0].topic}" if len(one.topics) == 1 else FOLLOW
+    follow = f"{FOLLOW}?topic={quote(one.topics[0].topic, safe='')}" if len(one.topics) == 1 else FOLLOW
     return await site.page(
         request,
         "request.html",

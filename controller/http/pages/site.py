@@ -25,6 +25,7 @@ from controller.http.errors import NOT_KEPT, HttpRequest
 from controller.http.form.packing import packed
 from controller.http.pages import drawn
 from controller.http.pages.frame import Density, Frame, density_of
+from controller.http.pages.security import SECURITY
 from controller.http.pages.tokens import Tokens
 from controller.http.permissions import Reader
 from controller.http.query_threads import Reading
@@ -41,16 +42,6 @@ HTML: Final = "text/html"
 SPANS: Final = 100
 DENSITY_KEPT_S: Final = 5.0
 """The picture of when things happened is drawn anew so often at most."""
-SECURITY: Final = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-}
-"""Nothing of another host, nothing written into the page, and no frame of another site around it."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -128,6 +119,11 @@ class Site:
         answer.headers.update({**SECURITY, **NOT_KEPT})
         return answer
 
+    @property
+    def partitions(self) -> tuple[int | None, ...]:
+        """The partitions of the log; None alone where it has none."""
+        return tuple(part.partition for part in self._queries.parts)
+
     def allows(self, request: HttpRequest, operation: Operation, topic: str | None = None) -> bool:
         """Whether who sends the request may do this to a topic, or (None) to the cluster."""
         return self.front.allows(caller_of(request), operation, topic)
@@ -138,7 +134,8 @@ class Site:
             path=request.url.path,
             query={name: request.query_params[name] for name in request.query_params},
             principal=principal,
-            has_partitions=self._queries.parts[0].partition is not None,
+            has_partitions=self.partitions != (None,),
+            has_quorum=self.front.quorum is not None,
             token=self.tokens.of(principal, self.front.controller.now_ms()),
             density=self._density[1] if self._density is not None and self.allows(request, "Describe") else None,
             **given,

@@ -10,6 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import HttpRequest
+from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, Limit
 from controller.http.paths import overviews, reads
@@ -58,11 +59,7 @@ async def topics(
         at=at,
     )
     sees_all = site.allows(request, "Describe")
-    command = (
-        "topics",
-        *((name,) if name else ()),
-        *(("--status", status) if status and status != "not-ready" else ()),
-    )
+    command = ("topics", *((name,) if name else ()), *flags(status=status, principal=principal))
     return await site.page(
         request,
         "topics.html",

@@ -15,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
 from controller.settings.load import ServeSettings, SettingsError
 from events.codec import EventDecodeError
+from events.logs.archive.place import BadPlace, Place, open_place
 from events.logs.log import LogError
 from events.logs.rocksdb_log import RocksDbLog
 
@@ -38,26 +40,42 @@ class _Stopped(Exception):
     """The service is stopping."""
 
 
+class Keeping(msgspec.Struct, frozen=True):
+    """What of the archived events stays: those of the last `ms`, up to so many `bytes` (-1 sets no limit), and the
+    newest `events` of the log in any case."""
+
+    ms: int
+    bytes: int = -1
+    events: int = 0
+
+
+NextBase = Callable[[Callable[[], None]], Callable[[], None] | None]
+"""What puts the next base beside the archive, in another thread, None where none is due; it is given what rests."""
+
+
 class Archiving:
-    """Archives the log of a service, and drops what is archived and old."""
+    """Archives a log, and drops what is archived and old."""
 
     def __init__(
-        self, log: RocksDbLog, settings: ServeSettings, boot: str, where: str, clock_ms: Callable[[], int]
+        self,
+        log: RocksDbLog,
+        settings: ServeSettings,
+        boot: str,
+        where: str,
+        clock_ms: Callable[[], int],
+        place: Place,
+        keeping: Keeping,
+        next_base: NextBase = lambda _: None,
     ) -> None:
-        """Raises SettingsError for a place that is none."""
+        """`boot` is drawn for each, `where` says to people which process it is."""
         from events.logs.archive.manifest import Writer, manifests_of, noted  # takes pyarrow
-        from events.logs.archive.place import BadPlace, open_place
         from events.logs.archive.writing import Archiver
         from projections.replay.spark.column_batches import Columns
         from projections.replay.spark.columns import COLUMNS
         from projections.store.tree import stretch_root
 
-        url = settings.log_archive_url or ""
-        try:
-            self._place = open_place(url)
-        except BadPlace as error:
-            raise SettingsError(f"setting log.archive.url is not allowed: {error}") from None
-        self._log, self._settings, self._clock_ms = log, settings, clock_ms
+        self._log, self._place, self._clock_ms = log, place, clock_ms
+        self._keeping, self._next_base = keeping, next_base
         self._archiver = Archiver(
             log,
             self._place,
@@ -146,9 +164,9 @@ class Archiving:
     async def _drop(self) -> None:
         from projections.store.archived import retention
 
-        log, settings = self._log, self._settings
-        kept_ms, kept_bytes = settings.log_events_retention_ms, settings.log_events_retention_bytes
-        if retention.drop(log, self._manifests, self._clock_ms(), kept_ms, kept_bytes):
+        log, keeping = self._log, self._keeping
+        may_go = [one for one in self._manifests if one.end <= log.durable_offset - keeping.events]
+        if retention.drop(log, may_go, self._clock_ms(), keeping.ms, keeping.bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
         while (leaving := retention.Leaving.next(log, self._manifests)) is not None:
             await self._apart(partial(leaving.archive, self._place))
@@ -157,6 +175,9 @@ class Archiving:
             for piece in leaving.slices(runs):
                 piece()
                 await asyncio.sleep(REST_S)
+        put_base = self._next_base(self._rest)
+        if put_base is not None:
+            await self._apart(put_base)
 
     async def _apart(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -170,11 +191,24 @@ def archiving(
     log: RocksDbLog, settings: ServeSettings, boot: str, where: str, clock_ms: Callable[[], int]
 ) -> Archiving | None:
     """What archives a log; None where the settings name no place. Raises SettingsError."""
+    place = archive_place(settings)
+    if place is None:
+        return None
+    keeping = Keeping(settings.log_events_retention_ms, settings.log_events_retention_bytes)
+    return Archiving(log, settings, boot, where, clock_ms, place, keeping)
+
+
+def archive_place(settings: ServeSettings) -> Place | None:
+    """The place that `log.archive.url` names, None where it names none. Raises SettingsError."""
     if settings.log_archive_url is None:
         return None
     try:
-        return Archiving(log, settings, boot, where, clock_ms)
+        import pyarrow  # noqa: F401  # what archives, and what reads an archive, takes it
     except ImportError as error:
         raise SettingsError(
             f"setting log.archive.url takes {error.name}, which is not installed: pip install 'topicwright[replay]'"
         ) from None
+    try:
+        return open_place(settings.log_archive_url)
+    except BadPlace as error:
+        raise SettingsError(f"setting log.archive.url is not allowed: {error}") from None

@@ -166,7 +166,8 @@ def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise FollowingFailed(
             f"partition {partition} of {topic} no longer has the records that come next: {error.str()}; it must keep "
-            "everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1)"
+            "everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) that no base in the archive has; "
+            "started again, this front begins with the newest base, where there is one"
         )
     if error.code() in _GONE:
         raise FollowingFailed(

@@ -72,8 +72,10 @@ class FrontNode:
         answer_timeout_s: float,
         quotas: MutationQuotas | None = None,
         command_failed: Callable[[str], None] = lambda _: None,
+        committed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`command_failed` counts the commands that could not be sent because something raised on them."""
+        """`command_failed` counts the commands that could not be sent because something raised on them; `committed` is
+        called with a partition that was brought further."""
         self.partitions = tuple(partitions)
         self.store = PartitionedStore([each.store for each in self.partitions], self.partition_of)
         self.cluster_id = topics.cluster_id
@@ -84,6 +86,7 @@ class FrontNode:
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
         self.refusals = RefusalRecords(stamps, self.observe)
         self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
+        self._committed = committed
         self._gate = FrontGate(self.replies, quotas or MutationQuotas(), self.refusals)
         self._presence = presence
         self._sender = CommandSender(
@@ -210,6 +213,7 @@ class FrontNode:
             accepted = [one for record in batch.records if (one := self._accept(record)) is not None]
             for number in {number for number, _ in accepted}:
                 self.partitions[number].commit()
+                self._committed(number)
         except Exception as error:
             self.fail(error)
             return

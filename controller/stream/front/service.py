@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -47,11 +48,14 @@ from controller.stream.front.node import FrontNode
 from controller.stream.front.presence import Presence
 from controller.stream.front.producer import CommandProducer
 from controller.stream.front.view import StreamFront
+from controller.stream.log.beginning import archive_of
 from controller.stream.log.folder_lock import hold_folder
 from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_fronts_topic, prepare_topics
+from controller.stream.log.topics import KafkaUnreachable, Wanted, first_records, prepare_fronts_topic, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Topics
+from events.logs.archive.place import Place
 from projections.queries.proving import unsigned
 
 LOOK_EVERY_S = 0.02
@@ -89,8 +93,9 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
 class FrontService:
     """Everything that one `front` runs, once the topics are known to be there."""
 
-    def __init__(self, options: FrontOptions, topics: Topics) -> None:
-        """Raises LogError and OSError where the data folder cannot be used."""
+    def __init__(self, options: FrontOptions, topics: Topics, first_records: Sequence[int] = ()) -> None:
+        """`first_records` are those that the partitions of the events topic have; all have their first where it is
+        empty. Raises LogError and OSError where the data folder cannot be used, and SettingsError."""
         self.options = options
         self._topics = topics
         self._process = os.urandom(5).hex()
@@ -99,21 +104,29 @@ class FrontService:
         self._entrance = Entrance(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
-        self._partitions = self._open_partitions()
+        self._partitions = self._open_partitions(first_records)
+        interval = options.settings.log_snapshot_interval_events
+        archive = archive_of(options.settings)
+        self._snapshots = [
+            PartitionSnapshots(each, interval, archive and archive(each.partition)) for each in self._partitions
+        ]
         self._is_following = False
         self._cluster: FrontCluster | None = None
 
-    def _open_partitions(self) -> list[PartitionState]:
+    def _open_partitions(self, first_records: Sequence[int]) -> list[PartitionState]:
         opened: list[PartitionState] = []
+        archive = archive_of(self.options.settings)
         try:
-            opened.extend(map(self._open_partition, range(self._topics.partitions)))
+            for number in range(self._topics.partitions):
+                first = first_records[number] if first_records else 0
+                opened.append(self._open_partition(number, archive and archive(number), first))
         except BaseException:
             for each in opened:
                 each.close()
             raise
         return opened
 
-    def _open_partition(self, number: int) -> PartitionState:
+    def _open_partition(self, number: int, archive: Place | None, first_record: int) -> PartitionState:
         topics, share = self._topics, self.options.settings.store_cache_bytes // self._topics.partitions // 2
         return PartitionState.open(
             self.options.data,
@@ -123,6 +136,8 @@ class FrontService:
             answers=True,
             cache_bytes=share,
             partitions_cached=max(1, share // PARTITION_BYTES),
+            archive=archive,
+            first_record=first_record,
         )
 
     async def start(self) -> None:
@@ -194,6 +209,7 @@ class FrontService:
             answer_timeout_s=settings.front_answer_timeout_ms / 1000,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             command_failed=self.metrics.command_failed,
+            committed=lambda number: self._snapshots[number].reached(),
         )
 
     def _follow(self) -> None:
@@ -254,6 +270,7 @@ class FrontService:
         if not self._is_following:  # it never came to follow anything
             await self._entrance.listening.stop(0)
             self._entrance.users.close()
+            self._close_snapshots()
             for each in self._partitions:
                 each.close()
             return
@@ -266,8 +283,13 @@ class FrontService:
         self._presence.announce(leaving=True)
         await self._producer.stop()
         await self._follower.stop()
+        self._close_snapshots()
         self.node.close()
         self._entrance.users.close()
+
+    def _close_snapshots(self) -> None:
+        for each in self._snapshots:
+            each.close()
 
 
 def _front_id(data: Path) -> str:
@@ -291,15 +313,15 @@ async def run_front(options: FrontOptions) -> int:
         )
         if not await finished(finding, stopping):
             return 0
-        service = FrontService(options, finding.result())
+        service = FrontService(options, *finding.result())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
         return await run_service(service, stopping)
 
 
-def _topics(options: FrontOptions) -> Topics:
-    """The topics of the log and of fronts, made where they are missing. It blocks. Raises KafkaUnreachable,
-    TopicsMismatch."""
+def _topics(options: FrontOptions) -> tuple[Topics, list[int]]:
+    """The topics of the log and of fronts, made where they are missing, and the first records of the events topic. It
+    blocks. Raises KafkaUnreachable, TopicsMismatch."""
     settings = options.settings
     topics = prepare_topics(options.properties, Wanted.by(settings))
     prepare_fronts_topic(options.properties, settings.stream_fronts_topic, settings.stream_replication_factor)
-    return topics
+    return topics, first_records(options.properties, topics)

@@ -19,14 +19,18 @@ from typing import Self
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
 from controller.stream.log.answers import decode_answers
+from controller.stream.log.beginning import NO_ARCHIVE, BeginningGone, begin_with_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
+from events.logs.archive.manifest import note, noted
+from events.logs.archive.place import Place
 from events.logs.kafka_fold import START, PartitionFold, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
@@ -86,7 +90,7 @@ class PartitionState:
         self.fold = PartitionFold(partition, START if place is None else place.position)
         self._recorder = Recorder(log, self.store)
         self.state = self._recorder.state
-        self._topic_id = topic_id
+        self.topic_id = topic_id
         self._answers = answers
         self._is_ahead = False
         """Whether there are events that are not committed."""
@@ -109,21 +113,39 @@ class PartitionState:
         answers: bool = False,
         cache_bytes: int = CACHE_BYTES,
         partitions_cached: int = 25_000,
+        archive: Place | None = None,
+        first_record: int = 0,
     ) -> Self:
-        """Open the partition's folder in `data`, making it where it is missing.
+        """Open the partition's folder in `data`, making it where it is missing: of the newest base in its archive,
+        or empty.
 
         `cluster_id` is Kafka's, `topic_id` that of the events topic: a folder of another cluster, or of a topic that
-        was deleted and made anew, is dropped, as is a damaged one or a newer release's. With `answers` accepted records
-        come with theirs. Raises LogError (LogLocked where another process has it) for what dropping does not cure.
+        was deleted and made anew, is dropped, as is a damaged one or a newer release's, and one that lacks records
+        before `first_record`, the first that Kafka has. With `answers` accepted records come with theirs. Raises
+        LogError (LogLocked where another process has it) for what dropping does not cure, and BeginningGone.
         """
         folder = data / f"partition-{partition:05}"
-        log = _open_log(folder, cluster_id, cache_bytes)
-        why = _why_stale(log, topic_id)
-        if why is not None:
+        log, why_not = None, NO_ARCHIVE
+        is_there = (folder / "CURRENT").exists()
+        for with_base in (False, True, False) if is_there else (True, False):
+            if with_base:
+                why_not = begin_with_base(folder, archive, cluster_id, topic_id)
+            log = _opened(folder, cluster_id, topic_id, cache_bytes, first_record)
+            if log is not None:
+                break
+        assert log is not None, "an empty folder can be used"
+        if _stored_place(log) is None and first_record:
             log.close()
-            _drop(folder, why)
-            log = _open_log(folder, cluster_id, cache_bytes)
+            raise BeginningGone(partition, first_record, why_not)
+        if archive is not None and (answers or not why_not) and log.start_offset:
+            log.note(note(replace(noted(log), url=archive.url)))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=partitions_cached)
+
+    @property
+    def kept(self) -> Position:
+        """How far the partition is in the folder. Raises LogError."""
+        place = _stored_place(self.log)
+        return START if place is None else place.position
 
     # --- reading
 
@@ -200,24 +222,28 @@ class PartitionState:
                 self._recent.note(record)
 
     def _place(self) -> bytes:
-        return _encode(_Place(self._topic_id, self.fold.position))
+        return _encode(_Place(self.topic_id, self.fold.position))
 
 
-def _open_log(folder: Path, cluster_id: str, cache_bytes: int) -> RocksDbLog:
-    def opened() -> RocksDbLog:
-        return _CachedLog.open(
+def _opened(folder: Path, cluster_id: str, topic_id: str, cache_bytes: int, first_record: int) -> RocksDbLog | None:
+    """The log in a folder; None, and the folder is gone, where it is not one to go on with. Raises LogError."""
+    try:
+        log = _CachedLog.open(
             folder,
             cluster_id=cluster_id,
             event_version=EVENT_VERSION,
             new_cluster_id=lambda: cluster_id,
             cache_bytes=cache_bytes,
         )
-
-    try:
-        return opened()
     except _UNUSABLE as error:
         _drop(folder, str(error))
-        return opened()
+        return None
+    why = _why_stale(log, topic_id, first_record)
+    if why is None:
+        return log
+    log.close()
+    _drop(folder, why)
+    return None
 
 
 def _stored_place(log: RocksDbLog) -> _Place | None:
@@ -225,8 +251,8 @@ def _stored_place(log: RocksDbLog) -> _Place | None:
     return None if value is None else msgspec.msgpack.decode(value, type=_Place)
 
 
-def _why_stale(log: RocksDbLog, topic_id: str) -> str | None:
-    """Why a cache that opened is not one of this topic; None if it is."""
+def _why_stale(log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
+    """Why a cache that opened is not one to go on with; None if it is."""
     try:
         place = _stored_place(log)
     except msgspec.DecodeError as error:
@@ -237,6 +263,8 @@ def _why_stale(log: RocksDbLog, topic_id: str) -> str | None:
         return f"it is of the events topic with id {place.topic_id}, and the one that is there has {topic_id}"
     if place.position.next_event != log.next_offset:
         return f"it holds {log.next_offset} events, and its place says {place.position.next_event}"
+    if place.position.kafka_offset < first_record:
+        return f"it goes up to record {place.position.kafka_offset}, and Kafka has those from {first_record} on"
     try:
         LogTree(log)
     except LogCorrupted as error:

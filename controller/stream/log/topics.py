@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
     AdminClient,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
 )
 
 from controller.settings.load import ServeSettings, SettingsError
@@ -180,6 +181,19 @@ def _silent() -> logging.Logger:
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return logger
+
+
+def first_records(properties: Mapping[str, Any], topics: Topics) -> list[int]:
+    """The offset of the first record that Kafka has of each partition of the events topic. It blocks. Raises
+    KafkaUnreachable, TopicsMismatch."""
+    admin = AdminClient(dict(properties), logger=_silent())
+    places = [TopicPartition(topics.events, number) for number in range(topics.partitions)]
+    earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    try:
+        found = admin.list_offsets(dict.fromkeys(places, earliest), request_timeout=TIMEOUT_S)
+        return [found[place].result(TIMEOUT_S + 1).offset for place in places]
+    except KafkaException as error:
+        raise _classified(error.args[0]) from error
 
 
 KEPT_MS = 3_600_000

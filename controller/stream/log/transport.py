@@ -51,6 +51,14 @@ class KafkaTrouble(Exception):
     """Kafka did not do what was wanted, or did not say so in time; it may have done it."""
 
 
+class RecordsGone(Exception):
+    """Kafka has records of the events topic no more that are to be read; `first` is the first that it has."""
+
+    def __init__(self, partition: int, start: int, first: int) -> None:
+        super().__init__(f"events partition {partition}: records {start} to {first - 1} are gone from Kafka")
+        self.first = first
+
+
 class Topics(msgspec.Struct, frozen=True):
     """The two topics, as they are in Kafka. The ids of a topic and of the cluster show whether they were made anew."""
 
@@ -73,7 +81,8 @@ class Transport(Protocol):
         ...
 
     def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        """The records of the events topic at offsets from `start` up to but not including `end`, in portions."""
+        """The records of the events topic at offsets from `start` up to but not including `end`, in portions.
+        Raises RecordsGone where the first of them are there no more."""
         ...
 
     async def events_end(self, partition: int) -> int:
@@ -131,6 +140,9 @@ class KafkaTransport:
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
+        first, _ = await self._range(self._events, partition)
+        if start < first:
+            raise RecordsGone(partition, start, first)
         async with self._reading:
             try:
                 reader = await self._opened_reader()

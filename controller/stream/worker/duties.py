@@ -25,6 +25,7 @@ from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaTrouble, Transport
 from controller.stream.worker.partition_cluster import PartitionCluster
+from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import Recorded
 from events.logs.kafka_partitions import partition_of
 from events.names import Offset, RequestId, TopicName, shard_key
@@ -47,6 +48,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Kafka did not take commands: the partitions are to be claimed anew."""
     on_failure: Callable[[BaseException], None]
     """A bug: the process is to end."""
+    history: Callable[[PartitionState], PartitionHistory] | None = None
+    """Keeps the history of a partition; None where it is not archived."""
 
 
 class PartitionSink:
@@ -152,18 +155,25 @@ class _Duties:
         self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.observe)
         self.reviews = self.sink.reviews
         self.fleet = around.make_fleet(partition)
+        self.history = None if around.history is None else around.history(partition)
+        if self.history is not None:
+            self.history.begin()
         self.deadlines.begin(partition.state.waiting)
         self.fleet.start(self.sink)
         self.reviews.sweep()
 
     def learn(self, records: Sequence[Recorded]) -> None:
         self.sink.learn()
+        if self.history is not None:
+            self.history.learn()
         if records:
             self.deadlines.learn(records)
             self.fleet.learn(records)
             self.reviews.learn(records)
 
     async def end(self) -> None:
+        if self.history is not None:
+            await self.history.end()
         self.deadlines.stop()
         self.reviews.stop()
         await self.fleet.stop()
@@ -203,6 +213,12 @@ class PartitionDuties:
         fleets = [duties.fleet for duties in self._duties.values()]
         troubles = [fleet.trouble for fleet in fleets if isinstance(fleet, PartitionCluster) and fleet.trouble]
         return troubles[0] if troubles else None
+
+    @property
+    def not_archived(self) -> int:
+        """How many partitions cannot be archived now."""
+        histories = [duties.history for duties in self._duties.values()]
+        return sum(1 for history in histories if history is not None and history.trouble)
 
     @property
     def deadlines(self) -> int:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -30,8 +31,9 @@ import msgspec
 
 from controller.engine.consulting import Clears
 from controller.policy.runner import PolicyJudge
+from controller.stream.log.beginning import ArchiveOf
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.transport import KafkaTrouble, Topics, Transport
+from controller.stream.log.transport import KafkaTrouble, RecordsGone, Topics, Transport
 from controller.stream.worker.partition_decider import Copy, Fault, PartitionBatch, PartitionDecider, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
@@ -107,6 +109,7 @@ class Engine:
         clock_ms: Callable[[], int],
         judge: PolicyJudge | None = None,
         cluster_of: Callable[[int], Clears | None] = lambda _: None,
+        archive: ArchiveOf | None = None,
     ) -> None:
         self.active: set[int] = set()
         """The partitions that are claimed and whose commands are taken."""
@@ -120,6 +123,7 @@ class Engine:
         self._clock_ms = clock_ms
         self._judge = judge
         self._cluster_of = cluster_of
+        self._archive = archive
         self._transport: Transport | None = None
         self._states: dict[int, PartitionState] = {}
         self._claims = 0
@@ -192,18 +196,20 @@ class Engine:
     async def _take_over(self, partition: int, still: Still) -> bool:
         """Fence the partition and bring its state up to that; False if `still` says no before it is done."""
         started = self._clock()
-        state = self._states.get(partition)
-        if state is None:
-            cluster_id, topic_id = self._topics.cluster_id, self._topics.events_id
-            state = PartitionState.open(self._data, partition, cluster_id=cluster_id, topic_id=topic_id)
-            self._states[partition] = state
+        state = self._states.get(partition) or await self._open(partition)
         start = state.fold.kafka_offset
         end = await self.transport.events_end(partition)
         if start > end:
             raise LogCorrupted(f"events partition {partition} ends at {end}, and was read up to {start} before")
+        try:
+            going_on = await self._read(state, end, still)
+        except RecordsGone as gone:
+            self._states.pop(partition).close()
+            state = await self._open(partition, gone.first)
+            going_on = await self._read(state, end, still)
+        if not going_on:
+            return False
         while True:
-            if not await self._read(state, end, still):
-                return False
             fence = self._fence(state)
             end = await (await self.transport.append(partition, [encode_record(fence)])) + 1
             if not await self._read(state, end, still):
@@ -213,6 +219,21 @@ class Engine:
         await self._check_commands(state)
         self._watcher.claimed(partition, state.fold.epoch, end - start, self._clock() - started)
         return True
+
+    async def _open(self, partition: int, first_record: int = 0) -> PartitionState:
+        cluster_id, topic_id, archive = self._topics.cluster_id, self._topics.events_id, self._archive
+        opening = partial(
+            PartitionState.open,
+            self._data,
+            partition,
+            cluster_id=cluster_id,
+            topic_id=topic_id,
+            archive=archive and archive(partition),
+            first_record=first_record,
+        )
+        state = opening() if archive is None else await asyncio.to_thread(opening)  # which may fetch much
+        self._states[partition] = state
+        return state
 
     def _fence(self, state: PartitionState) -> Fence:
         identity, cluster = self._identity, state.state.cluster

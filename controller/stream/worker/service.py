@@ -34,7 +34,9 @@ from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
+from controller.stream.log.beginning import archive_of
 from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.partition import PartitionState
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
@@ -42,6 +44,7 @@ from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.duties import MakeFleet, PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity, Lost
 from controller.stream.worker.partition_cluster import partition_clusters
+from controller.stream.worker.partition_history import PartitionHistory
 from controller.stream.worker.status import WorkerStatus
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
@@ -188,6 +191,13 @@ class Worker:
             self._status.lost(why)
             driver.claim_anew()
 
+        def history_of(partition: PartitionState) -> PartitionHistory:
+            assert archive is not None
+            place = archive(partition.partition)
+            where = f"the worker at {self._address}"
+            return PartitionHistory(partition, place, settings, writer, where, wall_ms, self.fail)
+
+        archive = archive_of(settings)
         duties = PartitionDuties(
             Surroundings(
                 partitions=topics.partitions,
@@ -197,6 +207,7 @@ class Worker:
                 make_fleet=make_fleet,
                 on_trouble=troubled,
                 on_failure=self.fail,
+                history=None if archive is None else history_of,
             )
         )
         engine = self._engine = Engine(
@@ -210,6 +221,7 @@ class Worker:
             clock_ms=wall_ms,
             judge=self._policies,
             cluster_of=duties.cluster_of,
+            archive=archive,
         )
         self._status.show(engine, duties)
         topic_watch = TopicWatch(options.properties, topics)

@@ -62,6 +62,8 @@ class WorkerStatus:
         yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", self._faults
         yield "commands_duplicate", "Commands passed over as copies of one decided a short time before.", self._copies
         yield "commands_behind", "Commands that wait, as of the last look, every 2 s.", behind
+        paused = 0 if self._duties is None else self._duties.not_archived
+        yield "partitions_not_archived", "Owned partitions whose archive cannot be written now.", paused
         yield "claims", "Partitions taken over since the start.", self._claims
         yield "losses", "Times that partitions were lost and claimed anew.", self._losses
 

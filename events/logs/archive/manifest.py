@@ -48,9 +48,9 @@ class ArchiveDamaged(ArchiveError, LogCorrupted):
     """What is in the archive is not what was archived."""
 
 
-_Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+OffsetInLog = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-_Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
+Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
 _Size = Annotated[int, Meta(ge=0, le=1 << 30)]
 
 
@@ -70,14 +70,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch: the events from `start` up to but not including `end`. `tree` is the root of the Merkle tree over
     them alone, `event_bytes` what they take in the log."""
 
-    cluster_id: _Name
-    history: _Name
-    start: _Offset
-    end: _Offset
+    cluster_id: Name
+    history: Name
+    start: OffsetInLog
+    end: OffsetInLog
     first_ms: int
     last_ms: int
     event_version: int
-    event_bytes: _Offset
+    event_bytes: OffsetInLog
     tree: _Hash
     events: Stored
     index: Stored
@@ -106,15 +106,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """Of which log an archive is; `history` tells apart logs of one cluster (see `history_of`)."""
 
-    cluster_id: _Name
-    history: _Name
+    cluster_id: Name
+    history: Name
     format: int = FORMAT
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
     """Who archives: `boot` is drawn at each start, `where` is for people."""
 
-    boot: _Name
+    boot: Name
     where: str
     since_ms: int
 
@@ -137,27 +137,27 @@ _T = TypeVar("_T")
 
 def read_about(place: Place) -> About | None:
     """Of which log the archive is, None where there is none. Raises ArchiveError."""
-    return _read(place, _ABOUT, About)
+    return read_object(place, _ABOUT, About)
 
 
 def write_about(place: Place, about: About) -> None:
     """Begin an archive. Raises ArchiveError."""
-    _write(place, _ABOUT, about)
+    write_object(place, _ABOUT, about)
 
 
 def read_writer(place: Place) -> Writer | None:
     """Who archives there. Raises ArchiveError."""
-    return _read(place, _WRITER, Writer)
+    return read_object(place, _WRITER, Writer)
 
 
 def write_writer(place: Place, writer: Writer) -> None:
     """Say that it is us. Raises ArchiveError."""
-    _write(place, _WRITER, writer)
+    write_object(place, _WRITER, writer)
 
 
 def write_manifest(place: Place, manifest: Manifest) -> None:
     """Make a stretch part of the archive. Raises ArchiveError."""
-    _write(place, manifest.name, manifest)
+    write_object(place, manifest.name, manifest)
 
 
 def starts_in(place: Place) -> list[int]:
@@ -169,7 +169,7 @@ def starts_in(place: Place) -> list[int]:
 def read_manifest(place: Place, start: int) -> Manifest:
     """The manifest of the stretch that begins at an offset. Raises ArchiveError."""
     name = f"{_MANIFESTS}/{start:020}.json"
-    found = _read(place, name, Manifest)
+    found = read_object(place, name, Manifest)
     if found is None:
         raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
     if found.start != start or found.end <= start:
@@ -206,7 +206,8 @@ def read_stored(place: Place, name: str, stored: Stored) -> bytes:
     return content
 
 
-def _read(place: Place, name: str, kind: type[_T]) -> _T | None:
+def read_object(place: Place, name: str, kind: type[_T]) -> _T | None:
+    """An object of JSON, None where there is none. Raises ArchiveError."""
     content = place.read(name)
     if content is None:
         return None
@@ -220,7 +221,8 @@ def _read(place: Place, name: str, kind: type[_T]) -> _T | None:
     return found
 
 
-def _write(place: Place, name: str, what: msgspec.Struct) -> None:
+def write_object(place: Place, name: str, what: msgspec.Struct) -> None:
+    """Put an object of JSON. Raises ArchiveError."""
     place.write(name, msgspec.json.format(msgspec.json.encode(what)) + b"\n")
 
 

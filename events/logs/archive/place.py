@@ -26,6 +26,9 @@ OBJECT_BYTES_MAX: Final = 1 << 30
 """No object of an archive is larger: one that says so is not read."""
 FORM: Final = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 _SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
+TRIED_S: Final = 10
+"""So long a store is tried that does not answer, where its client lets us say so."""
+_LIMIT: Final = "retry_limit_seconds"
 _T = TypeVar("_T")
 _UNFINISHED: Final = ".unfinished"
 _SECRET = re.compile(r"secret|password|token|key", re.IGNORECASE)
@@ -61,6 +64,10 @@ class Place(Protocol):
         """The names of what is in a folder, in order. Raises ArchiveAway."""
         ...
 
+    def remove(self, name: str) -> None:
+        """Let an object go, if it is there. Raises ArchiveAway."""
+        ...
+
 
 def open_place(url: str) -> Place:
     """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadPlace."""
@@ -78,6 +85,12 @@ def open_place(url: str) -> Place:
     if not parts.netloc or ".." in parts.path.split("/"):
         raise BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
     return Bucket(url)
+
+
+def within(url: str, name: str) -> str:
+    """The URL of the place of that name in the place at `url`."""
+    where, mark, options = url.partition("?")
+    return f"{where.rstrip('/')}/{name}{mark}{options}"
 
 
 def _shown(url: str) -> str:
@@ -127,6 +140,13 @@ class Folder:
         except OSError as error:
             raise _away(self.url, error) from None
 
+    def remove(self, name: str) -> None:
+        """As `Place` has it."""
+        try:
+            (self._folder / _checked(name)).unlink(missing_ok=True)
+        except OSError as error:
+            raise _away(self.url, error) from None
+
 
 class Bucket:
     """A place in an object store."""
@@ -171,6 +191,11 @@ class Bucket:
 
         return self._guarded(names)
 
+    def remove(self, name: str) -> None:
+        """As `Place` has it."""
+        with suppress(FileNotFoundError):
+            self._guarded(lambda system, path: system.delete_file(f"{path}/{_checked(name)}"))
+
     def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
         """What a call gives that is made with the store and the path in it. Raises ArchiveAway, FileNotFoundError.
 
@@ -181,13 +206,21 @@ class Bucket:
 
         try:
             if self._reached is None:
-                system, path = fs.FileSystem.from_uri(self.url)
+                system, path = fs.FileSystem.from_uri(_bounded(self.url))
                 self._reached = system, path.rstrip("/")
             return call(*self._reached)
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise _away(self.url, error) from None
+
+
+def _bounded(url: str) -> str:
+    """The URL with a limit to how long Google's client tries again, which is a quarter of an hour otherwise: whoever
+    waits for the store is to be shown why."""
+    if not url.startswith(("gs:", "gcs:")) or _LIMIT in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{_LIMIT}={TRIED_S}"
 
 
 def _checked(name: str) -> str:

@@ -149,6 +149,18 @@ class WholeLog:
         frozen = self._read(Database.frozen_views)
         return self._each_frozen(frozen, [log.key_range(STATE + prefix, None) for prefix in prefixes])
 
+    def frozen_pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        """All that is here, as it is now, in the order of keys: the events, by the bytes of their offsets, then all
+        else. On the thread that writes; who reads it may be in another one, and is to go to the end, or to close it."""
+        frozen = self._read(Database.frozen_views)
+        return self._each_of_all(frozen, self._start_offset, self._next_offset)
+
+    def _each_of_all(self, frozen: Frozen, start: int, end: int) -> Iterator[_Pair]:
+        with closing(frozen):
+            for offset, value in self._each_event(start, end):
+                yield pack(offset), value
+            yield from self._each_view(b"\1", b"\xff", frozen.page)
+
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
         """What a call finds in the database; what RocksDB raises becomes a LogError."""
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from controller.policy.in_force import PolicyInForce, RuleInForce
+from projections.shown.quorum_types import QuorumShape, VoterShape
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 HTML = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -36,13 +37,27 @@ RULES = (
         ),
     ),
 )
+QUORUM = QuorumShape(
+    node_id=3000,
+    role="follower",
+    epoch=4,
+    leader=3001,
+    leads_since="2026-07-17T10:00:00.000Z",
+    leads_since_ms=1784282400000,
+    high_watermark=12_345,
+    applied=12_344,
+    voters=(
+        VoterShape(node_id=3000, host="10.0.0.1", port=9093, priority=1, log_end=None, lag=None),
+        VoterShape(node_id=3001, host="10.0.0.2", port=9093, priority=None, log_end=12_345, lag=0),
+    ),
+)
 
 
 @asynccontextmanager
 async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
     """The service, after all of that; without `hostile`, what pictures are taken of."""
     async with service(settings=POLICY, judge=Judge(owned), **more) as one:
-        one.front.policies = RULES
+        one.front.policies, one.front.quorum = RULES, lambda: QUORUM
         one.client.headers["user-agent"] = "billing-api 2.1"
         await one.create("pay.orders", num_partitions=6, configs={"retention.ms": "86400000"})
         await one.create("pay.invoices", num_partitions=3, configs={"cleanup.policy": "compact"})
@@ -80,12 +95,13 @@ async def send(one: Service, path: str, expect: int = 303, token: str | None = N
 
 
 class Read(HTMLParser):
-    """A page that was read: its elements, its links, its words."""
+    """A page that was read: its elements, its links, its words, the rows of its tables."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
+        self.rows: list[list[str]] = []
         self._open: list[str] = []
         self.feed(text)
         self.close()
@@ -93,6 +109,10 @@ class Read(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """An element begins."""
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
         self.elements.append((tag, dict(attrs)))
         if tag not in {"meta", "link", "img", "input", "br"}:
             self._open.append(tag)
@@ -108,6 +128,8 @@ class Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Words."""
+        if {"td", "th"} & set(self._open):
+            self.rows[-1][-1] += data
         if data.strip():
             self.words.append(" ".join(data.split()))
 

@@ -22,6 +22,7 @@ PAGES = (
     "/requests",
     "/brokers",
     "/brokers/2",
+    "/quorum",
     "/events",
     "/policies",
     "/diff",
@@ -107,6 +108,15 @@ async def test_pages_show_what_the_json_shows() -> None:
         for each in (*summary["refused"], {"rule": summary["newest"][0]["request_id"]}):
             assert each["rule"] in shown, each
         assert "Fenced brokers" in shown
+        shown = text_of(await page(one, "/quorum"))
+        for word in (
+            "node 3001 leads",
+            "epoch 4",
+            "3000, follower",
+            "12,345",
+            "quorum --bootstrap-controller 10.0.0.1:9093",
+        ):
+            assert word in shown, word
         broker = await one.get("/brokers/2")
         assert broker["reason"] in text_of(await page(one, "/brokers/2"))
         assert "retention.ms : 86400000 → 3600000" in text_of(
@@ -180,6 +190,7 @@ BAD_INPUT = (
     ("/explain/nothing", 404, "no topic and no request 'nothing' is in the log"),
     ("/topics?at=1970-01-01", 200, "before the first event"),
     ("/?at=1970-01-01", 200, "Nothing was refused"),
+    ("/quorum?at=5", 400, "at: unknown query parameter; none is allowed here"),
     ("/?at=2999-01-01", 200, "As of 2999-01-01"),
 )
 """A path, the status of its page, and words of it."""

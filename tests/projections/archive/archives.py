@@ -50,8 +50,10 @@ def write_a_day(folder: Path, events: int = 1000) -> None:
     asyncio.run(write())
 
 
-def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH) -> Archiver:
-    """An archiver of a log, in small stretches."""
+def archiver(
+    log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH, *, backup: bool = False
+) -> Archiver:
+    """An archiver of a log, in small stretches; one for a `backup` goes by the place alone."""
     return Archiver(
         log,
         place,
@@ -59,7 +61,7 @@ def archiver(log: EventLog, place: Place, writer: Writer = WRITER, stretch: int 
         lambda: Columns(tuple(COLUMNS)),
         lambda start, end: root_over(value for _, value in log.read(start, end)),
         lambda: None,
-        known=lambda: list(manifests_of(log)),
+        known=list if backup else lambda: list(manifests_of(log)),
         stretch_events=stretch,
     )
 
@@ -98,3 +100,24 @@ def query_of_log(log: RocksDbLog) -> Query:
 def open_any(folder: Path) -> RocksDbLog:
     """The log in a folder, whatever its cluster."""
     return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+
+
+def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:
+    """Every way to read gives the same of both."""
+    end = whole.next_offset
+    assert list(log.read()) == list(whole.read())
+    assert [log.read_one(offset) for offset in range(0, end, 7)] == whole.read_many(range(0, end, 7))
+    assert log.read_many([end - 1, 3, 200, 3]) == whole.read_many([end - 1, 3, 200, 3])
+    keys = ["", *whole.shard_keys()]
+    assert list(log.shard_keys()) == keys[1:]
+    assert list(log.shard_keys("more_2")) == [key for key in keys if key > "more_2"]
+    for key in keys:
+        for start, stop in ((0, None), (100, 450), (end - 20, end), (5, 90)):
+            expected = list(whole.shard_offsets(key, start, stop))
+            assert list(log.shard_offsets(key, start, stop)) == expected, (key, start, stop)
+    for name in {one for one, _, _ in whole.index_runs(of_requests=True)}:
+        assert list(log.request_offsets(name)) == list(whole.request_offsets(name)), name
+        assert list(log.request_offsets(name, 300)) == list(whole.request_offsets(name, 300)), name
+    runs, expected_runs = (one.shard_runs(keys, 50, end - 5) for one in (log, whole))
+    for mine, its in zip(runs, expected_runs, strict=False):
+        assert [offset for run in mine or () for offset in run] == [offset for run in its or () for offset in run]

@@ -33,6 +33,7 @@ from tests.projections.archive.archives import (
     WRITER,
     archive_all,
     archiver,
+    assert_one_log,
     forget_all,
     query_of_log,
     take_snapshot,
@@ -46,27 +47,6 @@ OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
 
 def events_of(log: RocksDbLog) -> list[bytes]:
     return [value for _, value in log.read()]
-
-
-def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:
-    """Every way to read gives the same of both."""
-    end = whole.next_offset
-    assert list(log.read()) == list(whole.read())
-    assert [log.read_one(offset) for offset in range(0, end, 7)] == whole.read_many(range(0, end, 7))
-    assert log.read_many([end - 1, 3, 200, 3]) == whole.read_many([end - 1, 3, 200, 3])
-    keys = ["", *whole.shard_keys()]
-    assert list(log.shard_keys()) == keys[1:]
-    assert list(log.shard_keys("more_2")) == [key for key in keys if key > "more_2"]
-    for key in keys:
-        for start, stop in ((0, None), (100, 450), (end - 20, end), (5, 90)):
-            expected = list(whole.shard_offsets(key, start, stop))
-            assert list(log.shard_offsets(key, start, stop)) == expected, (key, start, stop)
-    for name in {one for one, _, _ in whole.index_runs(of_requests=True)}:
-        assert list(log.request_offsets(name)) == list(whole.request_offsets(name)), name
-        assert list(log.request_offsets(name, 300)) == list(whole.request_offsets(name, 300)), name
-    runs, expected_runs = (one.shard_runs(keys, 50, end - 5) for one in (log, whole))
-    for mine, its in zip(runs, expected_runs, strict=False):
-        assert [offset for run in mine or () for offset in run] == [offset for run in its or () for offset in run]
 
 
 def test_every_way_to_read_gives_the_same(cut: RocksDbLog, whole: RocksDbLog) -> None:

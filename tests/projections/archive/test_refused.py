@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from events.logs.archive import place
 from events.logs.archive.manifest import (
     ArchiveDamaged,
     ArchiveForeign,
@@ -26,6 +27,7 @@ from tests.projections.archive.archives import (
     query_of_log,
 )
 from tests.replay.history import CLUSTER_ID, open_log
+from tests.support.ports import free_ports
 
 EVENTS = 600
 DAY_MS = 86_400_000
@@ -194,6 +196,21 @@ def test_what_is_no_place_is_refused(line: str) -> None:
     with pytest.raises(BadPlace, match=re.escape(pattern)) as raised:
         open_place(url)
     assert "secret@" not in str(raised.value)
+
+
+STORES_AWAY = (
+    "gs://anonymous@bucket/a?endpoint_override=127.0.0.1:PORT&scheme=http&retry_limit_seconds=1",
+    "gs://anonymous@bucket/a?endpoint_override=127.0.0.1:PORT&scheme=http",
+    "abfs://container@devstoreaccount1/a?blob_storage_authority=127.0.0.1:PORT&enable_tls=false",
+)
+
+
+@pytest.mark.parametrize("url", STORES_AWAY)
+def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "TRIED_S", 1)
+    url = url.replace("PORT", str(free_ports(1)[0]))
+    with pytest.raises(ArchiveAway, match=re.escape(f"the archive {url} cannot be used now: ")):
+        open_place(url).names("manifests")
 
 
 @pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "manifests/x\0.json"])

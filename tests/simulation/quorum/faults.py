@@ -6,6 +6,7 @@ from controller.brokers.kraft.quorum.raft.effects import Refused, Role
 from controller.brokers.kraft.quorum.raft.voters import VoterSet
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tests.simulation.plan import FAULTS, Plan
 from tests.simulation.quorum.world import CLUSTER, Replica, World
 
 VOTERS_MAX = 5
@@ -14,8 +15,9 @@ VOTERS_MAX = 5
 class Faults:
     """One seed's worth of trouble, until `calm`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, plan: Plan) -> None:
         self._world = world
+        self._plan = plan
         self._is_calm = False
         self._number = 0
         self._pause_s = world.rng.choice((0.1, 0.3, 1.0))
@@ -52,7 +54,10 @@ class Faults:
         if not self._is_calm:
             world = self._world
             world.after(world.rng.expovariate(1 / self._pause_s), self._again)
-            world.rng.choice(self._kinds)()
+            fault = world.rng.choice(self._kinds)
+            if self._plan.happens(FAULTS):
+                world.counts[FAULTS] += 1
+                fault()
 
     def _append(self) -> None:
         world = self._world
@@ -61,6 +66,8 @@ class Faults:
         world.after(world.rng.expovariate(1 / self._think_s), self._append)
         alive = [each for each in world.replicas.values() if each.quorum is not None and each.paused is None]
         leaders = [each for each in alive if each.quorum is not None and each.quorum.role is Role.LEADER]
+        if leaders and not self._plan.happens("clients"):
+            return
         for leader in leaders:
             self.append_to(leader)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.brokers.kraft.quorum.raft.effects import Role
+from tests.simulation.plan import Plan
 from tests.simulation.quorum.faults import Faults
 from tests.simulation.quorum.witness import Broken
 from tests.simulation.quorum.world import World
@@ -25,19 +26,19 @@ class Outcome(msgspec.Struct, frozen=True):
     recovered_s: float
 
 
-def simulate(seed: int, life_s: float = LIFE_S) -> Outcome:
+def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> Outcome:
     """Live through a seed and check. Raises AssertionError, which names the seed and the step."""
     world = World(seed)
     try:
         for replica in world.replicas.values():
             replica.boot()
-        faults = Faults(world)
+        faults = Faults(world, plan or Plan())
         faults.begin()
         world.run_until(life_s)
         faults.calm()
         recovered_s = _recover(world, faults)
     except BaseException as error:
-        error.add_note(f"step {world.steps}, {world.now:.3f} s; again: python -m tests.simulation.quorum --seed {seed}")
+        error.add_note(f"step {world.steps}, {world.now:.3f} s; again: python -m tests.simulation.quorum {seed}")
         raise
     witness = world.witness
     return Outcome(

@@ -1,6 +1,6 @@
 """The consensus through many seeds of faults, and the simulator itself: what is planted has to be found.
 
-More seeds: `python -m tests.simulation.quorum --seeds A-B`.
+More seeds: `python -m tests.simulation.quorum SEED COUNT`.
 """
 
 from __future__ import annotations

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from controller.stream.front.node import FrontNode
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
-from controller.stream.worker.engine import Engine
+from controller.stream.worker.engine import Engine, Still
+from events.logs.kafka_fold import PartitionFold, Taken
+from events.logs.kafka_record import Decided, Fence
 from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 
@@ -32,10 +36,42 @@ def _nothing(*_: object, **__: object) -> None:
     return None
 
 
+async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool:
+    """As is proper where nobody ever was; else what is there is read, and deciding goes on in the epoch of before."""
+    end, topics = await engine.transport.events_end(partition), engine._topics
+    if not end:
+        return await _take_over(engine, partition, still)
+    if partition not in engine._states:
+        engine._states[partition] = PartitionState.open(
+            engine._data, partition, cluster_id=topics.cluster_id, topic_id=topics.events_id
+        )
+    return await engine._read(engine._states[partition], end, still)
+
+
+_take_over = Engine._take_over
+
+
+def _of_any_epoch(fold: PartitionFold, kafka_offset: int, record: Decided) -> Taken | None:
+    return _decided(fold, kafka_offset, msgspec.structs.replace(record, epoch=fold.epoch))
+
+
+_decided = PartitionFold._decided
+
+
+def _of_any_fence(fold: PartitionFold, fence: Fence) -> Taken | None:
+    return _fenced(fold, msgspec.structs.replace(fence, epoch=fold.epoch + 1))
+
+
+_fenced = PartitionFold._fenced
+
+
 BUGS: Final[Bugs] = {
     "a decision is kept though its record did not come to lie where it should": [(Engine, "_find_own", _keep_all)],
     "a copy is decided": [(PartitionState, "decided_before", lambda *_: False)],
     "the next owner does not know what was decided": [(PartitionState, "remember_requests", _remember_nothing)],
     "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
+    "a partition is taken over without a fence": [(Engine, "_take_over", _without_a_fence)],
+    "records of an older epoch count": [(PartitionFold, "_decided", _of_any_epoch)],
+    "every fence counts": [(PartitionFold, "_fenced", _of_any_fence)],
     "a front does not notice that nobody decides": [(FrontNode, "_time_is_up", _nothing)],
 }

@@ -32,8 +32,8 @@ def _part(log: list[bytes], start: int, end: int) -> list[bytes]:
 class SimulatedTransport:
     """A `Transport`. A batch may arrive in two requests, of which the second may not."""
 
-    def __init__(self, link: Link) -> None:
-        self._link, self._kafka = link, link.kafka
+    def __init__(self, link: Link, events_link: Link) -> None:
+        self._link, self._events_link, self._kafka = link, events_link, link.kafka
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
         return asyncio.ensure_future(self._append(partition, list(values)))
@@ -42,7 +42,10 @@ class SimulatedTransport:
         cut = self._kafka.rng.randrange(len(values)) if self._kafka.rng.random() < 0.1 else 0
         parts = [part for part in (values[:cut], values[cut:]) if part]
         firsts = await asyncio.gather(
-            *(self._link.call(partial(self._kafka.append, partition, part), self._kafka.replicates_s) for part in parts)
+            *(
+                self._events_link.call(partial(self._kafka.append, partition, part), self._kafka.replicates_s)
+                for part in parts
+            )
         )
         ends = [first + len(part) for first, part in zip(firsts, parts, strict=True)]
         return firsts[0] if firsts[1:] == ends[:-1] else -1

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
+from tests.simulation.plan import FAULTS
+from tests.simulation.stream.kafka import HEARTBEAT_S, SESSION_S, TIMEOUT_S
 from tests.simulation.stream.world import STARTS_S, StreamWorld
+
+WORKERS_MIN = 2
+"""With fewer there is nobody who could take over."""
 
 
 class Faults:
@@ -13,7 +19,7 @@ class Faults:
 
     def __init__(self, world: StreamWorld) -> None:
         self._world = world
-        self._rng = world.rng
+        self._rng = random.Random(world.rng.getrandbits(64))
         self._going: set[asyncio.Task[None]] = set()
         self._joined = 0
 
@@ -22,7 +28,8 @@ class Faults:
         kinds: list[Callable[[], Awaitable[None]]] = [
             self.kill,
             self.kill,
-            *[self.cut] * 4,
+            *[self.cut] * 3,
+            *[self.outlive] * 4,
             self.stop_worker,
             self.join,
             self.lose_kafka,
@@ -33,8 +40,9 @@ class Faults:
         while loop.time() < until:
             await asyncio.sleep(self._rng.expovariate(1 / pause_s))
             kind = self._rng.choice(kinds)
-            self._world.done[kind.__name__] += 1
-            self._going.add(asyncio.ensure_future(kind()))
+            if self._world.plan.happens(FAULTS):
+                self._world.done.update([kind.__name__, FAULTS])
+                self._going.add(asyncio.ensure_future(kind()))
         await asyncio.gather(*self._going)
         self._world.kafka.mend()
 
@@ -49,14 +57,32 @@ class Faults:
         hears it meanwhile, so that another takes over, and it goes on: a zombie."""
         workers, fronts = self._world.workers.values(), self._world.fronts.values()
         ways = [[each.group_link] for each in workers for _ in range(3)]
-        ways += [[each.link, each.group_link] for each in workers]
-        ways += [*([each.link] for each in workers), *([each.link] for each in fronts)]
+        ways += [[each.link, each.group_link, each.events_link] for each in workers]
+        ways += [*([each.link, each.events_link] for each in workers), *([each.link] for each in fronts)]
         cut = self._rng.choice(ways) if ways else []
         for link in cut:
             link.is_cut = True
         await asyncio.sleep(self._rng.choice((0.1, 2.0, 2.5, 3.0, 5.0)))
         for link in cut:
             link.mend()
+
+    async def outlive(self) -> None:
+        """A worker is not heard of by its group, and goes on. What it writes last is held up until another has taken
+        over, and arrives while that one decides what it finds."""
+        owners = [each for _, each in sorted(self._world.workers.items()) if each.engine.active]
+        if not owners or len(self._world.workers) < WORKERS_MIN:
+            await self.join()
+            return
+        worker = self._rng.choice(owners)
+        partition = self._rng.choice(sorted(worker.engine.active))
+        worker.group_link.is_cut = True
+        await asyncio.sleep(SESSION_S - self._rng.uniform(0, HEARTBEAT_S))
+        worker.events_link.is_cut = True
+        await self._world.kafka.fenced(partition, TIMEOUT_S - 1)
+        await asyncio.sleep(self._rng.expovariate(1 / self._rng.choice((0.002, 0.05))))
+        worker.events_link.mend()
+        await asyncio.sleep(self._rng.choice((0.0, 0.1, 1.0)))
+        worker.group_link.mend()
 
     async def stop_worker(self) -> None:
         """A worker leaves in order, and comes back."""

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from controller.stream.log.transport import KafkaTrouble, Topics
+from events.logs.kafka_record import Fence, decode_record
 from tests.simulation.virtual_time import context_of
 
 T = TypeVar("T")
@@ -49,11 +50,17 @@ class SimulatedKafka:
         """How many of the answers get lost."""
         self.copied = COPIES
         self._more = asyncio.Event()
+        self._fenced = [asyncio.Event() for _ in range(partitions)]
 
     async def more(self, within_s: float) -> None:
         """Wait for further records anywhere, but not longer."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._more.wait(), within_s)
+
+    async def fenced(self, partition: int, within_s: float) -> None:
+        """Wait until somebody takes a partition over, but not longer."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._fenced[partition].wait(), within_s)
 
     def _stir(self) -> None:
         self._more.set()
@@ -83,6 +90,9 @@ class SimulatedKafka:
         log = self.events[partition]
         log += values
         self._stir()
+        if isinstance(decode_record(values[0]), Fence):
+            self._fenced[partition].set()
+            self._fenced[partition] = asyncio.Event()
         return len(log) - len(values)
 
     def mend(self) -> None:

@@ -22,6 +22,7 @@ from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Endpoint, Recorded
+from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport
 from tests.simulation.stream.kafka import FRONTS, SESSION_S, Link
 from tests.simulation.virtual_time import virtual_loop
@@ -42,8 +43,9 @@ class WorkerProcess:
     def __init__(self, world: StreamWorld, number: int, data: Path) -> None:
         self.world, self.number, self.data = world, number, data
         self.alive = True
-        self.link, self.group_link = Link(world.kafka, number), Link(world.kafka, number)
-        """Records go one way, and what concerns the group another: each is a connection of its own."""
+        self.link, self.group_link, self.events_link = (Link(world.kafka, number) for _ in range(3))
+        """Commands and what is read go one way, what concerns the group another, and events a third: each is a
+        connection of its own."""
         self.stopping, self.ended = asyncio.Event(), asyncio.Event()
         writer = f"w{number}"
         duties = PartitionDuties(
@@ -60,12 +62,13 @@ class WorkerProcess:
         self.engine = Engine(
             data,
             world.kafka.topics,
-            Identity(writer, RELEASE, world.settings),
-            connect=lambda: SimulatedTransport(self.link),
+            Identity(writer, RELEASE, world.settings()),
+            connect=lambda: SimulatedTransport(self.link, self.events_link),
             owner=duties,
             watcher=self,
             clock=virtual_loop().time,
             clock_ms=world.clock_ms,
+            judge=SlowPolicies(world.rng, world.policy_s),
         )
         topics = world.kafka.topics
         group = Group(str(number), "group", topics.commands, topics.partitions, int(SESSION_S * 1000))
@@ -79,8 +82,8 @@ class WorkerProcess:
     def kill(self) -> None:
         """SIGKILL: the folders are as they were last written."""
         self.alive = False
-        self.link.end()
-        self.group_link.end()
+        for link in (self.link, self.group_link, self.events_link):
+            link.end()
         virtual_loop().kill(self.number)
         for state in self.engine._states.values():
             state.close()

@@ -7,6 +7,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from events.logs.log import EventLog
 from tests.machine.audit.lives import Lives
 from tests.simulation import virtual_time
 from tests.simulation.clients import Client
+from tests.simulation.plan import Plan
+from tests.simulation.stream.caches import copy_of, in_memory, kept_on_disk
 from tests.simulation.stream.faults import Faults
 from tests.simulation.stream.kafka import COPIED_S
 from tests.simulation.stream.world import StreamWorld, kafka_of
@@ -35,6 +38,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """What came of a seed."""
 
     seed: int
+    requests: int
     events: int
     answers: dict[tuple[str, int], int]
     done: dict[str, int]
@@ -47,13 +51,15 @@ class FrontsClient(Client):
         await self._look_up()
 
 
-def simulate(seed: int, life_s: float = LIFE_S) -> Outcome:
+def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> Outcome:
     """Live through a seed and check. Raises AssertionError, which names the seed."""
     rng = random.Random(seed)
     worlds: list[StreamWorld] = []
     try:
         with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder, chance_from(rng), kafka_of(worlds):
-            return virtual_time.run(_live(seed, StreamWorld(rng, Path(folder)), worlds, life_s))
+            world = StreamWorld(rng, Path(folder), plan or Plan())
+            with nullcontext() if world.is_on_disk else in_memory(world.kept):
+                return virtual_time.run(_live(seed, world, worlds, life_s))
     except BaseException as error:
         error.add_note(f"to see it again: python -m tests.simulation.stream {seed}")
         raise
@@ -81,7 +87,7 @@ async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s
     await _until(lambda: not world.workers)
     assert not world.workers, "workers end in order"
     _check_topics(world)
-    return Outcome(seed, world.witness.events, dict(answers), dict(world.done))
+    return Outcome(seed, world.requests, world.witness.events, dict(answers), dict(world.done))
 
 
 async def _come_to_rest(world: StreamWorld) -> None:
@@ -121,10 +127,7 @@ def _check(world: StreamWorld) -> None:
     owned = Counter(partition for worker in world.workers.values() for partition in worker.engine.active)
     assert owned == Counter(range(world.partitions)), f"each partition is owned once: {dict(owned)}"
     for number, (commands, written) in enumerate(zip(world.kafka.commands, world.kafka.events, strict=True)):
-        fold, events = PartitionFold(number), list[bytes]()
-        for offset, value in enumerate(written):
-            taken = fold.take(offset, value)
-            events += taken.events if taken is not None else ()
+        fold, events = _folded(number, written)
         assert fold.next_source == len(commands), f"partition {number}: commands wait that nobody decides"
         Lives().see_all([decode_event(offset, value) for offset, value in enumerate(events)])
         (owner,) = [worker for worker in world.workers.values() if number in worker.engine.active]
@@ -138,14 +141,28 @@ def _check(world: StreamWorld) -> None:
         assert not waiting, f"partition {number}: never complete: {sorted(waiting)}"
 
 
+def _folded(number: int, written: list[bytes]) -> tuple[PartitionFold, list[bytes]]:
+    """A partition of the events topic by the rule that everybody uses, and the events that count."""
+    fold, events = PartitionFold(number), list[bytes]()
+    for offset, value in enumerate(written):
+        taken = fold.take(offset, value)
+        events += taken.events if taken is not None else ()
+    return fold, events
+
+
 def _check_same(who: str, log: EventLog, events: list[bytes]) -> None:
     kept = [value for _, value in log.read()]
     assert kept == events, f"{who} has {len(kept)} events, the topic {len(events)}"
 
 
 def _check_topics(world: StreamWorld) -> None:
-    folders = sorted(path for path in world.folder.iterdir() if path.name.startswith("worker"))
-    found = check_topics(world.kafka.commands, world.kafka.events, folders)
+    found = check_topics(world.kafka.commands, world.kafka.events)
     bad = [what for what in ("lost", "decided twice", "out of order", "faults") if found.counts[what]]
     assert not bad, found.counts
     assert not found.wrong, "\n".join(found.wrong[:10])
+    caches = {path: kept_on_disk(path) for path in world.folder.glob("*/partition-*")}
+    caches |= {path: [value for _, value in copy_of(log).read()] for path, log in world.kept.items()}
+    for path, kept in caches.items():
+        number = int(path.name.removeprefix("partition-"))
+        _, events = _folded(number, world.kafka.events[number])
+        assert kept == events[: len(kept)], f"{path.parent.name}/{path.name} is not a beginning of the events"

@@ -13,15 +13,20 @@ from unittest import mock
 
 from controller.kafka.messages import Message
 from controller.stream.worker import driver_plain
+from events.catalog import Configs
 from events.codec import decode_event
 from events.logs.kafka_fold import PartitionFold
+from tests.simulation.plan import Plan
+from tests.simulation.stream.caches import Kept
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 from tests.simulation.stream.kafka import SimulatedKafka
 from tests.simulation.stream.processes import FrontProcess, WorkerProcess
 from tests.simulation.virtual_time import context_of
 from tests.simulation.witness import Witness
-from tests.simulation.world import BORN_MS, ConnectionLost
+from tests.simulation.world import BORN_MS, POLICY, ConnectionLost
 
+ON_DISK = 0.05
+"""How many of the lives have RocksDB beneath."""
 STARTS_S = 0.5
 """How long a process takes to be started again."""
 
@@ -49,13 +54,17 @@ class StreamWitness(Witness):
 class StreamWorld:
     """Everything there is, drawn from a seed. A client meets it as `process`: any of the fronts."""
 
-    def __init__(self, rng: random.Random, folder: Path) -> None:
+    def __init__(self, rng: random.Random, folder: Path, plan: Plan) -> None:
         self.rng = rng
+        self.plan = plan
+        self.requests = 0
         self.folder = folder
+        self.is_on_disk = rng.random() < ON_DISK
+        self.kept: Kept = {}
         self.partitions = rng.choice((1, 2, 4))
         self.kafka = SimulatedKafka(rng, self.partitions)
         self.brokers = rng.choice((1, 3))
-        self.settings = (("default.replication.factor", "1"), ("num.partitions", "2"))
+        self.policy_s = rng.choice(((0.0, 0.0), (0.0, 0.01), (0.0, 0.1)))
         self.partitions_cached = rng.choice((3, 10_000))
         self.witness = StreamWitness(self.kafka)
         self.failures: list[BaseException] = []
@@ -68,6 +77,11 @@ class StreamWorld:
     def process(self) -> StreamWorld:
         """Who answers a client."""
         return self
+
+    def settings(self) -> Configs:
+        """Of a worker that starts: they are being changed, and what it decides is not what another would."""
+        partitions, policy = self.rng.choice(("2", "3")), self.rng.choice(("", "slow.Policy"))
+        return ((POLICY, policy), ("default.replication.factor", "1"), ("num.partitions", partitions))
 
     def clock_ms(self) -> int:
         """The wall clock."""

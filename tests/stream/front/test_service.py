@@ -8,13 +8,16 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urljoin
 
 import pytest
 
 from controller.stream.front.node import NO_KAFKA
+from tests.http.pages.story import Read
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
@@ -113,6 +116,39 @@ def test_all_live_fronts_are_listed_and_each_names_itself(running: Stream) -> No
         assert nodes(front.kafka) == addresses
 
 
+def page(front: Topicwright, path: str, fields: Mapping[str, str] | None = None) -> Read:
+    """A page as a browser is shown it, or (with `fields`) where a form that it sends leads to."""
+    body = None if fields is None else urlencode(fields).encode()
+    request = urllib.request.Request(f"http://{front.http}{path}", body, {"accept": "text/html"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return Read(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{path}: {error.code} {Read(error.read().decode()).text}") from None
+
+
+def test_pages_show_the_logs_of_all_partitions(running: Stream) -> None:
+    front = running.fronts[0]
+    until("the front is ready", lambda: _ready(front))
+    token = page(front, "/policies").token
+    for name in ("paged.a", "paged.b", "paged.c", "paged.d"):
+        assert name in page(front, "/topics", {"token": token, "name": name, "do": "create"}).text
+    topic = get(front, "/topics/paged.a")
+    request, at = topic["created_by"]["request_id"], topic["created_at"]
+    paths = ["/", "/topics", "/topics?order=newest", "/topics/paged.a", "/requests", f"/requests/{request}", "/brokers"]
+    paths += ["/brokers/1", "/events", "/events?topic=paged.a", "/explain/paged.a", "/policies", f"/diff?from={at}"]
+    paths += [f"{path}{'&' if '?' in path else '?'}at={at}" for path in ("/", "/topics", "/topics/paged.a", "/events")]
+    links: set[str] = set()
+    for path in paths:
+        found = page(front, path)
+        assert "paged." in found.text or path.startswith(("/brokers", "/policies")), f"{path}: {found.text}"
+        found_here = (urljoin(path, link) for link in found.links)
+        links |= {link for link in found_here if "paged.a" in link or request in link or "/log/" in link}
+    assert {f"/v1/log/head?partition={number}" for number in range(4)} <= links
+    for link in sorted(links):
+        page(front, link.partition("#")[0])
+
+
 def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
     one, other = running.fronts[:2]
     request = urllib.request.Request(
@@ -155,6 +191,23 @@ def test_all_events_are_listed_in_pages_in_the_order_of_their_times(running: Str
     )
     times = [event["at_ms"] for event in found]
     assert times == sorted(times)
+
+
+def test_each_partition_has_a_head_that_all_fronts_share(running: Stream) -> None:
+    one, other = running.fronts[0], running.fronts[1]
+    for number in range(4):
+        head = get(one, f"/log/head?partition={number}")["head"]
+        assert head["log"].endswith(f"/{number}")
+        path = f"/log/proof?partition={number}&offset=0&size={head['size']}"
+        until("the other front has read so far", partial(_has_read, other, number, head["size"]))
+        assert get(other, path)["head"]["root"] == head["root"]
+        assert get(other, path)["events"] == get(one, path)["events"]
+    get(one, "/log/head", expect=400)
+    get(one, "/log/head?partition=4", expect=400)
+
+
+def _has_read(front: Topicwright, partition: int, size: int) -> bool:
+    return bool(get(front, f"/log/head?partition={partition}")["head"]["size"] >= size)
 
 
 def test_the_query_commands_read_from_a_front(running: Stream) -> None:

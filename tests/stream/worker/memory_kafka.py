@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.stream.log.commands_topic import encode_command
-from controller.stream.log.transport import KafkaTrouble, Topics, Values
+from controller.stream.log.transport import KafkaTrouble, RecordsGone, Topics, Values
 from controller.stream.worker.partition_decider import Sourced
 from events.logs.kafka_partitions import partition_of
 from events.names import shard_key
@@ -16,12 +16,13 @@ TOPICS = Topics("commands", "events", 2, "cluster-1", "events-1")
 
 
 class MemoryKafka:
-    """Both topics by partition. `first_command` is the offset of the oldest command that retention has left."""
+    """Both topics by partition. `first_command` is the offset of the oldest command that retention has left,
+    `first_record` that of the oldest record of the events."""
 
     def __init__(self, partitions: int = TOPICS.partitions) -> None:
         self.commands: list[list[bytes]] = [[] for _ in range(partitions)]
         self.events: list[list[bytes]] = [[] for _ in range(partitions)]
-        self.first_command = 0
+        self.first_command = self.first_record = 0
 
     def put(self, *commands: AnyCommand) -> None:
         """Put requests for topics to the partitions of these, other commands to all."""
@@ -71,6 +72,8 @@ class MemoryTransport:
         return outcome
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
+        if start < self.kafka.first_record:
+            raise RecordsGone(partition, start, self.kafka.first_record)
         for at in range(start, end, 3):
             await asyncio.sleep(0)
             portion = self.kafka.events[partition][at : min(at + 3, end)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from controller.engine.consulting import Clears
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
+from controller.stream.log.beginning import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.duties import PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
+from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.kafka_partitions import partition_of
@@ -54,6 +56,8 @@ class Stage:
         judge: PolicyJudge | None = None,
         brokers: int = 0,
         cluster: Clears | None = None,
+        archive: ArchiveOf | None = None,
+        history: Callable[[PartitionState], PartitionHistory] | None = None,
     ) -> None:
         self.kafka = kafka
         self.failing: list[str] = []
@@ -69,19 +73,22 @@ class Stage:
             TOPICS,
             Identity(name, release, settings),
             connect=self._connect,
-            owner=self._watching(name, brokers) if brokers else Nothing(),
+            owner=self._watching(name, brokers, history) if brokers else Nothing(),
             watcher=self,
             clock=lambda: 0.0,
             clock_ms=lambda: self.now_ms,
             judge=judge,
             cluster_of=lambda _: cluster,
+            archive=archive,
         )
 
     def _connect(self) -> MemoryTransport:
         self.transports.append(MemoryTransport(self.kafka, self.failing))
         return self.transports[-1]
 
-    def _watching(self, name: str, brokers: int) -> PartitionDuties:
+    def _watching(
+        self, name: str, brokers: int, history: Callable[[PartitionState], PartitionHistory] | None
+    ) -> PartitionDuties:
         return PartitionDuties(
             Surroundings(
                 partitions=TOPICS.partitions,
@@ -91,6 +98,7 @@ class Stage:
                 make_fleet=lambda partition: PartitionBrokers(brokers, partition.log),
                 on_trouble=self.losses.append,
                 on_failure=self.failures.append,
+                history=history,
             )
         )
 

@@ -1,0 +1,155 @@
+"""A log and its archive: how fast it is archived, what then is left on the local disk, what questions about the past
+take that go to the archive, and how soon an empty folder begins with a base.
+
+    python -m benchmarks.history_archive [DIR] [--events 1000000] [--topics 100000]
+
+A DIR with a log that `benchmarks.history` has grown is taken as it is; it is archived beside it, in DIR-archive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+
+from msgspec.structs import replace
+
+from benchmarks.figures import Figure, show
+from benchmarks.history import TOPICS, Growing, Timing, past_of
+from benchmarks.usage import MIB
+from events.catalog import EVENT_VERSION
+from events.logs.archive.base import Base, fetch_base, put_base
+from events.logs.archive.manifest import Writer, manifests_of, note, note_manifest, noted
+from events.logs.archive.place import Folder
+from events.logs.archive.writing import Archiver
+from events.logs.rocksdb_log import RocksDbLog
+from projections.replay.spark.column_batches import Columns
+from projections.replay.spark.columns import COLUMNS
+from projections.store.archived import retention
+from projections.store.recorder import Recorder
+from projections.store.store import TopicStore
+from projections.store.tree import stretch_root
+
+EVENTS = 1_000_000
+_FAR_MS = 10**15
+
+
+def opened(folder: Path) -> RocksDbLog:
+    """The log in a folder."""
+    return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+
+
+def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
+    """Archive what is closed, and let it go."""
+    archiving, leaving = Timing(), Timing()
+    log.note(note(replace(noted(log), url=place.url)))
+    at_work = Archiver(
+        log,
+        place,
+        Writer(boot="benchmark", where="benchmark", since_ms=0),
+        lambda: Columns(tuple(COLUMNS)),
+        lambda start, end: stretch_root(log, start, end),
+        lambda: None,
+        known=lambda: list(manifests_of(log)),
+    )
+
+    first = max((one.end for one in manifests_of(log)), default=0)
+
+    def archive() -> None:
+        while (manifest := at_work.step()) is not None:
+            log.note(note_manifest(manifest))
+
+    archiving.run(archive)
+    manifests = list(manifests_of(log))
+    leaving.run(lambda: _leave(log, place))
+    log.flush()
+    end = manifests[-1].end if manifests else 0
+    events = max(1, end - first)
+    size = sum(one.events.size + one.index.size for one in manifests)
+    speed = f"{events / archiving.core[0]:,.0f} events a second of a core"
+    yield Figure(
+        f"archiving {events:,} events", "s", archiving.wall[0], None, "", f"{archiving.core[0]:.1f} of a core: {speed}"
+    )
+    yield Figure("an event in the archive", "bytes", size / max(1, end))
+    yield Figure("letting them go from the folder", "s", leaving.wall[0], None, "", f"{leaving.core[0]:.1f} of a core")
+
+
+def _leave(log: RocksDbLog, place: Folder) -> None:
+    manifests = list(manifests_of(log))
+    retention.drop(log, manifests, _FAR_MS, 0, -1)
+    while (one := retention.Leaving.next(log, manifests)) is not None:
+        one.archive(place)
+        one.forget()
+        for piece in one.slices(log.archive.runs_of(one.manifest)):
+            piece()
+
+
+def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
+    """Put a base, and begin with it as an empty folder does, up to where its state can be decided on."""
+    putting, beginning = Timing(), Timing()
+    base = Base(
+        cluster_id=log.cluster_id,
+        topic_id="topic",
+        history="history",
+        start=log.start_offset,
+        offset=log.next_offset,
+        kafka_offset=0,
+        event_version=EVENT_VERSION,
+    )
+    put: list[Base] = []
+    putting.run(lambda: put.append(put_base(place, base, log.frozen_pairs())))
+
+    def begin() -> None:
+        rmtree(fresh, ignore_errors=True)
+        fetch_base(place, put[0], fresh)
+        with closing(opened(fresh)) as one:
+            Recorder(one, TopicStore(one))
+
+    beginning.run(begin)
+    size = f"{put[0].size / MIB:.1f} MiB, with {base.offset - base.start:,} events"
+    yield Figure("putting a base", "s", putting.wall[0], None, "", f"{putting.core[0]:.1f} of a core; {size}")
+    behind = f"an empty folder, {base.offset:,} events behind it, begins"
+    yield Figure(behind, "s", beginning.wall[0], None, "10", f"{beginning.core[0]:.1f} of a core")
+
+
+def measured(folder: Path) -> Iterator[Figure]:
+    """All of it, of the log in a folder."""
+    place = Folder(folder.with_name(folder.name + "-archive"))
+    with closing(opened(folder)) as log:
+        yield from archived(log, place)
+        yield from begun(log, place, folder.with_name(folder.name + "-fresh"))
+    with closing(opened(folder)):  # what is gone leaves the disk when its files are compacted, at the latest now
+        pass
+    here = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    yield Figure("the folder, with its snapshots", "MiB", here / MIB, None, "1024")
+    yield from past_of(folder, 1)
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", metavar="DIR")
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--topics", type=int, default=TOPICS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    with TemporaryDirectory(prefix="topicwright-bench-") as temporary:
+        folder = options.folder or Path(temporary) / "log"
+        if options.folder is None:
+            one = Growing(folder, options.events)
+            one.snapshots.begin()
+            one.grow(options.events, options.topics)
+            one.log.close()
+        figures = []
+        for figure in measured(folder):
+            print(f"{figure.work}: {figure.topicwright:.4g} {figure.unit}; {figure.note}", file=sys.stderr, flush=True)
+            figures.append(figure)
+        show(figures, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Bases: copies of a whole partition's log as it is at one offset, beside its archive, which empty folders begin with.
+
+    bases/OFFSET.json            what it is of, and its parts (`Base`), written last
+    bases/OFFSET-HASH.part       a piece of its file, of at most PART_BYTES
+
+What it is for: a worker or a front whose folder is empty need not read its partition from the first record on. In a
+base is all that the database of the log holds: the state, the indexes and the tree, and the events that are not
+archived; those before are read from the archive. So it is made of a log that has dropped what is archived, and its
+size does not grow with the log but by some bytes an event, for the tree and the births.
+
+The file is one of `events.logs.snapshot_file`: its pairs are the database's own, a key of eight bytes that begins with
+00 being an event's.
+
+What it does not do: prove where it comes from. Who can write to the place can change what empty folders begin with, as
+who can write to a data folder can; the tree in it is compared with the last events alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from rocksdict import DBRecoveryMode, WriteBatch
+
+from events.catalog import EVENT_VERSION
+from events.logs.archive.manifest import (
+    FORMAT,
+    ArchiveDamaged,
+    ArchiveForeign,
+    Name,
+    OffsetInLog,
+    Stored,
+    read_object,
+    read_stored,
+    write_object,
+)
+from events.logs.archive.place import ArchiveError, Place
+from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_errors import classify
+from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
+
+KEPT: Final = 2
+"""So many bases stay: the newest, and one more for who is reading it, or where the newest is damaged."""
+PART_BYTES: Final = 16 << 20
+PAIRS_PER_WRITE: Final = 1000
+CACHE_BYTES: Final = 8 << 20
+_BASES: Final = "bases"
+_EVENT: Final = b"\0"
+_KINDS: Final = frozenset((_EVENT, b"s", b"t", b"r", b"m", b"e"))
+"""What the keys of the database of a log begin with."""
+
+Pair = tuple[bytes, bytes]
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy of the log of the events before `offset`, of which those from `start` on are in it. It is to be gone on
+    with at the record `kafka_offset` of the partition of the topic with the id `topic_id`."""
+
+    cluster_id: Name
+    topic_id: Name
+    history: Name
+    start: OffsetInLog
+    offset: OffsetInLog
+    kafka_offset: OffsetInLog
+    event_version: int
+    parts: Annotated[tuple[Stored, ...], Meta(max_length=10_000)] = ()
+    format: int = FORMAT
+
+    @property
+    def name(self) -> str:
+        """Of the object that says what it is."""
+        return f"{_BASES}/{self.offset:020}.json"
+
+    def part_name(self, part: Stored) -> str:
+        """Of the object with a part."""
+        return f"{_BASES}/{self.offset:020}-{part.sha256[:16]}.part"
+
+    @property
+    def size(self) -> int:
+        """How many bytes its file has."""
+        return sum(part.size for part in self.parts)
+
+
+def put_base(place: Place, base: Base, pairs: Iterable[Pair]) -> Base:
+    """Keep a base of these pairs, in the order of their keys, and let older ones go; as it is kept, with its parts.
+
+    It is there whole, or not at all. Raises ArchiveError, OSError, and what `pairs` raises.
+    """
+    parts: list[Stored] = []
+    with TemporaryDirectory(prefix="topicwright-base-") as folder:
+        path = Path(folder) / "base"
+        write_snapshot(path, About(base.cluster_id, base.offset, base.event_version, 0), pairs)
+        with path.open("rb") as file:
+            while content := file.read(PART_BYTES):
+                parts.append(Stored.of(content))
+                place.write(base.part_name(parts[-1]), content)
+    whole = msgspec.structs.replace(base, parts=tuple(parts))
+    write_object(place, whole.name, whole)
+    _let_go(place, whole)
+    return whole
+
+
+def bases(place: Place, cluster_id: str, topic_id: str) -> Iterator[Base]:
+    """The bases of a partition of a topic, the newest first. Those that cannot be read are passed over. Raises
+    ArchiveAway; ArchiveForeign, before any other, for one of another cluster or topic."""
+    for offset in reversed(_offsets(place)):
+        with suppress(ArchiveDamaged):
+            base = read_object(place, f"{_BASES}/{offset:020}.json", Base)
+            if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
+                continue
+            if (base.cluster_id, base.topic_id) != (cluster_id, topic_id):
+                raise ArchiveForeign(
+                    f"{place.url} has bases of the topic with id {base.topic_id} of cluster {base.cluster_id}, not of "
+                    f"{topic_id} of {cluster_id}: name another place"
+                )
+            yield base
+
+
+def fetch_base(place: Place, base: Base, folder: Path) -> None:
+    """Make the folder of a log of a base; it is there once it is whole. Raises ArchiveError, LogError, OSError."""
+    fresh = folder.with_name(folder.name + ".fresh")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(0o700, parents=True)
+    try:
+        path = fresh / "base"
+        with path.open("xb") as file:
+            for part in base.parts:
+                file.write(read_stored(place, base.part_name(part), part))
+        try:
+            with Snapshot(path) as snapshot:
+                _fill(fresh / "log", snapshot.scan())
+        except SnapshotDamaged as error:
+            raise ArchiveDamaged(f"{place.url}: {base.name} is damaged: {error}") from None
+        shutil.rmtree(folder, ignore_errors=True)
+        (fresh / "log").rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _fill(path: Path, pairs: Iterable[Pair]) -> None:
+    try:
+        path.mkdir(0o700)
+        database = Database(path, CACHE_BYTES, DBRecoveryMode.absolute_consistency())
+        try:
+            for batch in _batches(database, pairs):
+                database.write(batch)
+            database.sync(True)
+        finally:
+            database.close()
+    except (ArchiveError, SnapshotDamaged):
+        raise
+    except Exception as error:
+        raise classify(error, path) from error
+
+
+def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
+    batch, room = WriteBatch(raw_mode=True), PAIRS_PER_WRITE
+    for key, value in pairs:
+        if key[:1] not in _KINDS:
+            raise ArchiveDamaged(f"a base has the key {key[:20].hex()}, which is none of a log")
+        if key[:1] == _EVENT:
+            batch.put(key, value)
+        else:
+            batch.put(key, value, database.views_handle)
+        room -= 1
+        if not room:
+            yield batch
+            batch, room = WriteBatch(raw_mode=True), PAIRS_PER_WRITE
+    yield batch
+
+
+def _offsets(place: Place) -> list[int]:
+    names = (name.removesuffix(".json") for name in place.names(_BASES))
+    return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
+
+
+def _let_go(place: Place, newest: Base) -> None:
+    """Remove what is older than the bases that stay, first what says that they are there."""
+    stay = [offset for offset in _offsets(place) if offset <= newest.offset][-KEPT:]
+    for name in place.names(_BASES):
+        offset = name[:20]
+        if offset.isascii() and offset.isdigit() and int(offset) < min(stay):
+            place.remove(f"{_BASES}/{name}")

@@ -1,0 +1,90 @@
+"""The same moment has the same answer as a page, as JSON and on the command line; only how it is written differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.cli.commands import ended
+from tests.http.pages.story import Read, page, story
+from tests.http.service import Service
+
+# path | columns that its tables have on the page and on the command line
+SAME = """
+topics                                   | Topic, Partitions, Factor, Status, Created, By
+topics?name=pay.*&status=ready           | Topic, Status, By
+topics/pay.orders                        | Partition, Leader, In sync, Offline
+requests                                 | Request, Time, API, Topics, Outcome, Refused by
+requests?outcome=rejected&host=127.0.0.1 | Request, Time, API, Topics, Outcome, Refused by
+requests/ID                              | Topic, Outcome, Error, Rule, Waited, Wanted, Message
+brokers                                  | Broker, State, Since, Why, Rack, Listeners
+diff                                     | Topic, Change
+"""
+
+
+class Command:
+    """Runs a command at a service, in this process."""
+
+    def __init__(self, one: Service, capsys: pytest.CaptureFixture[str]) -> None:
+        self._place = ("--http", f"127.0.0.1:{one.port}")
+        self._capsys = capsys
+
+    async def __call__(self, *words: str) -> str:
+        """What it prints."""
+        code = await asyncio.to_thread(ended, *words, *self._place)
+        printed = self._capsys.readouterr()
+        assert code in (0, 1), f"{words}: {printed.err}"  # `diff` ends with 1 where something is different
+        return printed.out
+
+
+def columns(rows: Sequence[Sequence[str]], names: str) -> list[list[str]]:
+    """These columns of the table that has them, among the rows of several."""
+    wanted = names.lower().split(", ")
+    found: list[list[str]] = []
+    places: list[int] = []
+    for row in rows:
+        lower = [cell.lower() for cell in row]
+        if set(wanted) <= set(lower):
+            places, width = [lower.index(name) for name in wanted], len(row)
+        elif places and len(row) == width:
+            found.append([" ".join(row[place].split()) for place in places])
+        else:
+            places = []
+    return found
+
+
+async def test_page_json_and_the_command_of_the_page_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    async with story(hostile=False) as one:
+        run = Command(one, capsys)
+        events = (await one.get("/events", limit=1000))["events"]
+        created = next(each for each in events if each["type"] == "CreateRequested")
+        died = next(each for each in events if each["type"] == "BrokerFenced")
+        moments = [None, created["offset"] + 5, died["offset"] - 1, died["offset"] + 1, died["at"]]
+        for line in SAME.strip().splitlines():
+            path, names = (column.strip() for column in line.split(" | "))
+            path = path.replace("ID", created["cause"]["request_id"])
+            answers = [await _answer(one, run, path, names, moment) for moment in moments[path == "diff" :]]
+            assert any(answers), f"{path} shows something"
+            assert len({str(each) for each in answers}) > 1 or "boot" in path, f"{path} tells moments apart"
+
+
+async def _answer(one: Service, run: Command, path: str, names: str, moment: object) -> list[list[str]]:
+    """What the page, the JSON and the command that the page names say alike."""
+    given = "" if moment is None else urlencode({"from" if path == "diff" else "at": moment})
+    address = f"/{path}{'&' if '?' in path else '?'}{given}".rstrip("?&")
+    shown = Read(await page(one, address))
+    command = shlex.split(shown.text.rpartition("The same on the command line: topicwright ")[2])
+    answer, printed = await one.get(address), json.loads(await run(*command, "-o", "json"))
+    shared = {name for name in answer if name in printed and not name.startswith("next")}
+    assert len(shared) > 1, "a place to go on from is another each time; all else is the same"
+    assert {name: answer[name] for name in shared} == {name: printed[name] for name in shared}, address
+    lines = (await run(*command, "-o", "wide")).splitlines()
+    found = columns(shown.rows, names)
+    assert columns([re.split(r"\s{2,}", each.strip()) for each in lines], names) == found, address
+    return found

@@ -1,0 +1,108 @@
+"""Lives lived through one after another, and what is shown of those that fail: seed, commit, step, and a smaller plan
+of faults and requests that fails in the same way."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from tests.simulation.plan import FAULTS, Item, Plan, from_words, in_words, plan_of, shrink
+
+T = TypeVar("T")
+Simulate = Callable[[int, Plan], T]
+
+SHRINK_TRIES = 120
+SHOWN_EVERY = 100
+
+
+def command_line(module: str, simulate: Simulate[T], counted: Callable[[T], Counter[str]]) -> None:
+    """`python -m MODULE SEED [COUNT] [--only PLAN]`. `counted` says what is to be added up of an outcome."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="live through seeds, on virtual time")
+    parser.add_argument("seed", type=int, help="the first")
+    parser.add_argument("count", type=int, nargs="?", default=1, help="how many")
+    parser.add_argument(
+        "--only", type=from_words, metavar="PLAN", help="as a shrunk failure shows it: 'faults:3 c0:7-9'"
+    )
+    parser.add_argument("--tries", type=int, default=SHRINK_TRIES, help="how often a failing seed is tried smaller")
+    options = parser.parse_args()
+    began, done = time.process_time(), Counter[str]()
+
+    def shown() -> str:
+        spent = time.process_time() - began
+        rate = f"{done['requests'] / spent:.0f} requests/s of a core"
+        return f"{done['seeds']} seeds, {done['failed']} failed, {rate}; {dict(sorted(done.items()))}"
+
+    def lived(outcome: T | None) -> None:
+        done.update(seeds=1, failed=outcome is None)
+        done.update(counted(outcome) if outcome is not None else ())
+        if done["seeds"] % SHOWN_EVERY == 0:
+            print(shown(), flush=True)
+
+    seeds = range(options.seed, options.seed + options.count)
+    live_through(seeds, simulate, lived, module=module, only=options.only, tries=options.tries)
+    print(shown())
+    sys.exit(done["failed"] > 0)
+
+
+def live_through(
+    seeds: Iterable[int],
+    simulate: Simulate[T],
+    lived: Callable[[T | None], None],
+    *,
+    module: str,
+    only: Plan | None = None,
+    tries: int = SHRINK_TRIES,
+) -> None:
+    """Live through seeds and show those that fail. `lived` is given what came of each, None of one that failed."""
+    for seed in seeds:
+        plan = only or Plan()
+        try:
+            outcome = simulate(seed, plan)
+        except Exception as error:
+            print(failure(module, seed, plan.items, simulate, error, tries), flush=True)
+            lived(None)
+        else:
+            lived(outcome)
+
+
+def failure(module: str, seed: int, items: list[Item], simulate: Simulate[object], error: Exception, tries: int) -> str:
+    """What is shown of a seed that failed."""
+    notes = getattr(error, "__notes__", ())
+    where = "".join(traceback.format_exception(error))
+    print(f"seed {seed}, commit {_commit()}: {_kind(error)}; {'; '.join(notes)}\n{where}", flush=True)
+
+    def fails(fewer: list[Item]) -> bool:
+        try:
+            simulate(seed, plan_of(fewer))
+        except Exception as other:
+            return _kind(other) == _kind(error)
+        return False
+
+    left = shrink(items, fails, tries)
+    faults, all_faults = (sum(kind == FAULTS for kind, _ in each) for each in (left, items))
+    return (
+        f"seed {seed} still fails with {faults} of {all_faults} faults and {len(left) - faults} of "
+        f"{len(items) - all_faults} requests: python -m {module} {seed} --only '{in_words(left)}'"
+    )
+
+
+def _kind(error: BaseException) -> str:
+    """What an error says, but for the numbers and names in it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {re.sub(r'[0-9]+', 'N', str(error))[:60]}"
+
+
+def _commit() -> str:
+    here = Path(__file__).parent
+    command = ["git", "describe", "--always", "--dirty"]
+    found = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"

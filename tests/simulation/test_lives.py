@@ -1,0 +1,64 @@
+"""Of a seed that fails, a smaller plan of faults and requests is shown that fails as well."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+
+import pytest
+
+from tests.simulation.lives import live_through
+from tests.simulation.plan import FAULTS, Item, Plan, from_words, in_words, plan_of, shrink
+
+ALL: list[Item] = [(FAULTS, number) for number in range(30)] + [("c0", number) for number in range(50)]
+
+
+@pytest.mark.parametrize("needed", [[], ALL[:1], ALL[-1:], [ALL[3], ALL[29], ALL[70]], ALL[10:14], ALL])
+def test_what_is_not_needed_is_left_out(needed: list[Item]) -> None:
+    assert shrink(ALL, lambda items: set(needed) <= set(items), tries_max=10_000) == needed
+
+
+def test_no_single_item_more_can_be_left_out_of_what_fails_by_several_causes() -> None:
+    causes = [set(each) for each in combinations(ALL[::9], 3)]
+    left = shrink(ALL, lambda items: any(cause <= set(items) for cause in causes), tries_max=10_000)
+    assert set(left) in causes, left
+
+
+def test_it_gives_up_with_something_that_fails() -> None:
+    tried: list[list[Item]] = []
+
+    def fails(items: list[Item]) -> bool:
+        tried.append(items)
+        return ALL[7] in items
+
+    left = shrink(ALL, fails, tries_max=4)
+    assert len(tried) == 4, "so many tries and no more"
+    assert ALL[7] in left, left
+    assert len(left) < len(ALL), left
+
+
+@pytest.mark.parametrize("words", ["-", "faults:0", "c0:1,3-5 faults:0-2,7"])
+def test_a_plan_is_read_as_it_was_written(words: str) -> None:
+    plan = from_words(words)
+    happened = [(kind, number) for number in range(9) for kind in ("c0", FAULTS) if plan.happens(kind)]
+    assert in_words(happened) == words
+
+
+def test_a_failing_seed_shows_how_to_see_it_again_with_less(capsys: pytest.CaptureFixture[str]) -> None:
+    """The fault with number 5 fails where a request with number 2 was made before."""
+
+    def simulate(seed: int, plan: Plan) -> int:
+        requests = {number for number in range(20) if plan.happens("c0")}
+        faults = {number for number in range(10) if plan.happens(FAULTS)}
+        if seed == 7 and 5 in faults and 2 in requests:
+            raise AssertionError(f"broken with {len(faults)} faults")
+        return seed
+
+    lived: list[int | None] = []
+    live_through(range(6, 9), simulate, lived.append, module="tests.simulation.this")
+    assert lived == [6, None, 8]
+    shown = capsys.readouterr().out
+    assert re.search(r"seed 7, commit \S+: AssertionError: broken with N faults", shown), shown
+    assert "with 1 of 10 faults and 1 of 20 requests: python -m tests.simulation.this 7 --only 'c0:2 faults:5'" in shown
+    with pytest.raises(AssertionError, match="broken with 1 faults"):
+        simulate(7, plan_of([("c0", 2), (FAULTS, 5)]))

@@ -1,0 +1,319 @@
+"""Partitions that are archived by their owners: empty folders begin with a base, and have what those have that read
+everything; whoever owns the partition next goes on; what is damaged, missing or another's is passed over."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.serving.history import archiving
+from controller.settings.load import ServeSettings, load_settings
+from controller.stream.log.beginning import BeginningGone, archive_of
+from controller.stream.log.partition import POSITION, PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
+from controller.stream.worker.partition_history import PartitionHistory
+from events.catalog import EVENT_VERSION
+from events.logs.archive.base import Base, bases, fetch_base, put_base
+from events.logs.archive.manifest import NOTED, ArchiveDamaged, ArchiveForeign, read_chain, write_object
+from events.logs.archive.place import Folder
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import open_snapshot, snapshot_offsets
+from projections.queries.query import Query
+from projections.store.archived.recovering import archived
+from projections.store.request_index import FACET, REQUEST
+from tests.projections.archive.archives import assert_one_log
+from tests.stream.log.records import BORN_MS, create
+from tests.stream.worker.memory_kafka import TOPICS, MemoryKafka
+from tests.stream.worker.stage import Stage, check_all_decided
+
+STRETCH = 256
+KEPT_EVENTS = 300
+_OTHERWISE_KEPT = (NOTED, POSITION, REQUEST, FACET)
+"""State keys that a log with an archive keeps otherwise than one without."""
+
+
+class Partitions:
+    """Workers over topics in memory whose partitions are archived in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kafka = MemoryKafka()
+        self.settings: ServeSettings = load_settings(
+            overrides=(
+                f"log.archive.url={folder / 'archive'}",
+                f"log.archive.interval.events={STRETCH}",
+                "log.snapshot.interval.events=200",
+            )
+        )
+        found = archive_of(self.settings)
+        assert found is not None
+        self.archive = found
+        self._created = 0
+
+    def place(self, partition: int = 0) -> Folder:
+        return Folder(self.folder / "archive" / f"partition-{partition:05}")
+
+    async def worker(self, name: str) -> Stage:
+        """A worker that has taken everything over."""
+        one = Stage(self.kafka, self.folder, name, brokers=2, archive=self.archive, history=self._history(name))
+        await one.claim()
+        await one.settle()
+        return one
+
+    def _history(self, name: str) -> Callable[[PartitionState], PartitionHistory]:
+        def history(partition: PartitionState) -> PartitionHistory:
+            place = self.archive(partition.partition)
+            return PartitionHistory(
+                partition, place, self.settings, name, name, lambda: BORN_MS * 2, self.failed, KEPT_EVENTS
+            )
+
+        return history
+
+    def failed(self, error: BaseException) -> None:
+        raise AssertionError from error
+
+    async def create(self, worker: Stage, topics: int) -> None:
+        self.kafka.put(*(create(f"t{number}") for number in range(self._created, self._created + topics)))
+        self._created += topics
+        await worker.settle()
+
+    def newest(self, partition: int = 0) -> Base | None:
+        return next(bases(self.place(partition), TOPICS.cluster_id, TOPICS.events_id), None)
+
+    async def until_base(self, worker: Stage, after: int = 0) -> None:
+        """Wait until each partition has a base of a later start."""
+        for partition in range(TOPICS.partitions):
+            while (one := self.newest(partition)) is None or one.start <= after:
+                await asyncio.sleep(0.01)
+                assert not worker.failures, worker.failures
+
+    def front(self, name: str, partition: int = 0, *, archive: bool = True, first_record: int = 0) -> PartitionState:
+        """A front's copy of a partition, which has read all that there is."""
+        state = PartitionState.open(
+            self.folder / name,
+            partition,
+            cluster_id=TOPICS.cluster_id,
+            topic_id=TOPICS.events_id,
+            answers=True,
+            archive=self.archive(partition) if archive else None,
+            first_record=first_record,
+        )
+        self.began_at = state.fold.kafka_offset
+        for offset in range(self.began_at, len(self.kafka.events[partition])):
+            state.accept(offset, self.kafka.events[partition][offset])
+        state.commit()
+        return state
+
+
+@pytest.fixture
+def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
+    """With an archive that looks often."""
+    monkeypatch.setattr(archiving, "LOOK_S", 0.01)
+    monkeypatch.setattr(archiving, "AGAIN_S", 0.01)
+    return Partitions(tmp_path)
+
+
+def state_of(log: RocksDbLog) -> dict[bytes, bytes]:
+    return {key: value for key, value in log.scan() if key[:1] not in _OTHERWISE_KEPT}
+
+
+def assert_same(one: PartitionState, other: PartitionState) -> None:
+    """A partition that began with a base has all that one has that read everything."""
+    assert one.log.start_offset > 0 == other.log.start_offset
+    assert state_of(one.log) == state_of(other.log)
+    assert one.fold.position == other.fold.position
+    assert_one_log(one.log, other.log)
+
+
+async def test_an_empty_front_begins_with_a_base_and_has_all_that_one_has_that_read_everything(
+    partitions: Partitions,
+) -> None:
+    worker = await partitions.worker("a")
+    await partitions.create(worker, 300)
+    await partitions.until_base(worker)
+    await partitions.create(worker, 20)
+    for number in range(TOPICS.partitions):
+        one = partitions.front("fresh", number)
+        assert partitions.began_at > 0
+        with closing(one), closing(partitions.front("whole", number, archive=False)) as other:
+            assert partitions.began_at == 0
+            assert_same(one, other)
+    await worker.close()
+    check_all_decided(partitions.kafka)
+
+
+async def test_an_empty_worker_begins_with_a_base_and_takes_over_with_it(partitions: Partitions) -> None:
+    first = await partitions.worker("a")
+    await partitions.create(first, 300)
+    await partitions.until_base(first)
+    await partitions.create(first, 20)
+    await first.close()
+    second = await partitions.worker("b")
+    assert second.state(0).log.start_offset > 0, "it began with a base"
+    starts = [base.start for number in (0, 1) if (base := partitions.newest(number))]
+    await partitions.create(second, 300)
+    await partitions.until_base(second, max(starts))
+    for number in range(TOPICS.partitions):
+        with closing(partitions.front("whole", number, archive=False)) as whole:
+            assert_archived_once(partitions.place(number), whole.log)
+            with closing(partitions.front("fresh", number)) as one:
+                assert_same(one, whole)
+    await second.close()
+    check_all_decided(partitions.kafka)
+
+
+async def test_who_has_read_everything_goes_on_where_the_archive_is(partitions: Partitions) -> None:
+    """Also while one that was replaced does not know it yet."""
+    first, second = await partitions.worker("a"), Stage(partitions.kafka, partitions.folder, "b", brokers=2)
+    await second.claim()
+    await partitions.create(second, 300)
+    await second.close()
+    third = await partitions.worker("b")
+    await partitions.create(third, 100)
+    await partitions.until_base(third)
+    await partitions.create(third, 200)
+    await partitions.until_base(third, 512)
+    for number in range(TOPICS.partitions):
+        with closing(partitions.front("whole", number, archive=False)) as whole:
+            assert_archived_once(partitions.place(number), whole.log)
+    await first.close()
+    await third.close()
+
+
+def assert_archived_once(place: Folder, whole: RocksDbLog) -> None:
+    """The archive has the events from the first on, each once."""
+    values = [value for _, value in archived(place, read_chain(place)[1])]
+    assert len(values) >= 2 * STRETCH
+    assert values == [value for _, value in whole.read(0, len(values))]
+
+
+def turn_a_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def newest_file(partitions: Partitions, kind: str) -> Path:
+    return max((partitions.folder / "archive" / "partition-00000" / "bases").glob(f"*.{kind}"))
+
+
+DAMAGED: dict[str, Callable[[Partitions], object]] = {
+    "a byte of a part turned": lambda one: turn_a_byte(newest_file(one, "part")),
+    "a part is missing": lambda one: newest_file(one, "part").unlink(),
+    "what it is cannot be read": lambda one: newest_file(one, "json").write_text("{"),
+    "it says another offset": lambda one: newest_file(one, "json").rename(
+        newest_file(one, "json").with_name(f"{9:020}.json")
+    ),
+}
+
+
+async def two_bases(partitions: Partitions) -> None:
+    """Two of partition 0, and events since."""
+    worker = await partitions.worker("a")
+    await partitions.create(worker, 300)
+    await partitions.until_base(worker)
+    await partitions.create(worker, 300)
+    await partitions.until_base(worker, 600)
+    await partitions.create(worker, 10)
+    await worker.close()
+    for thread in threading.enumerate():
+        if thread.name.startswith("archive"):
+            thread.join(60)  # what it is putting is there, or not at all
+
+
+async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    kept = partitions.folder / "kept"
+    with closing(partitions.front("whole", archive=False)) as whole:
+        place = partitions.folder / "archive" / "partition-00000"
+        shutil.copytree(place / "bases", kept)
+        offsets = [base.kafka_offset for base in bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)]
+        assert len(offsets) == 2
+        for what, damage in DAMAGED.items():
+            damage(partitions)
+            with closing(partitions.front(f"fresh {what}")) as one:
+                assert partitions.began_at == offsets[1], what
+                assert state_of(one.log) == state_of(whole.log), what
+            shutil.rmtree(place / "bases")
+            shutil.copytree(kept, place / "bases")
+        for file in (place / "bases").glob("*.part"):
+            turn_a_byte(file)
+        with closing(partitions.front("fresh")) as one:
+            assert partitions.began_at == 0, "without a base Kafka is read from the first record on"
+            assert state_of(one.log) == state_of(whole.log)
+
+
+async def test_where_kafka_has_the_beginning_no_more_a_base_is_needed(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    newest, older = bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)
+    with closing(partitions.front("behind", archive=False)):
+        pass
+    with closing(partitions.front("behind", first_record=newest.kafka_offset)):
+        assert partitions.began_at > newest.kafka_offset, "it has all that it needs"
+    with pytest.raises(BeginningGone, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"):
+        partitions.front("none", archive=False, first_record=5)
+    turn_a_byte(newest_file(partitions, "part"))
+    with closing(partitions.front("older", first_record=older.kafka_offset)):
+        assert partitions.began_at == older.kafka_offset
+    with pytest.raises(BeginningGone, match="the newest is older"):
+        partitions.front("too late", first_record=newest.kafka_offset)
+
+
+async def test_a_worker_whose_folder_is_behind_what_kafka_has_begins_with_a_base(partitions: Partitions) -> None:
+    behind = await partitions.worker("behind")
+    await behind.close()
+    await two_bases(partitions)
+    newest = [base for number in range(TOPICS.partitions) if (base := partitions.newest(number))]
+    partitions.kafka.first_record = min(base.kafka_offset for base in newest)
+    worker = await partitions.worker("behind")
+    assert worker.state(0).log.start_offset == newest[0].start
+    await worker.close()
+
+
+@pytest.mark.parametrize("changed", [{"cluster_id": "cluster-2"}, {"topic_id": "events-2"}])
+async def test_a_base_of_another_cluster_or_topic_is_refused(partitions: Partitions, changed: dict[str, str]) -> None:
+    await two_bases(partitions)
+    newest = partitions.newest()
+    assert newest is not None
+    write_object(partitions.place(), newest.name, replace(newest, **changed))
+    with pytest.raises(ArchiveForeign, match=f"{next(iter(changed.values()))}.*name another place"):
+        partitions.newest()
+    with closing(partitions.front("fresh")):
+        assert partitions.began_at == 0
+
+
+async def test_an_empty_front_has_the_snapshots_of_who_archives(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    place = partitions.folder / "archive" / "partition-00000" / "snapshots"
+    put = sorted(int(one.name[:20]) for one in place.glob("*.snapshot"))
+    assert len(put) > 1
+    turn_a_byte(min(place.glob("*.snapshot")))
+    with closing(partitions.front("fresh")) as one:
+        snapshots = PartitionSnapshots(one, 10_000, partitions.archive(0))
+        snapshots._thread.shutdown()  # once all is copied
+        snapshots.close()
+        assert snapshot_offsets(one.log) == put[1:]
+        for offset in put[1:]:
+            with open_snapshot(one.log, offset) as snapshot:
+                snapshot.check()
+        fetched = one.log.archive.fetched
+        assert Query(one.log, lambda: one.store).topics_at(put[1], "", 5).rows
+        assert one.log.archive.fetched == fetched, "a page of the past begins at the snapshot"
+
+
+def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> None:
+    place = Folder(tmp_path / "place")
+    base = Base(
+        cluster_id="c", topic_id="t", history="h", start=1, offset=2, kafka_offset=3, event_version=EVENT_VERSION
+    )
+    put = put_base(place, base, iter([(b"x", b"")]))
+    with pytest.raises(ArchiveDamaged, match="which is none of a log"):
+        fetch_base(place, put, tmp_path / "log")
+    assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"
