@@ -130,9 +130,11 @@ def _of_keys(
         rows.update(zip(here, zip(*both, strict=True), strict=True))
     for key in keys:
         before, after = rows[key]
+        one = before or after
+        if one is None or before == after:
+            continue
         if before is None or after is None or before.name == after.name:
-            if before != after:
-                yield TopicDifference((before or after).name, before, after)
+            yield TopicDifference(one.name, before, after)
         else:
             yield from sorted(
                 (TopicDifference(before.name, before, None), TopicDifference(after.name, None, after)),

@@ -13,14 +13,14 @@ from typing import Final
 from unittest import mock
 
 from controller.stream.log import partition
+from events.catalog import EVENT_VERSION
 from events.logs.log import LogLocked
 from events.logs.memory_log import InMemoryLog
-from events.logs.rocksdb_log import RocksDbLog
 
 Kept = dict[Path, InMemoryLog]
 """What each folder holds, by its path."""
 
-_on_disk: Final = partition._open_log
+_open_on_disk: Final = partition._CachedLog.open
 
 
 def copy_of(log: InMemoryLog) -> InMemoryLog:
@@ -34,20 +34,21 @@ def copy_of(log: InMemoryLog) -> InMemoryLog:
 def in_memory(kept: Kept) -> Iterator[None]:
     """Partitions are opened there."""
 
-    def opened(folder: Path, cluster_id: str, cache_bytes: int) -> InMemoryLog:
+    def opened(folder: Path, *, cluster_id: str, **_: object) -> InMemoryLog:
         before = kept.get(folder)
         if before is not None and before._open:
             raise LogLocked(str(folder), None)
         log = kept[folder] = InMemoryLog(cluster_id) if before is None else copy_of(before)
         return log
 
-    with mock.patch.object(partition, "_open_log", opened):
+    with mock.patch.object(partition._CachedLog, "open", opened):
         yield
 
 
 def kept_on_disk(folder: Path) -> list[bytes]:
     """The events in a folder of RocksDB."""
-    log: RocksDbLog = _on_disk(folder, "cluster-1", 1 << 20)
+    there = "cluster-1"
+    log = _open_on_disk(folder, cluster_id=there, event_version=EVENT_VERSION, new_cluster_id=lambda: there)
     try:
         return [value for _, value in log.read()]
     finally:
