@@ -68,8 +68,17 @@ def usage() -> Iterator[Usage]:
 
 def cpu_seconds(process: int) -> float:
     """The seconds of a core, user and system together, that a process has taken. Raises OSError."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    fields = _stat(process)
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def process_state(process: int) -> str:
+    """What the first thread of a process is at, as Linux has it: `S` sleeps, `R` runs or would. Raises OSError."""
+    return _stat(process)[0]
+
+
+def _stat(process: int) -> list[str]:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
 
 
 def _seconds_by_process() -> dict[int, float]:
