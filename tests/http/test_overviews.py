@@ -331,11 +331,11 @@ async def test_the_newest_topics_of_any_moment() -> None:
             await one.create(again)
         for at in range(0, one.log.durable_offset, 2):
             there = (await one.get("/v1/topics", at=at))["topics"]
-            newest, cursor = [], {}
-            while cursor is not None:
-                page = await one.get("/v1/topics", order="newest", at=at, limit=1, **cursor)
+            page = await one.get("/v1/topics", order="newest", at=at, limit=1)
+            newest = page["topics"]
+            while page["next_cursor"] is not None:
+                page = await one.get("/v1/topics", order="newest", at=at, limit=1, cursor=page["next_cursor"])
                 newest += page["topics"]
-                cursor = page["next_cursor"] and {"cursor": page["next_cursor"]}
             assert newest == sorted(there, key=lambda each: -each["created_offset"]), f"at {at}"
 
 
