@@ -126,7 +126,9 @@ class QuorumNode:
 
     def wish(self, wanted: bool) -> None:
         """Whether to claim the lead from a leader that lives."""
-        self._input(lambda now: self.quorum.wish(now, wanted))
+        self.quorum.wish(self._loop.time(), wanted)
+        if self._alarm is not None:  # it has started
+            self._set_alarm()
 
     def veto(self, can_lead: bool) -> None:
         """Whether this node understands all that it would have to decide on."""
