@@ -52,6 +52,8 @@ def test_events_are_chosen_by_type_principal_and_time(run: Run, stopped: Path) -
         "TopicCreated",
         "TopicDeleted",
     }
+    nobodys = ("events", "--type", "TopicCreated", "--principal", "User:nobody", "--data", stopped)
+    assert (run(*nobodys).out, run(*nobodys, "--json").out) == ("There are no such events.\n", "")
     assert shown("--tail", 2) == every[-2:]
     assert shown("--tail", 9, "--until", 12) == every[4:13]
     assert shown("--tail", 9, "--from", 20) == [one for one in every if one["offset"] >= 20][-9:]
@@ -80,7 +82,8 @@ def test_events_of_what_is_not_there_are_an_error(run: Run, stopped: Path) -> No
         assert (outcome.code, outcome.out) == (1, ""), words
         assert message in outcome.err
     late = run("events", "--topic", "u", "--from", 9999, "--data", stopped)
-    assert (late.code, late.out, late.err) == (0, "", ""), "it has events, but none from there on"
+    there_are_none = "There are no such events.\n"
+    assert (late.code, late.out, late.err) == (0, there_are_none, ""), "it has events, but none from there on"
 
 
 async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,8 @@ def _nothing_found(options: argparse.Namespace, source: Source) -> int:
             return complain(f"request {options.request!r} has no event of topic {options.topic!r}", common.FOUND)
     elif options.topic is not None and not source.events(0, 1, Which(options.topic)).events:
         return complain(f"no event speaks of a topic {options.topic!r}", common.FOUND)
+    if options.output in ("table", "wide"):
+        show_lines(options, ["There are no such events."], paged=False)
     return common.DONE
 
 
