@@ -160,7 +160,8 @@ class Faults:
 
     def _raise_kraft_version(self) -> None:
         leader = self._world.leader
-        if leader is not None:
+        # One that speaks old versions only (`World._version`) does not know kraft.version 1, and has the raise refused.
+        if leader is not None and all(each.vote_version > 1 for each in self._world.replicas.values()):
             try:
                 leader.does(lambda quorum: quorum.raise_kraft_version(leader.now()))
                 self._world.counts["kraft.version raised"] += 1
