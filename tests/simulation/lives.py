@@ -41,7 +41,7 @@ def command_line(module: str, simulate: Simulate[T], counted: Callable[[T], Coun
         return f"{done['seeds']} seeds, {done['failed']} failed, {rate}; {dict(sorted(done.items()))}"
 
     def lived(outcome: T | None) -> None:
-        done.update(seeds=1, failed=outcome is None)
+        done.update(seeds=1, failed=int(outcome is None))
         done.update(counted(outcome) if outcome is not None else ())
         if done["seeds"] % SHOWN_EVERY == 0:
             print(shown(), flush=True)
