@@ -22,7 +22,7 @@ from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, fetch_base, put_base
+from events.logs.archive.base import Base, base_of, fetch_base, put_base
 from events.logs.archive.manifest import Writer, manifests_of, note, note_manifest, noted
 from events.logs.archive.place import Folder
 from events.logs.archive.writing import Archiver
@@ -91,15 +91,7 @@ def _leave(log: RocksDbLog, place: Folder) -> None:
 def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     """Put a base, and begin with it as an empty folder does, up to where its state can be decided on."""
     putting, beginning = Timing(), Timing()
-    base = Base(
-        cluster_id=log.cluster_id,
-        topic_id="topic",
-        history="history",
-        start=log.start_offset,
-        offset=log.next_offset,
-        kafka_offset=0,
-        event_version=EVENT_VERSION,
-    )
+    base = base_of(log, "topic", 0)
     put: list[Base] = []
     putting.run(lambda: put.append(put_base(place, base, log.frozen_pairs())))
 

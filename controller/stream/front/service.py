@@ -104,22 +104,22 @@ class FrontService:
         self._entrance = Entrance(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
-        self._partitions = self._open_partitions(first_records)
-        interval = options.settings.log_snapshot_interval_events
         archive = archive_of(options.settings)
+        archives = [archive and archive(number) for number in range(topics.partitions)]
+        self._partitions = self._open_partitions(archives, first_records)
+        interval = options.settings.log_snapshot_interval_events
         self._snapshots = [
-            PartitionSnapshots(each, interval, archive and archive(each.partition)) for each in self._partitions
+            PartitionSnapshots(each, interval, of) for each, of in zip(self._partitions, archives, strict=True)
         ]
         self._is_following = False
         self._cluster: FrontCluster | None = None
 
-    def _open_partitions(self, first_records: Sequence[int]) -> list[PartitionState]:
+    def _open_partitions(self, archives: Sequence[Place | None], first_records: Sequence[int]) -> list[PartitionState]:
         opened: list[PartitionState] = []
-        archive = archive_of(self.options.settings)
         try:
-            for number in range(self._topics.partitions):
+            for number, archive in enumerate(archives):
                 first = first_records[number] if first_records else 0
-                opened.append(self._open_partition(number, archive and archive(number), first))
+                opened.append(self._open_partition(number, archive, first))
         except BaseException:
             for each in opened:
                 each.close()

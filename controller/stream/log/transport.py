@@ -140,6 +140,7 @@ class KafkaTransport:
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
+        """As `Transport` has it."""
         first, _ = await self._range(self._events, partition)
         if start < first:
             raise RecordsGone(partition, start, first)

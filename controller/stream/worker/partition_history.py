@@ -21,9 +21,7 @@ from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
-from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, Pair, bases, put_base
-from events.logs.archive.manifest import history_of
+from events.logs.archive.base import Base, Pair, base_of, bases, put_base
 from events.logs.archive.place import Place
 from events.logs.archive.snapshots import put_snapshots
 from projections.store.snapshotting import resting, too_many
@@ -78,15 +76,7 @@ class PartitionHistory:
         log = self._partition.log
         if not log.start_offset or log.start_offset == self._base_start:
             return None
-        base = Base(
-            cluster_id=log.cluster_id,
-            topic_id=self._partition.topic_id,
-            history=history_of(log),
-            start=log.start_offset,
-            offset=log.next_offset,
-            kafka_offset=self._partition.kept.kafka_offset,
-            event_version=EVENT_VERSION,
-        )
+        base = base_of(log, self._partition.topic_id, self._partition.kept.kafka_offset)
         pairs = log.frozen_pairs()
         return lambda: self._put(base, pairs, rest)
 

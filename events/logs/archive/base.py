@@ -36,11 +36,13 @@ from events.logs.archive.manifest import (
     Name,
     OffsetInLog,
     Stored,
+    history_of,
     read_object,
     read_stored,
     write_object,
 )
 from events.logs.archive.place import ArchiveError, Place
+from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_errors import classify
 from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
@@ -85,6 +87,19 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """How many bytes its file has."""
         return sum(part.size for part in self.parts)
+
+
+def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
+    """What a base of a log says, as the log is now, that is to be gone on with at this record. Raises LogError."""
+    return Base(
+        cluster_id=log.cluster_id,
+        topic_id=topic_id,
+        history=history_of(log),
+        start=log.start_offset,
+        offset=log.next_offset,
+        kafka_offset=kafka_offset,
+        event_version=EVENT_VERSION,
+    )
 
 
 def put_base(place: Place, base: Base, pairs: Iterable[Pair]) -> Base:

@@ -28,10 +28,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.followed import was_requested
-from events.logs.archive.base import Base, bases, fetch_base, put_base
+from events.logs.archive.base import base_of, bases, fetch_base, put_base
 from events.logs.archive.manifest import manifests_of, note, note_manifest, noted, read_chain
 from events.logs.archive.place import Folder
 from events.logs.rocksdb_log import RocksDbLog
@@ -139,15 +138,7 @@ def _archive(log: RocksDbLog, folder: Path) -> None:
         leaving.forget()
         for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
             piece()
-    base = Base(
-        cluster_id=log.cluster_id,
-        topic_id="t",
-        history="h",
-        start=log.start_offset,
-        offset=log.next_offset,
-        kafka_offset=0,
-        event_version=EVENT_VERSION,
-    )
+    base = base_of(log, "t", 0)
     put_base(place, base, log.frozen_pairs())
 
 

@@ -92,13 +92,13 @@ class Follower:
                 if core.is_durable:
                     core.stand(now)
         elif self._next_at is not None and now >= self._next_at:
-            self._claims = self._claims or (self._in_flight and self._snapshot is None and self._may_claim(now))
+            self._claims = self._claims or self._may_claim_beside_a_fetch(now)
             self._go_on(now)
 
     def wished(self, now: float) -> None:
         """The lead is to be claimed: what was applied last was appended a moment ago, and Kafka's controllers append
         every 500 ms, so that there is time for it now."""
-        if self._in_flight and self._snapshot is None and self._may_claim(now):
+        if self._may_claim_beside_a_fetch(now):
             self._next_at = max(now, self._sent_at + HELD_S)
 
     def flushed(self, now: float) -> None:
@@ -210,6 +210,9 @@ class Follower:
         """A claim is lost, and nobody leads for seconds, if the leader appends before the votes are in. So it is made
         right after a fetch that brought nothing: one that the leader does not hold for this, or has held in vain."""
         return self._leader_watermark >= 0 and self._core.may_claim(now)
+
+    def _may_claim_beside_a_fetch(self, now: float) -> bool:
+        return self._in_flight and self._snapshot is None and self._may_claim(now)
 
     def _truncate(self, leader: f.EpochEndOffset) -> None:
         """To where both logs may be alike: the end of the newest epoch that both have (`truncateToEndOffset`)."""
