@@ -119,4 +119,4 @@ class Process:
 
     def _failure(self, what: str) -> str:
         tail = "\n".join(self._lines[-40:])
-        return f"{' '.join(self.argv)[:300]} {what}\n--- its last lines\n{tail}"
+        return f"{what}: {' '.join(self.argv)[:300]}\n--- its last lines\n{tail}"
