@@ -7,7 +7,8 @@ rounds of faults of the leader (tests/support/quorum_faults.py), under creates, 
 over a network that can be cut. After each round all that was acknowledged has to be there; at the end the logs of all
 voters have to be alike, and every snapshot has to say what the log says: whatever does not hold ends the benchmark.
 
-`python -m benchmarks.quorum [--rounds N] [--faults NAME,…] [--creates N] [--release VERSION] [--json FILE]`
+`python -m benchmarks.quorum [--rounds N] [--faults NAME,…] [--creates N] [--release VERSION]
+[--clusters NAME,…] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -107,12 +108,12 @@ def measure(found: Mapping[str, Measured], options: argparse.Namespace) -> None:
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         if options.creates:
             with ExitStack() as ending:
-                clusters = _start(Path(folder) / "undisturbed", options.release, None, ending)
+                clusters = _start(Path(folder) / "undisturbed", options, None, ending)
                 undisturbed(clusters, found, options.creates)
         if options.rounds:
             with ExitStack() as ending:
                 network = ending.enter_context(Network())
-                clusters = _start(Path(folder) / "rounds", options.release, network, ending)
+                clusters = _start(Path(folder) / "rounds", options, network, ending)
                 for number in range(options.rounds):
                     for name, cluster in clusters.items():
                         lap(name, cluster, found[name], options.faults.split(","), number)
@@ -122,14 +123,16 @@ def measure(found: Mapping[str, Measured], options: argparse.Namespace) -> None:
                     found[name].snapshots += snapshots
 
 
-def _start(folder: Path, release: str, network: Network | None, ending: ExitStack) -> dict[str, QuorumCluster]:
+def _start(
+    folder: Path, options: argparse.Namespace, network: Network | None, ending: ExitStack
+) -> dict[str, QuorumCluster]:
     def one(name: str) -> QuorumCluster:
         return ending.enter_context(
             quorum_cluster(
                 folder / name,
                 ours=int(name == OURS),
                 leads=name == OURS,
-                version=release,
+                version=options.release,
                 heap=HEAP,
                 settings=SNAPSHOTS,
                 our_settings=[f"{key}={value}" for key, value in SNAPSHOTS.items()],
@@ -137,7 +140,7 @@ def _start(folder: Path, release: str, network: Network | None, ending: ExitStac
             )
         )
 
-    return {OURS: one(OURS), KAFKAS: one(KAFKAS)}
+    return {name: one(name) for name in options.clusters.split(",")}
 
 
 BACK: Final = "the leader is back, all keep up"
@@ -160,6 +163,8 @@ def figures(ours: Measured, kafkas: Measured) -> list[Figure]:
             one, other = percentile(mine, part), percentile(theirs, part)
             note = f"{one / max(other, 1e-9):.2f} of Kafka's; {len(mine)} and {len(theirs)}"
             rows.append(Figure(what, unit, one, other, REACH.get(what, ""), note))
+        elif mine:
+            rows.append(Figure(what, unit, percentile(mine, part), None, REACH.get(what, ""), f"{len(mine)}"))
 
     for part, name in ((0.5, "median"), (0.99, "99th percentile")):
         row(f"create, {name}", "ms", ours.create_ms, kafkas.create_ms, part)
@@ -190,10 +195,14 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(FAULTS), metavar="NAME,…", help="default %(default)s")
     parser.add_argument("--creates", type=int, default=300, help="undisturbed; default %(default)s")
     parser.add_argument("--release", default=tools.KAFKA_SERVER, help="of Kafka; default %(default)s")
+    both = f"{OURS},{KAFKAS}"
+    parser.add_argument("--clusters", default=both, metavar="NAME,…", help="default %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what is measured there, and show all of it")
     options = parser.parse_args()
     if unknown := set(options.faults.split(",")) - set(FAULTS):
         parser.error(f"--faults: no {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+    if unknown := set(options.clusters.split(",")) - {OURS, KAFKAS}:
+        parser.error(f"--clusters: no {', '.join(sorted(unknown))}; there are {both}")
     found = {OURS: Measured(), KAFKAS: Measured()}
     if options.json is not None and options.json.exists():
         found = msgspec.json.decode(options.json.read_bytes(), type=dict[str, Measured])
