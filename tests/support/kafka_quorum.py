@@ -14,9 +14,10 @@ from tests.support import tools
 from tests.support.network import Network
 from tests.support.ports import free_ports
 from tests.support.processes import Process
-from tests.support.real_brokers import CLUSTER_ID
+from tests.support.real_brokers import CLUSTER_ID, until
 
 FIRST_ID = 3001
+_LEADS = "Completed transition to Leader"
 
 
 @dataclass(slots=True)
@@ -127,7 +128,8 @@ def kafka_quorum(
     settings: Mapping[str, str] | None = None,
     network: Network | None = None,
 ) -> Iterator[KafkaQuorum]:
-    """So many of Kafka's controllers, started; all ended with the block. With a `network` they are reached over it."""
+    """So many of Kafka's controllers, of which one leads; all ended with the block. With a `network` they are reached
+    over it."""
     ports = free_ports(count)
     controllers = tuple(
         Controller(FIRST_ID + n, port, folder / f"controller{n}", _uuid()) for n, port in enumerate(ports)
@@ -140,6 +142,7 @@ def kafka_quorum(
         for each in controllers:
             quorum.format(each)
             quorum.start(each)
+        until(lambda: any(_LEADS in each.process.output for each in controllers if each.process), 240, "one leads")
         yield quorum
     finally:
         for each in controllers:
