@@ -11,7 +11,7 @@ for each row takes longer than all else. So a snapshot has what they say, most o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 
 import msgspec
 
@@ -80,6 +80,12 @@ def snapshot_topics(snapshot: Snapshot, after: str) -> Iterator[tuple[ShardKey, 
             values = []
         else:
             values.append(value)
+
+
+def has_more_topics(snapshot: Snapshot, count: int) -> bool:
+    """Whether it has more than so many topics, of which none is decoded. Raises SnapshotDamaged."""
+    births = (key for key, _ in snapshot.scan(TOPIC) if is_beside(key))
+    return next(islice(births, count, None), None) is not None
 
 
 def snapshot_cluster(snapshot: Snapshot) -> ClusterRow | None:
