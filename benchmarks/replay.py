@@ -30,10 +30,11 @@ from events.codec import decode_event
 from projections.replay.checks.invariants import look as look_at_events
 from projections.replay.checks.invariants import violations
 from projections.replay.checks.packs import ExportEvents
+from projections.replay.errors import ReplayError
 from projections.replay.export.export import export, exported_files
 from projections.replay.log.log_ref import LogRef, looked_at, open_folder
 from projections.replay.rebuild.rebuild import rebuilt_topics
-from projections.replay.spark.session import spark_session
+from projections.replay.spark.session import check_java, spark_session
 
 EVENTS = 2_000_000
 TOPICS = 100_000
@@ -144,7 +145,11 @@ def _figure(work: str, took: Measured, events: int, reach: str = "") -> Figure:
 
 def run(events: int = EVENTS, topics: int = TOPICS, growth: bool = False) -> list[Figure]:
     """Measure all on two cores."""
-    spark = spark_session("local[2]", settings={"spark.driver.memory": "2g"})
+    try:
+        check_java()
+    except ReplayError as absent:
+        raise SystemExit(str(absent)) from None
+    spark = spark_session("local[2]")
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         place = Path(folder)
         figures = [*replayed(spark, place, events, topics, False), *replayed(spark, place, events, topics, True)]
