@@ -81,7 +81,7 @@ sim: env
 		$(BIN)/python -m tests.simulation.quorum $$first 200 || exit 1; done
 
 bench: tools
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --keep .cache/bench.json
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist
