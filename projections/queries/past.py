@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from heapq import merge
 from itertools import chain, count, groupby, islice
-from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -197,12 +195,17 @@ class Past:
                 yield key, _folded(topic, islice(events, number), may_show), number
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
-        there: Iterator[_Candidate] = iter(())
-        if snapshot is not None:
-            there = iter(snapshot_topics(snapshot, after))
-        later = ((key, None) for key in born(self._log, _start(snapshot), end, after))
-        for _, same in groupby(merge(there, later, key=itemgetter(0)), key=itemgetter(0)):
-            yield next(same)  # `merge` is stable: the snapshot's comes first
+        later = born(self._log, _start(snapshot), end, after)
+        next_born = next(later, None)
+        for key, row in () if snapshot is None else snapshot_topics(snapshot, after):
+            while next_born is not None and next_born <= key:
+                if next_born != key:
+                    yield next_born, None
+                next_born = next(later, None)
+            yield key, row
+        if next_born is not None:
+            yield next_born, None
+            yield from ((key, None) for key in later)
 
     def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
         start, row = self._cluster
