@@ -21,6 +21,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.figures import Figure, percentile, show
+from benchmarks.history import PAGE_MAX
 from controller.access.refusals import RefusalRecords
 from controller.front.front import Front
 from controller.front.port import Reply, Standing
@@ -99,6 +100,7 @@ async def measured(folder: Path) -> list[Figure]:
             await client.get("/")
             settle()  # as a service does once it is ready
             found = [await _timed(client, *each, log.durable_offset) for each in (await _paths(client, log)).items()]
+            found.append(await _whole_list(client, log.durable_offset - 1))
             return [figure for figures in found for figure in figures]
     finally:
         await http.stop()
@@ -149,6 +151,26 @@ async def _timed(client: httpx.AsyncClient, kind: str, paths: list[str], end: in
         )
         figures.append(Figure(f"{kind}{words}, longest of {TIMES}", "ms", max(took), None, PAGE_MS, note))
     return figures
+
+
+async def _whole_list(client: httpx.AsyncClient, at: int) -> list[Figure]:
+    """All topics of a moment as `topicwright topics --at` requests them."""
+    still, used, started = Standstill(), time.process_time(), time.perf_counter()
+    watch = asyncio.create_task(still.watch())
+    after, count = "", 0
+    while after is not None:
+        path = f"/topics?at={at}&limit={PAGE_MAX}" + (f"&after={after}" if after else "")
+        page = (await client.get(path, headers={"accept": "application/json"})).json()
+        after, count = page["next_after"], count + len(page["topics"])
+    took_s, core_s = time.perf_counter() - started, time.process_time() - used
+    watch.cancel()
+    with suppress(asyncio.CancelledError):
+        await watch
+    note = (
+        f"{core_s:.3g} of a core, reading the JSON again among it; the loop held {still.longest_s * 1000:.3g} ms, "
+        f"{still.worked_s * 1000:.3g} of a core"
+    )
+    return [Figure(f"all {count:,} topics of a moment as JSON", "s", took_s, None, "3", note)]
 
 
 async def _one(client: httpx.AsyncClient, path: str, still: Standstill) -> float:

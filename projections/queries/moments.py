@@ -85,10 +85,14 @@ def _first_after(log: EventLog, end: int, at_ms: int) -> int:
 
 def iso(at_ms: int) -> str:
     """A time as ISO-8601 in UTC, to the millisecond."""
-    minute, ms = divmod(at_ms, 60_000)
-    return f"{_minute(minute)}:{ms // 1000:02}.{ms % 1000:03}Z"
+    day, in_day = divmod(at_ms, 86_400_000)
+    minute, ms = divmod(in_day, 60_000)
+    return f"{_day(day)}{_MINUTES[minute]}{ms // 1000:02}.{ms % 1000:03}Z"
 
 
-@lru_cache(maxsize=4096)
-def _minute(minute: int) -> str:
-    return datetime.fromtimestamp(minute * 60, UTC).isoformat(timespec="minutes").removesuffix("+00:00")
+_MINUTES = tuple(f"T{minute // 60:02}:{minute % 60:02}:" for minute in range(24 * 60))
+
+
+@lru_cache(maxsize=1024)
+def _day(day: int) -> str:
+    return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
