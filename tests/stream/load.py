@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -17,6 +18,8 @@ from events.logs.kafka_partitions import partition_of
 from events.logs.kafka_record import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 
+BEGINS_S = 0.5
+"""A partition has a decision every 50 ms: the last before a worker dies is seldom older than this."""
 POISON = b"\x01 no command"
 
 
@@ -114,12 +117,14 @@ class Arrivals(threading.Thread):
         self._over.set()
         self.join(30)
 
-    def pause_after(self, moment: float, within_s: float) -> float:
-        """The longest time that a partition stood still around a moment, in seconds."""
-        longest = 0.0
+    def pauses(self, marks: Sequence[float]) -> list[float]:
+        """For each of the moments, which are in order, the longest time that a partition stood still because of it, in
+        seconds: a standstill belongs to the last moment before it began, give or take `BEGINS_S`."""
+        longest = [0.0] * len(marks)
         for partition in {each for _, each in self.seen}:
-            times = [at for at, where in self.seen if where == partition and moment - 1 <= at <= moment + within_s]
-            longest = max([longest, *(later - earlier for earlier, later in pairwise(times))])
+            for earlier, later in pairwise(at for at, where in self.seen if where == partition):
+                if (mark := bisect_right(marks, earlier + BEGINS_S) - 1) >= 0:
+                    longest[mark] = max(longest[mark], later - earlier)
         return longest
 
 
