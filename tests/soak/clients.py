@@ -54,12 +54,12 @@ class Changes(threading.Thread):
         """Of each create that was answered at once: when it began, and how long it took; in seconds."""
         self.altered: dict[str, str] = {}
         """retention.ms of topics that live and were altered."""
-        self._bootstrap, self._factor, self._pause_s = bootstrap, factor, pause_s
+        self._address, self._factor, self._pause_s = bootstrap, factor, pause_s
         self.over = threading.Event()
 
     def run(self) -> None:
-        settings = {"socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 200, "client.id": self.name, **QUIET}
-        admin = AdminClient({"bootstrap.servers": self._bootstrap, **settings})
+        bounded = {"socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 200}
+        admin = AdminClient({"bootstrap.servers": self._address, **bounded, **QUIET})
         number = 0
         while not self.over.is_set() and not self.report.wrong:
             try:

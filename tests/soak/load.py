@@ -83,7 +83,8 @@ def load_on(stage: Stage, seed: int) -> Iterator[Load]:
     readers = {each.name: Reader(each, seed) for each in read}
     followers = {each.name: Follower(each) for each in read}
     with ExitStack() as ending:
-        for thread in (*changes.values(), *readers.values(), *followers.values()):
+        threads: tuple[Changes | Reader | Follower, ...] = (*changes.values(), *readers.values(), *followers.values())
+        for thread in threads:
             thread.start()
             ending.callback(thread.over.set)
         reading = ending.enter_context(Reading(cluster.bootstrap, TOPIC))

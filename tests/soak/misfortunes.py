@@ -73,5 +73,7 @@ class Misfortunes:
     def _wait_until_well(self, what: str) -> None:
         deadline = time.monotonic() + WELL_WITHIN_S
         while unwell := self._stage.not_well():
+            ended = [each for node in self._stage.nodes if (each := node.ended()) is not None]
+            assert not ended, f"{what}: {ended}"
             assert time.monotonic() < deadline, f"{what}: not well again within {WELL_WITHIN_S:.0f} s: {unwell}"
             time.sleep(0.5)

@@ -54,7 +54,8 @@ class Outcome:
     table: str = ""
     wrong: list[str] = field(default_factory=list)
     faults: int = 0
-    creates: int = 0
+    answers: int = 0
+    """To clients that changed topics."""
 
 
 def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> Outcome:
@@ -66,8 +67,9 @@ def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> Outcome:
         with load_on(made, plan.seed) as load, figures:
             try:
                 _live(plan, figures, misfortunes, lambda: say(minute(figures, misfortunes, load, _gauges(made))))
-            except AssertionError as error:
-                outcome.wrong.append(str(error))
+            except AssertionError as error:  # without all nodes the rest would be waited for in vain
+                outcome.wrong += [str(error), *figures.ended]
+                return outcome
             ended_s = figures.now_s()
             outcome.wrong += load.lost()
             gauges = _gauges(made)
@@ -81,7 +83,8 @@ def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> Outcome:
         outcome.wrong += rules.too_many(node.name, first, last)
         outcome.wrong += rules.grows(node.name, samples)
         outcome.wrong += rules.too_large(node.name, figures.disks[node.name], DISK_MIB[node.kind])
-    outcome.faults, outcome.creates = misfortunes.counts.total(), sum(len(one.creates) for one in load.changes.values())
+    outcome.faults = misfortunes.counts.total()
+    outcome.answers = sum(one.report.answers for one in load.changes.values())
     outcome.table = table(made, figures, misfortunes, load, plan.calm_s, ended_s)
     return outcome
 
