@@ -1,4 +1,4 @@
-"""A short soak: a voter of ours beside two of Kafka's controllers, and a broker. `make soak` is half an hour of more."""
+"""A short soak: a voter of ours beside two of Kafka's controllers, and a broker. `make soak` is half an hour of all."""
 
 from __future__ import annotations
 
