@@ -148,7 +148,6 @@ def quorum_cluster(
             kafka_quorum(folder, count=VOTERS - ours, version=version, settings=settings, network=network)
         )
         cluster = QuorumCluster(quorum, network, leads=leads)
-        until(lambda: cluster.described_by_leader() is not None, 240, "Kafka's controllers have a leader")
         for number in range(ours):
             wish = [f"quorum.priority={ours - number}"] if leads else []
             node_id, place = VOTER + number, folder / f"ours{number}"
