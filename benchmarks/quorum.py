@@ -7,7 +7,8 @@ rounds of faults of the leader (tests/support/quorum_faults.py), under creates, 
 over a network that can be cut. After each round all that was acknowledged has to be there; at the end the logs of all
 voters have to be alike, and every snapshot has to say what the log says: whatever does not hold ends the benchmark.
 
-`python -m benchmarks.quorum [--rounds N] [--faults NAME,…] [--creates N] [--release VERSION] [--json FILE]`
+`python -m benchmarks.quorum [--rounds N] [--faults NAME,…] [--creates N] [--release VERSION]
+[--clusters NAME,…] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Measured(msgspec.Struct):
     """Of one cluster, in all runs that were kept."""
 
     create_ms: list[float] = []
+    usable_ms: list[float] = []
+    """Until every broker knew the topic, and every leader served."""
     unknown: int = 0
     """Brokers that did not know a topic when its create was answered."""
     silent: int = 0
@@ -66,10 +69,11 @@ def undisturbed(clusters: Mapping[str, QuorumCluster], found: Mapping[str, Measu
     for part in range(PARTS):
         for name, cluster in clusters.items():
             some, ports = found[name], [each.port for each in cluster.brokers.values()]
-            took, unknown, silent = creates(ports, count // PARTS)
-            some.create_ms += took
-            some.unknown += unknown
-            some.silent += silent
+            made = creates(ports, count // PARTS)
+            some.create_ms += made.answered_ms
+            some.usable_ms += made.usable_ms
+            some.unknown += made.unknown
+            some.silent += made.silent
             leader = cluster.members[cluster.wait_ready().leader_id]
             some.commit_ms += commits(leader.own_address, count // PARTS, part)
 
@@ -107,12 +111,12 @@ def measure(found: Mapping[str, Measured], options: argparse.Namespace) -> None:
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         if options.creates:
             with ExitStack() as ending:
-                clusters = _start(Path(folder) / "undisturbed", options.release, None, ending)
+                clusters = _start(Path(folder) / "undisturbed", options, None, ending)
                 undisturbed(clusters, found, options.creates)
         if options.rounds:
             with ExitStack() as ending:
                 network = ending.enter_context(Network())
-                clusters = _start(Path(folder) / "rounds", options.release, network, ending)
+                clusters = _start(Path(folder) / "rounds", options, network, ending)
                 for number in range(options.rounds):
                     for name, cluster in clusters.items():
                         lap(name, cluster, found[name], options.faults.split(","), number)
@@ -122,14 +126,16 @@ def measure(found: Mapping[str, Measured], options: argparse.Namespace) -> None:
                     found[name].snapshots += snapshots
 
 
-def _start(folder: Path, release: str, network: Network | None, ending: ExitStack) -> dict[str, QuorumCluster]:
+def _start(
+    folder: Path, options: argparse.Namespace, network: Network | None, ending: ExitStack
+) -> dict[str, QuorumCluster]:
     def one(name: str) -> QuorumCluster:
         return ending.enter_context(
             quorum_cluster(
                 folder / name,
                 ours=int(name == OURS),
                 leads=name == OURS,
-                version=release,
+                version=options.release,
                 heap=HEAP,
                 settings=SNAPSHOTS,
                 our_settings=[f"{key}={value}" for key, value in SNAPSHOTS.items()],
@@ -137,7 +143,7 @@ def _start(folder: Path, release: str, network: Network | None, ending: ExitStac
             )
         )
 
-    return {OURS: one(OURS), KAFKAS: one(KAFKAS)}
+    return {name: one(name) for name in options.clusters.split(",")}
 
 
 BACK: Final = "the leader is back, all keep up"
@@ -160,9 +166,12 @@ def figures(ours: Measured, kafkas: Measured) -> list[Figure]:
             one, other = percentile(mine, part), percentile(theirs, part)
             note = f"{one / max(other, 1e-9):.2f} of Kafka's; {len(mine)} and {len(theirs)}"
             rows.append(Figure(what, unit, one, other, REACH.get(what, ""), note))
+        elif mine:
+            rows.append(Figure(what, unit, percentile(mine, part), None, REACH.get(what, ""), f"{len(mine)}"))
 
     for part, name in ((0.5, "median"), (0.99, "99th percentile")):
         row(f"create, {name}", "ms", ours.create_ms, kafkas.create_ms, part)
+        row(f"create usable everywhere, {name}", "ms", ours.usable_ms, kafkas.usable_ms, part)
         row(f"one record committed, {name}", "ms", ours.commit_ms, kafkas.commit_ms, part)
     for fault in FAULTS:
         for field, meaning in (("led_s", "another leads"), ("works_s", "a create works"), ("back_s", BACK)):
@@ -190,10 +199,14 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(FAULTS), metavar="NAME,…", help="default %(default)s")
     parser.add_argument("--creates", type=int, default=300, help="undisturbed; default %(default)s")
     parser.add_argument("--release", default=tools.KAFKA_SERVER, help="of Kafka; default %(default)s")
+    both = f"{OURS},{KAFKAS}"
+    parser.add_argument("--clusters", default=both, metavar="NAME,…", help="default %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what is measured there, and show all of it")
     options = parser.parse_args()
     if unknown := set(options.faults.split(",")) - set(FAULTS):
         parser.error(f"--faults: no {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+    if unknown := set(options.clusters.split(",")) - {OURS, KAFKAS}:
+        parser.error(f"--clusters: no {', '.join(sorted(unknown))}; there are {both}")
     found = {OURS: Measured(), KAFKAS: Measured()}
     if options.json is not None and options.json.exists():
         found = msgspec.json.decode(options.json.read_bytes(), type=dict[str, Measured])

@@ -17,14 +17,13 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from controller.brokers.port import Fleet
 from controller.front.front import Front
 from controller.http import health
-from controller.http.addresses import Reach, Reached
-from controller.http.authentication import Authenticated, Logins
 from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, answer_error
 from controller.http.following import Followers
 from controller.http.form.document import completed
 from controller.http.form.heads import Heads
 from controller.http.form.packing import note_wish
+from controller.http.gate import Authenticated, Reached
 from controller.http.metrics import Metrics
 from controller.http.pages.app import pages_app
 from controller.http.pages.negotiating import Negotiated
@@ -33,6 +32,7 @@ from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.permissions import Reader
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
+from controller.http.reach import Logins, Reach
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from projections.queries.proving import Sign, unsigned
 from projections.queries.query import Questions

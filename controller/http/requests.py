@@ -24,7 +24,7 @@ API: Final = "HTTP"
 CLIENT_ID_CHARACTERS_MAX: Final = 200
 """Of the User-Agent header, which is the client id in events: enough for any name of a program and its version."""
 SCOPE_KEY: Final = "topicwright.session"
-"""Where `controller.http.authentication` leaves the session in the scope, before a request is routed."""
+"""Where `controller.http.gate` leaves the session in the scope, before a request is routed."""
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 

@@ -20,9 +20,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
 from controller.front.front import Front
-from controller.http.addresses import Reach
 from controller.http.app import Parts, build_app
-from controller.http.authentication import Logins
 from controller.http.connections import CONNECTIONS_MAX, Connection, Counts, Door
 from controller.http.errors import answer_early
 from controller.http.following import Followers
@@ -31,6 +29,7 @@ from controller.http.metrics import Metrics
 from controller.http.paths.log_heads import head_gauges
 from controller.http.paths.simulated import SimulatedBrokers
 from controller.http.query_threads import Reading, Stopping
+from controller.http.reach import Logins, Reach
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned
@@ -74,7 +73,7 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is a free one for 0. Raises OSError naming the address."""
-        app = build_app(self._parts, _release(), self._reach.named(host), self._logins)
+        app = await asyncio.to_thread(build_app, self._parts, _release(), self._reach.named(host), self._logins)
         return await self._listener.start(app, host, port)
 
     async def stop(self) -> None:

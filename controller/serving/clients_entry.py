@@ -17,8 +17,8 @@ import structlog
 from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
-from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
+from controller.http.reach import Logins
 from controller.kafka.messages import APIS
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import AnyCommand

@@ -10,7 +10,7 @@ import ipaddress
 import socket
 from collections.abc import Iterator, Sequence
 
-from controller.http.addresses import Reach
+from controller.http.reach import Reach
 from controller.serving.listeners import Listener, http_logs_in
 from controller.settings.load import ServeSettings, SettingsError
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -31,7 +32,6 @@ from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.front.front import Front
 from controller.http.metrics import Metrics
-from controller.http.server import HttpServer
 from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
@@ -51,6 +51,9 @@ from projections.queries.proving import unsigned
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
 from projections.store.snapshotting import Snapshotting
+
+if TYPE_CHECKING:
+    from controller.http.server import HttpServer
 
 DEFAULT_HTTP_PORT = 8080
 
@@ -101,6 +104,8 @@ class Service:
         self.log: RocksDbLog
         """Open from the start on."""
         self._is_open = self._started = False
+        self.http: HttpServer
+        """From when it listens on."""
 
     def _open_log(self, cluster_id: str | None) -> RocksDbLog:
         settings = self.options.settings
@@ -188,12 +193,19 @@ class Service:
         listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
         handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
         listening.open(self.front, dict(settings.api_versions_max), handlers)
-        await self._start_http()
         member.start(controller.background)
+        try:
+            async with asyncio.TaskGroup() as both:  # no vote waits for pages
+                both.create_task(self._start_http())
+                both.create_task(self._become_voter(member))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    async def _become_voter(self, member: Member) -> None:
         if member.is_alone:
             await member.lead_alone()
-            await controller.taken_up()
-            await controller.decided()
+            await self.controller.taken_up()
+            await self.controller.decided()
         else:
             await member.become_voter()
 
@@ -201,7 +213,7 @@ class Service:
         options = self.options
         self._keep_heads()
         self.front.policies = () if self._policies is None else self._policies.in_force
-        self.http = HttpServer(
+        self.http = (await asyncio.to_thread(_http_server))(
             self.front,
             self.fleet,
             Questions([self._query]),
@@ -338,6 +350,13 @@ async def serve(options: ServeOptions) -> int:
     service = Service(options, cluster)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     return await process.run_service(service, process.stop_on_signals())
+
+
+def _http_server() -> type[HttpServer]:
+    """The framework takes as long to import as all else together."""
+    from controller.http.server import HttpServer
+
+    return HttpServer
 
 
 def _where() -> str:

@@ -15,8 +15,8 @@ from controller.brokers.simulated import SimulatedFleet
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.front.front import Front
-from controller.http.authentication import Logins
 from controller.http.metrics import Metrics
+from controller.http.reach import Logins
 from controller.http.server import HttpServer
 from controller.policy import RequestMetadata
 from events.catalog import Endpoint, Observation, Verdict

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller.http import following
-from controller.http.addresses import Reach
+from controller.http.reach import Reach
 from controller.http.server import HttpServer
 from tests.http.service import Service, followers, service
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.support import tools
 from tests.support.network import Network
 from tests.support.ports import free_ports
 from tests.support.processes import Process
-from tests.support.real_brokers import CLUSTER_ID
+from tests.support.real_brokers import CLUSTER_ID, until
 
 FIRST_ID = 3001
 
@@ -49,6 +50,12 @@ class Controller:
     def pid(self) -> int | None:
         """Its process, once it was started."""
         return None if self.process is None else self.process.pid
+
+    def listens(self) -> bool:
+        """Whether it takes connections."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5):
+            return True
+        return False
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -127,7 +134,8 @@ def kafka_quorum(
     settings: Mapping[str, str] | None = None,
     network: Network | None = None,
 ) -> Iterator[KafkaQuorum]:
-    """So many of Kafka's controllers, started; all ended with the block. With a `network` they are reached over it."""
+    """So many of Kafka's controllers, which listen; all ended with the block. With a `network` they are reached over
+    it."""
     ports = free_ports(count)
     controllers = tuple(
         Controller(FIRST_ID + n, port, folder / f"controller{n}", _uuid()) for n, port in enumerate(ports)
@@ -140,6 +148,7 @@ def kafka_quorum(
         for each in controllers:
             quorum.format(each)
             quorum.start(each)
+        until(lambda: all(each.listens() for each in controllers), 240, "all listen")
         yield quorum
     finally:
         for each in controllers:

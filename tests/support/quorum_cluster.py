@@ -103,7 +103,13 @@ class QuorumCluster:
 
     def wait_ready(self, within_s: float = 240) -> dq.ResponsePartitionData:
         """Wait for that."""
-        found = until(self.ready, within_s, "the quorum has its leader, and all voters keep up")
+        try:
+            found = until(self.ready, within_s, "the quorum has its leader, and all voters keep up")
+        except AssertionError as error:
+            error.add_note(f"its leader shows {self.described_by_leader()}")
+            for one in self.ours:
+                error.add_note(f"{one.node_id} printed\n{one.process.output[-4000:] if one.process else None}")
+            raise
         assert found is not None
         return found
 

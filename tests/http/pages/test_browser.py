@@ -20,7 +20,7 @@ from controller.machine.state import Cluster
 from tests.http.pages.story import story
 from tests.http.pages.test_pages import PAGES
 from tests.http.service import service
-from tests.http.test_authentication import basic, logins
+from tests.http.test_gate import basic, logins
 from tests.support.browser import chromium
 from tests.support.tools import cached
 

@@ -13,7 +13,7 @@ from controller.http.pages.tokens import HALF_DAY_MS, Tokens
 from controller.machine.state import Cluster
 from tests.http.pages.story import HTML, Read, page, send, text_of
 from tests.http.service import POLICY, Judge, owned, service
-from tests.http.test_authentication import basic, logins
+from tests.http.test_gate import basic, logins
 from tests.http.test_permissions import Half
 
 

@@ -1,4 +1,4 @@
-"""By which names the service may be reached over HTTP, and who a client is behind a proxy.
+"""By which names the service may be reached over HTTP, who a client is behind a proxy, and how clients log in.
 
 A browser that is shown a page of evil.example may be made to send that page's requests here, when that name comes to
 resolve to our address (DNS rebinding). Such requests carry the name in their Host header. An address, or `localhost`,
@@ -10,22 +10,15 @@ What a client says of where it comes from (`X-Forwarded-For`) is heard of truste
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Any, Final, cast
+from typing import Final, Protocol
 
 import msgspec
-from litestar.types import ASGIApp, Receive, Scope, Send
 
-from controller.http.errors import answer_early
-from controller.http.health import OPEN_PATHS
-from controller.http.query_threads import client_host
 from controller.kafka.session import normal_host
-from controller.machine.errors import ErrorCode
 
 ANY_NAME: Final = "*"
-MISDIRECTED: Final = 421
-_NAME_SHOWN_MAX: Final = 100
 _WITH_PORT: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 
 Network = IPv4Network | IPv6Network
@@ -61,31 +54,26 @@ class Reach(msgspec.Struct, frozen=True):
         return _is_address(host) and any(ip_address(host) in network for network in self.proxies)
 
 
-class Reached:
-    """An application that is reached by its own names only, and that knows its clients' addresses."""
+class Passwords(Protocol):
+    """Who knows tokens and passwords."""
 
-    def __init__(self, app: ASGIApp, reach: Reach) -> None:
-        self._app = app
-        self._reach = reach
+    def owner_of(self, token: str) -> str | None:
+        """The user that a token belongs to."""
+        ...
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Go on; or answer 421 where another service is meant."""
-        reach, client = self._reach, scope.get("client")
-        host = _header(scope, b"host")
-        if scope.get("path") not in OPEN_PATHS and not all(map(reach.allows, host)):
-            shown = host[0][:_NAME_SHOWN_MAX]
-            message = f"Host {shown!r}: this service does not go by that name; http.allowed.hosts names more"
-            await answer_early(send, MISDIRECTED, ErrorCode.INVALID_REQUEST, message)
-            return
-        if client is not None:
-            behind = reach.client_behind(client[0], _header(scope, b"x-forwarded-for"))
-            cast(dict[str, Any], scope)["client"] = (behind, client[1])
-            client_host.set(behind)
-        await self._app(scope, receive, send)
+    async def knows(self, user: str, password: str, address: str) -> bool:
+        """Whether this is a password of a user; addresses take turns."""
+        ...
 
 
-def _header(scope: Scope, wanted: bytes) -> list[str]:
-    return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
+class Logins(msgspec.Struct, frozen=True):
+    """How clients of HTTP log in, and whether they must."""
+
+    passwords: Passwords
+    required: bool
+    failed_delay_ms: int
+    on_login: Callable[[str, str, str], None]
+    """Called for each login: `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
 
 
 def _without_port(text: str) -> str:

@@ -1,18 +1,17 @@
-"""Logins over HTTP: a bearer token, or a name and a password, for the principals that Kafka's wire knows.
+"""What stands before everything else over HTTP, so that what is not let in is not even routed: names, then logins.
 
-It stands before everything else, so what is not authenticated is not even routed. Health is open to all, because
-whoever restarts a service has no password. Credentials are looked at wherever they are sent, also where nobody has to:
-a wrong one is refused. A failed login costs a delay and one log line, which never has what was sent but for the name.
+Logins are a bearer token, or a name and a password, for the principals that Kafka's wire knows. Health is open to all,
+because whoever restarts a service has no password. Credentials are looked at wherever they are sent, also where nobody
+has to: a wrong one is refused. A failed login costs a delay and one log line, which never has what was sent but for the
+name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
-import msgspec
 import structlog
 from litestar.types import ASGIApp, Receive, Scope, Send
 
@@ -20,13 +19,17 @@ from controller.http.errors import answer_early
 from controller.http.health import OPEN_PATHS
 from controller.http.pages.login import answer_login
 from controller.http.pages.negotiating import is_for_pages
+from controller.http.query_threads import client_host
+from controller.http.reach import Logins, Reach
 from controller.http.requests import API, SCOPE_KEY
 from controller.kafka.sasl.conversation import LoginRefused
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, Session
 from controller.machine.errors import ErrorCode
 
+MISDIRECTED: Final = 421
 CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
+_NAME_SHOWN_MAX: Final = 100
 _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
     (b"www-authenticate", b'Bearer realm="topicwright"'),
@@ -36,26 +39,27 @@ _CHALLENGES: Final = (
 _logger = structlog.get_logger("topicwright.http")
 
 
-class Passwords(Protocol):
-    """Who knows tokens and passwords."""
+class Reached:
+    """An application that is reached by its own names only, and that knows its clients' addresses."""
 
-    def owner_of(self, token: str) -> str | None:
-        """The user that a token belongs to."""
-        ...
+    def __init__(self, app: ASGIApp, reach: Reach) -> None:
+        self._app = app
+        self._reach = reach
 
-    async def knows(self, user: str, password: str, address: str) -> bool:
-        """Whether this is a password of a user; addresses take turns."""
-        ...
-
-
-class Logins(msgspec.Struct, frozen=True):
-    """How clients of HTTP log in, and whether they must."""
-
-    passwords: Passwords
-    required: bool
-    failed_delay_ms: int
-    on_login: Callable[[str, str, str], None]
-    """Called for each login: `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Go on; or answer 421 where another service is meant."""
+        reach, client = self._reach, scope.get("client")
+        host = _header(scope, b"host")
+        if scope.get("path") not in OPEN_PATHS and not all(map(reach.allows, host)):
+            shown = host[0][:_NAME_SHOWN_MAX]
+            message = f"Host {shown!r}: this service does not go by that name; http.allowed.hosts names more"
+            await answer_early(send, MISDIRECTED, ErrorCode.INVALID_REQUEST, message)
+            return
+        if client is not None:
+            behind = reach.client_behind(client[0], _header(scope, b"x-forwarded-for"))
+            cast(dict[str, Any], scope)["client"] = (behind, client[1])
+            client_host.set(behind)
+        await self._app(scope, receive, send)
 
 
 class Authenticated:
@@ -126,3 +130,7 @@ class Authenticated:
             await answer_login(send, message, _CHALLENGES)
             return
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
+
+
+def _header(scope: Scope, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
