@@ -41,7 +41,7 @@ def write_a_day(folder: Path, events: int = 1000) -> None:
     log.close()
 
 
-def live_on(log: EventLog, events: int) -> None:
+def live_on(log: RocksDbLog, events: int) -> None:
     """Go on with a log until it has so many events."""
 
     async def write() -> None:
