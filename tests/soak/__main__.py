@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2, help="over these brokers, with a front; 0 for neither")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
     plan = Plan(options.minutes, options.seed, options.brokers, options.workers)
     print(f"seed {plan.seed}, {plan.minutes:g} minutes; creates and reads are count × median/99 % of them", flush=True)
     with tempfile.TemporaryDirectory(prefix="topicwright-soak-", ignore_cleanup_errors=True) as folder:

@@ -288,6 +288,7 @@ def main() -> int:
     parser.add_argument("--session", type=float, default=6, help="seconds")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1000)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
     plan = Plan(
         kills=options.kills,
         rebalances=options.rebalances,
