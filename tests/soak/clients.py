@@ -78,10 +78,10 @@ class Changes(threading.Thread):
     def _live(self, admin: AdminClient, name: str, kind: int) -> None:
         """A topic is made, changed in one way or another, and what is old goes."""
         new, began = NewTopic(name, PARTITIONS, self._factor), time.monotonic()
-        asked = self._until_answered(
+        times = self._until_answered(
             f"create {name}", lambda: admin.create_topics([new], request_timeout=10)[name], "TOPIC_ALREADY_EXISTS"
         )
-        if asked == 1:
+        if times == 1:
             self.creates.append((began, time.monotonic() - began))
         topic = Wanted(name)
         self.report.topics.append(topic)
@@ -100,7 +100,7 @@ class Changes(threading.Thread):
             self._until_answered(
                 f"alter {name}",
                 lambda: admin.incremental_alter_configs([wanted], request_timeout=10)[wanted],
-                "UNKNOWN_TOPIC_OR_PART",  # a broker that has not heard of it yet
+                "NO_ERROR",  # it may be done again
             )
             self.altered[name] = value
         if len(self.report.topics) > KEPT:
