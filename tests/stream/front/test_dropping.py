@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from controller.serving.history import archiving
 from controller.serving.history.archiving import dropping
 from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.archive.manifest import manifests_of, noted
 from events.logs.archive.place import Place
 from tests.projections.archive.archives import assert_one_log, take_snapshot
@@ -67,6 +69,30 @@ async def test_a_front_drops_what_is_archived_and_reads_it_from_there(partitions
         assert "is the archive of another history" in (at_work.trouble or ""), "another partition's is another log's"
         assert not list(manifests_of(front.log))
     assert files(folder) == before, "the archive is the worker's"
+
+
+async def test_it_goes_on_beside_following(partitions: Partitions) -> None:
+    """The front begins before there is an archive, and drops while it reads on."""
+    place, settings = partitions.archive(0), load_settings(overrides=("log.events.retention.ms=0",))
+    worker = await partitions.worker("a")
+    front = partitions.front("front")
+    snapshots = PartitionSnapshots(front, 200, place)
+    at_work = asyncio.create_task(dropping(front.log, settings, lambda: LATER_MS, place).run())
+    read = len(partitions.kafka.events[0])
+    while not front.log.start_offset:
+        if front.log.next_offset < 1500:
+            await partitions.create(worker, 50)
+        for offset in range(read, len(partitions.kafka.events[0])):
+            front.accept(offset, partitions.kafka.events[0][offset])
+        read = len(partitions.kafka.events[0])
+        front.commit()
+        snapshots.reached()
+        await asyncio.sleep(0.01)
+    at_work.cancel()
+    await asyncio.gather(at_work, return_exceptions=True)
+    await worker.close()
+    snapshots.close()
+    front.close()
 
 
 async def test_what_is_not_archived_stays(partitions: Partitions) -> None:
