@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from heapq import merge
 from itertools import chain, count, groupby, islice
-from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -42,6 +40,8 @@ KEYS_AT_ONCE = 250
 """Of how many keys the later events are found in one go."""
 LONG_PAGE = 500
 """Who goes on with a list in pages of so many topics lists all of them."""
+LOOKED_AT_PER_REST = 1000
+"""Of names and events, of a list: some milliseconds. The interpreter is handed on in between as others want it."""
 TAIL_BYTES = 4096
 """So much memory may be taken for each name or event that a page looks at: 80 MB for that of the only log."""
 MayShow = Callable[[str], bool]
@@ -137,7 +137,7 @@ class Past:
         self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int
     ) -> TopicPage:
         rows: list[TopicRow] = []
-        looked_at, rest_at, goes_on = 0, EVENTS_PER_STRETCH, after != "" and limit >= LONG_PAGE
+        looked_at, rest_at, goes_on = 0, LOOKED_AT_PER_REST, after != "" and limit >= LONG_PAGE
         tail = self._tails.of(_start(snapshot), end, looked_at_max * TAIL_BYTES, goes_on=goes_on)
         for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
             looked_at += 1 + events
@@ -147,7 +147,7 @@ class Past:
             if looked_at >= looked_at_max:
                 return TopicPage(tuple(rows), key)
             if looked_at >= rest_at:
-                rest_at = looked_at + EVENTS_PER_STRETCH
+                rest_at = looked_at + LOOKED_AT_PER_REST
                 self._rest()
         self._tails.let_go(tail)
         return TopicPage(tuple(rows), None)
@@ -195,12 +195,17 @@ class Past:
                 yield key, _folded(topic, islice(events, number), may_show), number
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
-        there: Iterator[_Candidate] = iter(())
-        if snapshot is not None:
-            there = iter(snapshot_topics(snapshot, after))
-        later = ((key, None) for key in born(self._log, _start(snapshot), end, after))
-        for _, same in groupby(merge(there, later, key=itemgetter(0)), key=itemgetter(0)):
-            yield next(same)  # `merge` is stable: the snapshot's comes first
+        later = born(self._log, _start(snapshot), end, after)
+        next_born = next(later, None)
+        for key, row in () if snapshot is None else snapshot_topics(snapshot, after):
+            while next_born is not None and next_born <= key:
+                if next_born != key:
+                    yield next_born, None
+                next_born = next(later, None)
+            yield key, row
+        if next_born is not None:
+            yield next_born, None
+            yield from ((key, None) for key in later)
 
     def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
         start, row = self._cluster
@@ -234,6 +239,8 @@ def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
 
 def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> TopicRow | None:
     """What a key's topic in the snapshot and its later events come to, if it is shown."""
+    if not events:
+        return topic if topic is not None and may_show(topic.name) else None
     pasts: dict[str, TopicPast] = {}
     hidden: set[str | None] = {None}
     if topic is not None and may_show(topic.name):

@@ -21,7 +21,7 @@ from events.codec import decode_event, topic_of
 from events.logs.log import EventLog
 from events.names import ShardKey, shard_key
 
-EVENTS_PER_STRETCH = 1000
+EVENTS_PER_STRETCH = 4000
 """How many events are read between two rests: some milliseconds."""
 LEFT_AFTER_PAGES = 20
 """So many long pages of other moments in a row say that who listed this one has left."""

@@ -197,10 +197,10 @@ def standing(row: TopicRow, live: Collection[BrokerId]) -> Standing:
     `under-replicated` if a replica is out of sync, else `ready`."""
     under_replicated = offline = placeholders = 0
     for one in row.partitions:
-        under_replicated += len(one.isr) < len(one.replicas)
         offline += one.leader not in live
-        if min(one.replicas, default=0) < 0:
-            placeholders += sum(map(is_placeholder, one.replicas))
+        if len(one.isr) < len(one.replicas):
+            under_replicated += 1
+            placeholders += sum(map(is_placeholder, one.replicas))  # which are never in sync
     status: Status = "pending"
     if row.ready_at_ms is not None:
         status = "offline" if offline else "under-replicated" if under_replicated else "ready"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """How often it is seen whether a stretch is closed."""
-LOOK_AT_OTHERS_S = 30.0
+LOOK_AT_OTHERS_S = 10.0
 """How often it is seen whether another process has archived one."""
 AGAIN_S = 10.0
 """After a failure."""

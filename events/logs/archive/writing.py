@@ -80,6 +80,8 @@ class Archiver:
 
         Raises ArchiveError, LogError. After that, what is done next begins with a look at the archive.
         """
+        if not self._log.durable_offset:
+            return None  # the first event says which history it is
         if self._about is None:
             self._begin()
         about = self._about
