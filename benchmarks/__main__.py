@@ -1,4 +1,4 @@
-"""`make bench`: benchmarks that are meant to fit into a quarter of an hour, one after another, in one table and as JSON.
+"""`make bench`: what is meant to fit into a quarter of an hour, one benchmark after another, in one table and as JSON.
 
 What is absent (Kafka's jars, Java, Spark) keeps only those from being measured that need it: a line says so, as it does
 of one that failed. How long each took goes to standard error.
