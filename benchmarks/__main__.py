@@ -1,4 +1,4 @@
-"""`make bench`: all benchmarks that fit into a quarter of an hour, one after another, in one table and as JSON.
+"""`make bench`: what is meant to fit into a quarter of an hour, one benchmark after another, in one table and as JSON.
 
 What is absent (Kafka's jars, Java, Spark) keeps only those from being measured that need it: a line says so, as it does
 of one that failed. How long each took goes to standard error.
@@ -69,7 +69,7 @@ def _line(name: str, why: str) -> Figure:
 
 
 def main() -> None:
-    """Run from the command line; takes some ten minutes. Ends with 1 if a benchmark failed."""
+    """Run from the command line. Ends with 1 if a benchmark failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write JSON to a file too")

@@ -188,7 +188,7 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         return said(_written(session, frame, options, ends), begin, ends)
     if options.view == "topics" and not options.all_rows:
         frame = frame.drop("partitions")
-    # Spark would fold twice to sort: once to see how the rows are spread.
+    # All rows come here anyhow; to sort by ranges Spark would look at them first, so fold twice.
     rows = sorted((row.asDict(recursive=True) for row in frame.collect()), key=itemgetter(*_ORDER[options.view]))
     table = _table(rows[: options.limit], options.view, of_log=list(ends) != [0])
     return said(Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends), table), begin, ends)
