@@ -87,7 +87,7 @@ soak: tools
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 bench: tools
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --keep .cache/bench.json
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist
