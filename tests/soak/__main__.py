@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,13 +25,17 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
     plan = Plan(options.minutes, options.seed, options.brokers, options.workers)
     print(f"seed {plan.seed}, {plan.minutes:g} minutes; creates and reads are count × median/99 % of them", flush=True)
-    with tempfile.TemporaryDirectory(prefix="topicwright-soak-", ignore_cleanup_errors=True) as folder:
-        outcome = soak(Path(folder), plan, partial(print, flush=True))
+    folder = Path(tempfile.mkdtemp(prefix="topicwright-soak-"))
+    outcome = soak(folder, plan, partial(print, flush=True))
     print(outcome.table)
     for each in outcome.wrong:
         print(f"WRONG: {each}")
-    print(f"seed {plan.seed}: {len(outcome.wrong)} things are wrong" if outcome.wrong else "nothing was lost")
-    return 1 if outcome.wrong else 0
+    if outcome.wrong:
+        print(f"seed {plan.seed}: {len(outcome.wrong)} things are wrong; all folders are in {folder}")
+        return 1
+    print("nothing was lost")
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
 
 
 if __name__ == "__main__":
