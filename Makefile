@@ -11,7 +11,7 @@ RUNTIME := $(VENV)/.made-to-run
 # Where nothing compiled is kept, each process compiles all of this anew: half of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env tools run cluster quick test check sim bench clean
+.PHONY: help env tools run cluster quick test check sim soak bench clean
 
 help:
 	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP)"
@@ -20,6 +20,7 @@ help:
 	@echo "make test     fetch what the tests need, and run them all"
 	@echo "make check    ruff, mypy --strict, import-linter, and the tests"
 	@echo "make sim      simulate lives of fresh seeds, until one fails"
+	@echo "make soak     live half an hour of kills under load (MINUTES=30), and judge it"
 	@echo "make bench    measure, beside a real Kafka"
 	@echo "make clean    remove the environment and everything fetched (never a data folder)"
 
@@ -81,8 +82,13 @@ sim: env
 		$(BIN)/python -m tests.simulation.brokers $$first 20 && \
 		$(BIN)/python -m tests.simulation.quorum $$first 200 || exit 1; done
 
+MINUTES ?= 30
+
+soak: tools
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
+
 bench: tools
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --keep .cache/bench.json
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist

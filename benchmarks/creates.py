@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.client import BenchClient, frame_of
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import kafka, topicwright
+from benchmarks.usage import with_core_us
 from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -80,16 +80,22 @@ def check(answers: list[bytes]) -> None:
             assert topic.error_code == 0, f"{topic.name}: {topic.error_code} {topic.error_message}"
 
 
-def measure(address: str, few: bool) -> dict[str, float]:
+Measured = dict[str, tuple[float, float]]
+"""What was measured, and the microseconds of a core that the server took for each topic."""
+
+
+def measure(address: str, few: bool) -> Measured:
     """Every figure of one server; `few` keeps a slow one from taking minutes."""
-    figures: dict[str, float] = {}
-    median, p99, rate = one_by_one(address, 110 if few else 3000, False)
-    figures |= {"one ms": median, "one p99 ms": p99, "one rate": rate}
-    figures["pipelined"] = pipelined(address, 150 if few else 20_000)
-    figures["many"] = in_requests(address, 12 if few else 40, 300, False)
-    figures["many dry"] = in_requests(address, 60, 300, True)
-    figures["one dry ms"] = one_by_one(address, 3000, True)[0]
-    return figures
+    count = 110 if few else 3000
+    (median, p99, rate), core_us = with_core_us(count, lambda: one_by_one(address, count, False))
+    found = {"one ms": (median, core_us), "one p99 ms": (p99, core_us), "one rate": (rate, core_us)}
+    count = 150 if few else 20_000
+    found["pipelined"] = with_core_us(count, lambda: pipelined(address, count))
+    requests = 12 if few else 40
+    found["many"] = with_core_us(requests * 300, lambda: in_requests(address, requests, 300, False))
+    found["many dry"] = with_core_us(60 * 300, lambda: in_requests(address, 60, 300, True))
+    (median, _, _), core_us = with_core_us(3000, lambda: one_by_one(address, 3000, True))
+    return {**found, "one dry ms": (median, core_us)}
 
 
 ROWS: tuple[tuple[str, str, str, str], ...] = (
@@ -103,15 +109,20 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
 )
 
 
-def run(with_kafka: bool = True, measure_one: Callable[[str, bool], dict[str, float]] = measure) -> list[Figure]:
+def run(with_kafka: bool = True) -> list[Figure]:
     """Measure Topicwright and, unless it is turned off, a real Kafka in the same run."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder, topicwright(Path(folder) / "data") as ours:
-        own = measure_one(ours.kafka, False)
-    theirs: dict[str, float] = {}
+        own = measure(ours.kafka, False)
+    theirs: Measured = {}
     if with_kafka:
         with kafka() as address:
-            theirs = measure_one(address, True)
-    return [Figure(work, unit, own[key], theirs.get(key), reach) for key, work, unit, reach in ROWS]
+            theirs = measure(address, True)
+    figures = []
+    for key, work, unit, reach in ROWS:
+        (mine, core_us), (other, other_us) = own[key], theirs.get(key, (None, None))
+        note = "" if other is None else f"{mine / other if unit != 'ms' else other / mine:.1f} times as fast"
+        figures.append(Figure(work, unit, mine, other, reach, note, core_us, other_us))
+    return figures
 
 
 def main() -> None:

@@ -9,7 +9,11 @@ import msgspec
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One measured value beside Kafka's and what is wanted; None where there is none."""
+    """One measured value beside Kafka's and what is wanted; None where there is none.
+
+    `core_us` is the processor time of all processes of the server, user and system together, for one of what is counted
+    (a create, a topic, an event, a command, a start), which a busy machine changes least; `kafka_core_us` Kafka's.
+    """
 
     work: str
     unit: str
@@ -17,6 +21,8 @@ class Figure(msgspec.Struct, frozen=True):
     kafka: float | None = None
     reach: str = ""
     note: str = ""
+    core_us: float | None = None
+    kafka_core_us: float | None = None
 
 
 def percentile(values: Sequence[float], part: float) -> float:
@@ -30,8 +36,10 @@ def show(figures: Sequence[Figure], as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(figures) + b"\n")
         return
-    rows = [("work", "unit", "Topicwright", "Kafka", "reach", "note")]
-    rows += [(f.work, f.unit, _number(f.topicwright), _number(f.kafka), f.reach, f.note) for f in figures]
+    rows = [("work", "unit", "Topicwright", "Kafka", "core us", "Kafka's", "reach", "note")]
+    for f in figures:
+        numbers = map(_number, (f.topicwright, f.kafka, f.core_us, f.kafka_core_us))
+        rows.append((f.work, f.unit, *numbers, f.reach, f.note))  # type: ignore[arg-type]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -30,6 +30,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
+from projections.store.archived.bases import check_tree
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from projections.store.tree import stretch_root
@@ -90,14 +91,18 @@ def _leave(log: RocksDbLog, place: Folder) -> None:
 
 def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     """Put a base, and begin with it as an empty folder does, up to where its state can be decided on."""
-    putting, beginning = Timing(), Timing()
+    putting, beginning, checking = Timing(), Timing(), Timing()
     base = base_of(log, "topic", 0)
     put: list[Base] = []
     putting.run(lambda: put.append(put_base(place, base, log.frozen_pairs())))
 
+    def check(folder: Path) -> None:
+        with closing(opened(folder)) as one:
+            checking.run(lambda: check_tree(one, put[0], place))
+
     def begin() -> None:
         rmtree(fresh, ignore_errors=True)
-        fetch_base(place, put[0], fresh)
+        fetch_base(place, put[0], fresh, check)
         with closing(opened(fresh)) as one:
             Recorder(one, TopicStore(one))
 
@@ -105,7 +110,8 @@ def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     size = f"{put[0].size / MIB:.1f} MiB, with {base.offset - base.start:,} events"
     yield Figure("putting a base", "s", putting.wall[0], None, "", f"{putting.core[0]:.1f} of a core; {size}")
     behind = f"an empty folder, {base.offset:,} events behind it, begins"
-    yield Figure(behind, "s", beginning.wall[0], None, "10", f"{beginning.core[0]:.1f} of a core")
+    tree = f"{checking.core[0]:.1f} of them to check its tree"
+    yield Figure(behind, "s", beginning.wall[0], None, "10", f"{beginning.core[0]:.1f} of a core, {tree}")
 
 
 def measured(folder: Path) -> Iterator[Figure]:

@@ -12,6 +12,7 @@ from benchmarks.client import BenchClient, frame_of
 from benchmarks.creates import CREATE, VERSION, check
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import Running, kafka, topicwright
+from benchmarks.usage import cpu_seconds, with_core_us
 from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -73,8 +74,9 @@ def waits_during_listing(address: str, listings: int) -> list[float]:
     return waits
 
 
-def answering(data: Path) -> tuple[float, float, Running]:
-    """Seconds from the start of the process until it has answered for a topic, and its memory in MiB."""
+def answering(data: Path) -> tuple[float, float, float]:
+    """Seconds from the start of the process until it has answered for a topic, its memory in MiB, and the microseconds
+    of a core that it took until then."""
     one = MetadataRequest(topics=(MetadataRequestTopic(name="house.1"),), allow_auto_topic_creation=False)
     started = time.perf_counter()
     with topicwright(data) as running:
@@ -83,7 +85,7 @@ def answering(data: Path) -> tuple[float, float, Running]:
         elapsed = time.perf_counter() - started
         assert response.topics[0].error_code == 0, "the topic must be there after a restart"
         client.close()
-        return elapsed, running.resident_mib(), running
+        return elapsed, running.resident_mib(), cpu_seconds(running.process.pid) * 1e6
 
 
 def kill(running: Running) -> None:
@@ -97,21 +99,23 @@ def run(with_kafka: bool = True, million: int = MILLION_PARTITIONS) -> list[Figu
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         data = Path(folder) / "data"
         with topicwright(data) as running:
-            rate = fill(running.kafka, 0, LISTED, 3)
-            figures.append(Figure("filling: 300 topics of 6 partitions a request", "topics/s", rate))
+            rate, core_us = with_core_us(LISTED, lambda: fill(running.kafka, 0, LISTED, 3))
+            filling = "filling: 300 topics of 6 partitions a request"
+            figures.append(Figure(filling, "topics/s", rate, core_us=core_us))
             figures += _listing(running.kafka, with_kafka)
             fill(running.kafka, LISTED, RESTARTED, 3)
             kill(running)
-        seconds, _, _ = answering(data)
-        figures.append(Figure("restart after kill -9, 100,000 topics of 6 partitions", "s", seconds, reach="2"))
+        seconds, _, core_us = answering(data)
+        restart = "restart after kill -9, 100,000 topics of 6 partitions"
+        figures.append(Figure(restart, "s", seconds, reach="2", core_us=core_us))
         with topicwright(data) as running:
             fill(running.kafka, RESTARTED, million, 3)
             list_all(running.kafka)
             filled = running.resident_mib()
-        seconds, mib, _ = answering(data)
+        seconds, mib, core_us = answering(data)
         figures.append(Figure("1 million partitions, resident after filling and listing", "MiB", filled, reach="1,024"))
         figures.append(Figure("1 million partitions, resident after a restart", "MiB", mib))
-        figures.append(Figure("restart with 1 million partitions", "s", seconds))
+        figures.append(Figure("restart with 1 million partitions", "s", seconds, core_us=core_us))
     return figures
 
 

@@ -9,7 +9,6 @@ factor 1, on the same machine.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +19,7 @@ from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import TOPICWRIGHT, kafka
+from benchmarks.usage import cpu_seconds
 from controller.machine.commands.commands import CreateTopic
 from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.topics import Wanted, prepare_topics
@@ -29,6 +29,7 @@ from events.names import RequestId, TopicId, TopicName
 from tests.support.processes import Process
 
 PARTITIONS = 4
+LATENCIES = 200
 WANTED = {("plain", 1): "20,000", ("faust", 1): "3,000"}
 
 
@@ -124,16 +125,17 @@ class Topics:
         consumer.close()
         return took_ms
 
-    def echoes_ms(self, count: int, rate: float) -> list[float]:
-        """From just before a record is put until a consumer has it, nobody deciding: what Kafka itself takes, once."""
+    def echoes_ms(self, topic: str, count: int, rate: float) -> list[float]:
+        """From just before a record is put until a consumer has it, nobody deciding: one of the two hops that a
+        command takes to become events."""
         consumer, producer = self.consumer(), self._producer(linger_ms=0)
-        consumer.assign([TopicPartition(self.commands, 0, OFFSET_END)])
+        consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
         consumer.poll(2.0)
         took_ms = []
         for number in range(count):
             value = b"echo-%d-" % number
             started = time.perf_counter()
-            producer.produce(self.commands, value, partition=0)
+            producer.produce(topic, value, partition=0)
             producer.poll(0)
             self._await(consumer, value)
             took_ms.append((time.perf_counter() - started) * 1000)
@@ -175,46 +177,44 @@ def create(number: int) -> CreateTopic:
     )
 
 
-def cpu_s(process: Process) -> float:
-    """The CPU time that a process has used, all its threads together."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _put(producer: Producer, topic: str, command: CreateTopic) -> None:
     key = key_of(command)
     producer.produce(topic, encode_command(command), key.encode(), partition_of(key, PARTITIONS))
 
 
 def run(drivers: Sequence[str] = ("plain", "faust"), count: int = 40_000) -> list[Figure]:
-    """Measure both drivers on one Kafka."""
-    figures = []
+    """Measure the drivers on one Kafka."""
     with TemporaryDirectory(prefix="topicwright-bench-") as held, kafka() as bootstrap:
-        for driver in drivers:
-            many = count if driver == "plain" else count // 4
-            for workers in (1, 2):
-                topics = Topics(bootstrap, Path(held), driver)
-                with topics.workers(workers):
-                    topics.fill(100)
-                    topics.decided(100, topics.begins)
-                topics.fill(many, first=100)
-                since = topics.ends()
-                with topics.workers(workers) as processes:
-                    before = sum(map(cpu_s, processes))
-                    rate = topics.decided(many, since)
-                    cpu_ms = (sum(map(cpu_s, processes)) - before) * 1000 / many
-                    latencies = topics.latencies_ms(200, 50) if workers == 1 else []
-                echoes = topics.echoes_ms(200, 50) if latencies else []
-                label = f"{driver}, {workers} worker{'s' if workers > 1 else ''}"
-                note = f"{cpu_ms:.3f} ms of CPU a request; commands that workers put themselves are counted"
-                figures.append(Figure(label, "commands/s", rate, reach=WANTED.get((driver, workers), ""), note=note))
-                if latencies:
-                    echo, twice = percentile(echoes, 0.5), "Kafka: one record put and consumed, of which this is two"
-                    figures.append(
-                        Figure(f"{label}: to event, median", "ms", percentile(latencies, 0.5), echo, "2", twice)
-                    )
-                    figures.append(Figure(f"{label}: to event, 99 %", "ms", percentile(latencies, 0.99)))
-    return figures
+        return [
+            figure
+            for driver in drivers
+            for workers in (1, 2)
+            for figure in measured(bootstrap, Path(held), driver, workers, count if driver == "plain" else count // 4)
+        ]
+
+
+def measured(bootstrap: str, folder: Path, driver: str, workers: int, count: int) -> Iterator[Figure]:
+    """What so many workers of a driver decide of so many commands; of one alone also how long a command takes."""
+    topics, label = Topics(bootstrap, folder, driver), f"{driver}, {workers} worker{'s' if workers > 1 else ''}"
+    with topics.workers(workers):
+        topics.fill(100)
+        topics.decided(100, topics.begins)
+    topics.fill(count, first=100)
+    since = topics.ends()
+    with topics.workers(workers) as processes:
+        before = sum(cpu_seconds(each.pid) for each in processes)
+        rate = topics.decided(count, since)
+        core_us = (sum(cpu_seconds(each.pid) for each in processes) - before) / count * 1e6
+        took = topics.latencies_ms(LATENCIES, 50) if workers == 1 else []
+    note = "commands that workers put themselves are counted, but have no processor time of their own"
+    yield Figure(label, "commands/s", rate, reach=WANTED.get((driver, workers), ""), note=note, core_us=core_us)
+    if took:
+        hops = [topics.echoes_ms(topic, LATENCIES, 50) for topic in (topics.commands, topics.events)]
+        for name, part in (("median", 0.5), ("99 %", 0.99)):
+            two = sum(percentile(each, part) for each in hops)
+            ratio = f"{percentile(took, part) / two:.2f} of the two hops beside it, a record put and consumed"
+            work = f"{label}: command to event, {name}"
+            yield Figure(work, "ms", percentile(took, part), two, "1.3 of Kafka's" if part == 0.5 else "", ratio)
 
 
 def main() -> None:

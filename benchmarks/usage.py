@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 MIB = 1 << 20
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -70,6 +71,22 @@ def cpu_seconds(process: int) -> float:
     """The seconds of a core, user and system together, that a process has taken. Raises OSError."""
     fields = _stat(process)
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def seconds_below() -> float:
+    """The seconds of a core that the processes below this one have taken, those that have ended left out."""
+    return sum(_seconds_by_process().values())
+
+
+T = TypeVar("T")
+
+
+def with_core_us(count: int, work: Callable[[], T]) -> tuple[T, float]:
+    """Do work on so many of something; what comes of it, and the microseconds of a core that the processes below this
+    one took for each."""
+    before = seconds_below()
+    found = work()
+    return found, (seconds_below() - before) / count * 1e6
 
 
 def process_state(process: int) -> str:

@@ -12,7 +12,19 @@ from typing import Any, Union
 
 import msgspec
 
-from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, IsrChanged, LeaderElected, Recorded
+from events.catalog import (
+    EVENT_TYPES,
+    EVENT_VERSION,
+    Cause,
+    ChangeCarriedOut,
+    ChangeRejected,
+    CreateRejected,
+    CreateRequested,
+    Event,
+    IsrChanged,
+    LeaderElected,
+    Recorded,
+)
 from events.names import Offset, TopicName
 from events.values import Fact
 
@@ -47,17 +59,26 @@ class _RawEnvelope(Fact, frozen=True):
 OVERWRITING = frozenset({LeaderElected, IsrChanged})
 """Of these a later event of a partition says all that an earlier one did: between other events of the topic only the
 last counts for where it stands. Their partition follows their topic."""
+IDLE = frozenset({CreateRequested, CreateRejected, ChangeRejected, ChangeCarriedOut})
+"""These leave their topic as it is: they are for those who look at requests."""
+OF_NO_PARTITION, OF_IDLE = -1, -2
+"""What `place_of` says in place of a partition."""
 
 
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
-    """The fields of an event up to its topic, or none of one that concerns every topic."""
+    """The fields of an event up to its topic, or none of one that concerns every topic; then its `place`."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
+    said: dict[str, Any] = {}
     if "topic" in names:
         fields = [*names[: names.index("topic")], ("topic", str)]
+    else:
+        said["topic"] = None
     if kind in OVERWRITING:
-        fields.append(("partition", int))
-    return msgspec.defstruct(kind.__name__, fields, array_like=True, tag=True, gc=False)
+        fields.append(("place", int))
+    else:
+        said["place"] = OF_IDLE if kind in IDLE else OF_NO_PARTITION
+    return msgspec.defstruct(kind.__name__, fields, namespace=said, array_like=True, tag=True, gc=False)
 
 
 _Beginning: Any = msgspec.defstruct(
@@ -108,16 +129,17 @@ def topic_of(offset: int, value: bytes) -> TopicName | None:
 
 
 def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The same with the partition of an event of those that are OVERWRITING, -1 of any other."""
+    """The same with the partition of an event of those that are OVERWRITING, OF_IDLE of one of those that are IDLE,
+    OF_NO_PARTITION of any other."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:
-            topic: TopicName | None = getattr(beginning.event, "topic", None)
-            if topic is not None:
-                return topic, getattr(beginning.event, "partition", -1)
+            event = beginning.event
+            if event.topic is not None:
+                return event.topic, event.place
     except msgspec.DecodeError:
         pass  # the decoder of whole events has the better message
-    return getattr(decode_event(offset, value).event, "topic", None), -1
+    return getattr(decode_event(offset, value).event, "topic", None), OF_NO_PARTITION
 
 
 def _decode_other_version(offset: int, value: bytes, why: str) -> Recorded:

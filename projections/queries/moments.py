@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from events.codec import decode_event
 from events.logs.log import EventLog
@@ -84,4 +85,10 @@ def _first_after(log: EventLog, end: int, at_ms: int) -> int:
 
 def iso(at_ms: int) -> str:
     """A time as ISO-8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    minute, ms = divmod(at_ms, 60_000)
+    return f"{_minute(minute)}:{ms // 1000:02}.{ms % 1000:03}Z"
+
+
+@lru_cache(maxsize=4096)
+def _minute(minute: int) -> str:
+    return datetime.fromtimestamp(minute * 60, UTC).isoformat(timespec="minutes").removesuffix("+00:00")

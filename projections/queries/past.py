@@ -6,18 +6,17 @@ a page of a list: it reads the blocks that it needs, finds the later events of t
 go for some hundred of them, and folds them. So a page costs its own topics and what happened to them since the
 snapshot, however many events and topics there are. Which keys had no topic then and may have one now the index of
 births says (`projections.store.births`); where the log is older than that, all keys are looked at. Without a snapshot
-all is folded from the first event on, by the same steps.
+all is folded from the first event on, by the same steps. Who lists all topics, in long pages, has the later events
+read once for all pages (`projections.queries.tail`).
 
-What it does not do: take snapshots, and remember anything of one page for the next: nobody waits for anybody.
+What it does not do: take snapshots, and have anybody wait for anybody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from heapq import merge
-from itertools import chain, groupby, islice
-from operator import itemgetter
+from itertools import chain, count, groupby, islice
 from typing import TypeVar
 
 import msgspec
@@ -30,14 +29,21 @@ from events.logs.snapshot_file import Snapshot, SnapshotDamaged
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
+from projections.queries.tail import Tail, Tails
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.topics import NO_PAST, TopicPast, TopicRow, fold_topic
+from projections.rows.topics import NO_PAST, TopicPast, TopicRow, fold_topics
 from projections.store.births import born
 
 EVENTS_PER_STRETCH = 250
 """How many events are read between two rests."""
 KEYS_AT_ONCE = 250
 """Of how many keys the later events are found in one go."""
+LONG_PAGE = 500
+"""Who goes on with a list in pages of so many topics lists all of them."""
+LOOKED_AT_PER_REST = 1000
+"""Of names and events, of a list: some milliseconds. The interpreter is handed on in between as others want it."""
+TAIL_BYTES = 4096
+"""So much memory may be taken for each name or event that a page looks at: 80 MB for that of the only log."""
 MayShow = Callable[[str], bool]
 """Whether a topic of a name is shown."""
 _T = TypeVar("_T")
@@ -58,6 +64,7 @@ class Past:
     def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
         self._log = log
         self._rest = rest
+        self._tails = Tails(log, rest)
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
         self._births: Snapshot | None = None
 
@@ -123,17 +130,16 @@ class Past:
         return self._folded(name, _begun(snapshot, name), _start(snapshot), end).row
 
     def _folded(self, name: str, past: TopicPast, start: int, end: int) -> TopicPast:
-        for record in self.decoded(self._log.shard_offsets(shard_key(name), start, end)):
-            if _topic_of(record) == name:
-                past = fold_topic(past, record)
-        return past
+        events = self.decoded(self._log.shard_offsets(shard_key(name), start, end))
+        return fold_topics(past, (record for record in events if _topic_of(record) == name))
 
     def _topics(
         self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int
     ) -> TopicPage:
         rows: list[TopicRow] = []
-        looked_at, rest_at = 0, EVENTS_PER_STRETCH
-        for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show):
+        looked_at, rest_at, goes_on = 0, LOOKED_AT_PER_REST, after != "" and limit >= LONG_PAGE
+        tail = self._tails.of(_start(snapshot), end, looked_at_max * TAIL_BYTES, goes_on=goes_on)
+        for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
             looked_at += 1 + events
             if row is not None and len(rows) == limit:
                 return TopicPage(tuple(rows), shard_key(rows[-1].name))
@@ -141,15 +147,21 @@ class Past:
             if looked_at >= looked_at_max:
                 return TopicPage(tuple(rows), key)
             if looked_at >= rest_at:
-                rest_at = looked_at + EVENTS_PER_STRETCH
+                rest_at = looked_at + LOOKED_AT_PER_REST
                 self._rest()
+        self._tails.let_go(tail)
         return TopicPage(tuple(rows), None)
 
     def _each(
-        self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow
+        self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow, tail: Tail | None
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
         """The keys that may have had a topic, each with it, if it is shown, and how many events were folded for it."""
         candidates = self._candidates(snapshot, end, after)
+        if tail is not None:
+            for key, topic in candidates:
+                events = tail.events(key) if _may_show_some(key, may_show) else []
+                yield key, _folded(topic, events, may_show), len(events)
+            return
         while some := list(islice(candidates, at_once)):
             yield from self._each_under(some, _start(snapshot), end, may_show)
 
@@ -168,24 +180,32 @@ class Past:
         span: tuple[int, int],
         may_show: MayShow,
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        shown = ["_" in key or may_show(key) for key, _ in some]  # without "_" it is the only name with this key
+        shown = [_may_show_some(key, may_show) for key, _ in some]
         together = chain.from_iterable(of_key or () for of_key, show in zip(runs, shown, strict=True) if show)
         events = self.decoded(chain.from_iterable(together))
         for (key, topic), of_key, show in zip(some, runs, shown, strict=True):
             if not show:
                 yield key, None, 0
             elif of_key is None:
-                yield key, *_folded(topic, self.decoded(self._log.shard_offsets(key, *span)), may_show)
+                seen = count()
+                offsets = (offset for offset, _ in zip(self._log.shard_offsets(key, *span), seen, strict=False))
+                yield key, _folded(topic, self.decoded(offsets), may_show), next(seen)
             else:
-                yield key, *_folded(topic, islice(events, sum(map(len, of_key))), may_show)
+                number = sum(map(len, of_key))
+                yield key, _folded(topic, islice(events, number), may_show), number
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
-        there: Iterator[_Candidate] = iter(())
-        if snapshot is not None:
-            there = iter(snapshot_topics(snapshot, after))
-        later = ((key, None) for key in born(self._log, _start(snapshot), end, after))
-        for _, same in groupby(merge(there, later, key=itemgetter(0)), key=itemgetter(0)):
-            yield next(same)  # `merge` is stable: the snapshot's comes first
+        later = born(self._log, _start(snapshot), end, after)
+        next_born = next(later, None)
+        for key, row in () if snapshot is None else snapshot_topics(snapshot, after):
+            while next_born is not None and next_born <= key:
+                if next_born != key:
+                    yield next_born, None
+                next_born = next(later, None)
+            yield key, row
+        if next_born is not None:
+            yield next_born, None
+            yield from ((key, None) for key in later)
 
     def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
         start, row = self._cluster
@@ -212,26 +232,27 @@ def _start(snapshot: Snapshot | None) -> int:
     return 0 if snapshot is None else snapshot.offset
 
 
-def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> tuple[TopicRow | None, int]:
-    """What a key's topic in the snapshot and its later events come to, if it is shown; and how many these are."""
+def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
+    """Whether a topic under a key may be one that is shown: without "_" its name is the only one with this key."""
+    return "_" in key or may_show(key)
+
+
+def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> TopicRow | None:
+    """What a key's topic in the snapshot and its later events come to, if it is shown."""
+    if not events:
+        return topic if topic is not None and may_show(topic.name) else None
     pasts: dict[str, TopicPast] = {}
-    hidden: set[str] = set()
-    if topic is not None:
-        if may_show(topic.name):
-            pasts[topic.name] = TopicPast(topic)
+    hidden: set[str | None] = {None}
+    if topic is not None and may_show(topic.name):
+        pasts[topic.name] = TopicPast(topic)
+    elif topic is not None:
+        hidden.add(topic.name)
+    for name, together in groupby(events, _topic_of):
+        if name is not None and name not in hidden and (name in pasts or may_show(name)):
+            pasts[name] = fold_topics(pasts.get(name, NO_PAST), together)
         else:
-            hidden.add(topic.name)
-    count = 0
-    for record in events:
-        count += 1
-        name = _topic_of(record)
-        if name is None or name in hidden:
-            continue
-        if name not in pasts and not may_show(name):
             hidden.add(name)
-            continue
-        pasts[name] = fold_topic(pasts.get(name, NO_PAST), record)
-    return next((past.row for past in pasts.values() if past.row is not None), None), count
+    return next((past.row for past in pasts.values() if past.row is not None), None)
 
 
 def _topic_of(record: Recorded) -> str | None:

@@ -11,15 +11,17 @@ for each row takes longer than all else. So a snapshot has what they say, most o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 
 import msgspec
 
-from events.catalog import Verdict
+from controller.machine.partitions.blocks import BLOCK
+from controller.machine.state import Topic
+from events.catalog import Configs, Partition, Verdict
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshot_file import Snapshot
-from events.names import BrokerId, Offset, ShardKey
+from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName
 from projections.rows.brokers import ClusterRow
 from projections.rows.topics import CreatedBy, TopicRow, bare_row, with_birth
 from projections.store.stored_topics import BESIDE, TOPIC, decode_topic, is_beside, stored_values
@@ -49,6 +51,18 @@ class _Created(msgspec.Struct, array_like=True, gc=False):
     created_offset: int
 
 
+class _Few(msgspec.Struct, array_like=True, gc=False):
+    """A stored topic of few partitions, without what a row has no place for."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: tuple[Partition, ...]
+    configs: Configs
+    created_at_ms: int
+    created_offset: Offset
+    ready_at_ms: int | None = None
+
+
 class _Born(msgspec.Struct, array_like=True, gc=False):
     created_offset: int
 
@@ -56,6 +70,7 @@ class _Born(msgspec.Struct, array_like=True, gc=False):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_birth = msgspec.msgpack.Decoder(Birth).decode
 _decode_created = msgspec.msgpack.Decoder(_Created).decode
+_decode_few = msgspec.msgpack.Decoder(_Few).decode
 _decode_born = msgspec.msgpack.Decoder(_Born).decode
 _decode_cluster = msgspec.msgpack.Decoder(ClusterRow).decode
 
@@ -82,6 +97,12 @@ def snapshot_topics(snapshot: Snapshot, after: str) -> Iterator[tuple[ShardKey, 
             values.append(value)
 
 
+def has_more_topics(snapshot: Snapshot, count: int) -> bool:
+    """Whether it has more than so many topics, of which none is decoded. Raises SnapshotDamaged."""
+    births = (key for key, _ in snapshot.scan(TOPIC) if is_beside(key))
+    return next(islice(births, count, None), None) is not None
+
+
 def snapshot_cluster(snapshot: Snapshot) -> ClusterRow | None:
     """Brokers and settings, if it has them. Raises SnapshotDamaged, msgspec.DecodeError."""
     stored = snapshot.get(CLUSTER_ROW)
@@ -89,7 +110,10 @@ def snapshot_cluster(snapshot: Snapshot) -> ClusterRow | None:
 
 
 def _row(values: list[bytes], birth: bytes) -> TopicRow:
-    topic, born = decode_topic(values), _decode_birth(birth)
+    topic: Topic | _Few = _decode_few(values[0]) if len(values) == 1 else decode_topic(values)
+    if len(topic.partitions) > BLOCK and isinstance(topic, _Few):
+        topic = decode_topic(values)  # as earlier releases wrote it
+    born = _decode_birth(birth)
     return TopicRow(
         name=topic.name,
         topic_id=topic.topic_id,

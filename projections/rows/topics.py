@@ -7,8 +7,8 @@ the brokers of the same moment, and comes from the functions below, which take t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -118,6 +118,22 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
             return past
 
 
+def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
+    """The same with some events, in order; of those of a partition that others overwrite only the last is looked at.
+    Raises CannotFold."""
+    newest: dict[int, Recorded] = {}
+    for record in records:
+        event = record.event
+        if isinstance(event, catalog.LeaderElected | catalog.IsrChanged):
+            newest[event.partition] = record
+            continue
+        if newest:
+            past = _with_newest(past, newest)
+            newest = {}
+        past = fold_topic(past, record)
+    return _with_newest(past, newest) if newest else past
+
+
 def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
     """The row of a topic in the machine's state, with the event of its creation and, where it is known, of the request
     for it."""
@@ -166,35 +182,29 @@ def offline_replicas(partition: Partition, live: Collection[BrokerId]) -> tuple[
     return tuple(replica for replica in partition.replicas if replica not in live)
 
 
-def is_under_replicated(partition: Partition) -> bool:
-    """Whether a replica is not in sync."""
-    return len(partition.isr) < len(partition.replicas)
+class Standing(NamedTuple):
+    """How a topic stands: the worst that can be said of it; how many of its partitions have a replica out of sync, and
+    how many no live leader; and how many places wait for a broker to join (KIP-409)."""
+
+    status: Status
+    under_replicated: int
+    offline: int
+    placeholders: int
 
 
-def is_offline(partition: Partition, live: Collection[BrokerId]) -> bool:
-    """Whether no live broker leads the partition."""
-    return partition.leader not in live
-
-
-def placeholders(row: TopicRow) -> int:
-    """How many places wait for a broker to join (KIP-409)."""
-    return sum(1 for partition in row.partitions for replica in partition.replicas if is_placeholder(replica))
-
-
-def status(row: TopicRow, live: Collection[BrokerId]) -> Status:
-    """The worst that can be said: `pending` until complete once, then `offline` if a partition has no live leader,
+def standing(row: TopicRow, live: Collection[BrokerId]) -> Standing:
+    """How a topic stands: `pending` until complete once, then `offline` if a partition has no live leader,
     `under-replicated` if a replica is out of sync, else `ready`."""
-    offline = sum(is_offline(partition, live) for partition in row.partitions)
-    return status_of(row, sum(map(is_under_replicated, row.partitions)), offline)
-
-
-def status_of(row: TopicRow, under_replicated: int, offline: int) -> Status:
-    """The same, where it is known how many partitions are so."""
-    if row.ready_at_ms is None:
-        return "pending"
-    if offline:
-        return "offline"
-    return "under-replicated" if under_replicated else "ready"
+    under_replicated = offline = placeholders = 0
+    for one in row.partitions:
+        offline += one.leader not in live
+        if len(one.isr) < len(one.replicas):
+            under_replicated += 1
+            placeholders += sum(map(is_placeholder, one.replicas))  # which are never in sync
+    status: Status = "pending"
+    if row.ready_at_ms is not None:
+        status = "offline" if offline else "under-replicated" if under_replicated else "ready"
+    return Standing(status, under_replicated, offline, placeholders)
 
 
 # --- the folds
@@ -262,15 +272,21 @@ def _changed(row: TopicRow, record: Recorded, event: _Change) -> TopicRow:
         case catalog.TopicReady():
             return replace(row, ready_at_ms=record.at_ms)
         case _:
-            index = event.partition
-            if not 0 <= index < len(row.partitions):
-                raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
-            after = _partition(row.partitions[index], record, event)
-            return replace(row, partitions=changed(row.partitions, {index: after}))
+            return replace(row, partitions=changed(row.partitions, {event.partition: _partition(row, record, event)}))
 
 
-def _partition(partition: Partition, record: Recorded, event: _OfPartition) -> Partition:
-    """The partition with the event's change."""
+def _with_newest(past: TopicPast, newest: Mapping[int, Recorded]) -> TopicPast:
+    """The past of a name with the newest events of some partitions that say all of where each stands."""
+    row = _row(past, next(iter(newest.values())))
+    after = {index: _partition(row, record, record.event) for index, record in newest.items()}  # type: ignore[arg-type]
+    return replace(past, row=replace(row, partitions=changed(row.partitions, after)))
+
+
+def _partition(row: TopicRow, record: Recorded, event: _OfPartition) -> Partition:
+    """The event's partition with its change."""
+    if not 0 <= event.partition < len(row.partitions):
+        raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
+    partition = row.partitions[event.partition]
     if isinstance(event, catalog.PlaceholderFilled):
         return _filled(partition, record, event)
     changed = replace(partition, leader_epoch=event.leader_epoch, partition_epoch=event.partition_epoch)

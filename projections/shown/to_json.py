@@ -89,18 +89,15 @@ def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicShape:
 
 def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:
     """What a topic's shape has beside the fields of its row."""
-    by, under_replicated, offline = row.created_by, 0, 0
-    for one in row.partitions:
-        under_replicated += topics.is_under_replicated(one)
-        offline += topics.is_offline(one, live)
+    by, stands = row.created_by, topics.standing(row, live)
     return {
         "topic_id": topic_id_text(row.topic_id),
-        "status": topics.status_of(row, under_replicated, offline),
+        "status": stands.status,
         "num_partitions": len(row.partitions),
         "replication_factor": len(row.partitions[0].replicas),
-        "under_replicated_partitions": under_replicated,
-        "offline_partitions": offline,
-        "placeholders": topics.placeholders(row),
+        "under_replicated_partitions": stands.under_replicated,
+        "offline_partitions": stands.offline,
+        "placeholders": stands.placeholders,
         "configs": dict(row.configs),
         "created_by": None if by is None else json_types.CreatedByShape(*astuple(by)),
     }

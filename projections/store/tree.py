@@ -16,7 +16,7 @@ root with the events' own at each start, an audit reads all of it, and who kept 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from events.logs import merkle
@@ -164,6 +164,11 @@ def kept_subtree(log: EventLog, level: int, index: int) -> bytes:
         first, last = index << level, ((index + 1) << level) - 1
         raise LogCorrupted(f"the log is damaged: its tree lacks the hash over events {first} to {last}; restore it")
     return value
+
+
+def kept_subtrees(log: EventLog, level: int) -> Iterator[bytes]:
+    """The hashes of the complete subtrees of a level that are kept, in order. Raises LogError."""
+    return (value for _, value in log.scan(HEAD + bytes((level,))))
 
 
 def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:

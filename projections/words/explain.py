@@ -21,7 +21,7 @@ from events.followed import FOLLOW, followed
 from projections.queries.moments import iso
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
-from projections.rows.topics import TopicPast, fold_topic, status
+from projections.rows.topics import TopicPast, fold_topic, standing
 from projections.words.because import Because
 from projections.words.names import error_name
 from projections.words.wording import many, recorded_in_words
@@ -105,7 +105,7 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     row = past.row
     if row is not None:
         by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
-        now = status(row, query.live_at(end))
+        now = standing(row, query.live_at(end)).status
         return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
     if past.deletion is not None:
         return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"

@@ -25,8 +25,7 @@ from projections.rows.topics import (
     TopicPast,
     fold_topic,
     offline_replicas,
-    placeholders,
-    status,
+    standing,
 )
 from tests.machine.tables import command, given
 from tests.machine.walks import NAMES, Walk, walked, walks
@@ -57,12 +56,13 @@ def _shown(past: TopicPast, live: tuple[BrokerId, ...]) -> str:
     row = past.row
     if row is None:
         return "nothing" if past.deletion is None else f"deleted by {past.deletion.principal}"
-    words: list[str] = [status(row, live)]
+    stands = standing(row, live)
+    words: list[str] = [stands.status]
     words += [f"{one.leader}:{_ids(one.isr)}/{_ids(one.replicas)}" for one in row.partitions]
     assert row.created_by is not None, "the request stands before the creation"
     words.append(f"by={row.created_by.request_id}")
     words += [f"{name}={value}" for name, value in row.configs]
-    words += [f"holes={placeholders(row)}"] if placeholders(row) else []
+    words += [f"holes={stands.placeholders}"] if stands.placeholders else []
     words += [f"policy={row.verdict.outcome}"] if row.verdict is not None else []
     return " ".join(words)
 

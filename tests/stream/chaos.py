@@ -120,7 +120,7 @@ class Chaos:
         self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.front_kills else []
         self._workers = [Supervised(self._worker(number), folder) for number in range(3)]
         self._fronts = [Supervised(self._front(number), folder) for number in range(len(self._addresses))]
-        self._marks: dict[str, list[float]] = {}
+        self._marks: list[tuple[float, str]] = []
 
     def run(self) -> Outcome:
         """Do it all, and judge what is in Kafka then."""
@@ -148,8 +148,9 @@ class Chaos:
         found = check_topics(commands, events, [self._folder / f"worker-{number}" for number in range(3)])
         found.wrong += [*wrong, *(each for one in reports for each in one.wrong), *decided_otherwise(reports, events)]
         found.wrong += [f"a front ended by itself: {output}" for each in self._fronts for output in each.outputs]
-        within_s = self.plan.session_s + 8
-        pauses = {kind: [arrivals.pause_after(at, within_s) for at in marks] for kind, marks in self._marks.items()}
+        pauses: dict[str, list[float]] = {}
+        for (_, kind), pause in zip(self._marks, arrivals.pauses([at for at, _ in self._marks]), strict=True):
+            pauses.setdefault(kind, []).append(pause)
         ended = [_why(output) for worker in self._workers for output in worker.outputs]
         return Outcome(found, load.put, load.poisons, pauses, ended, reports)
 
@@ -197,7 +198,7 @@ class Chaos:
             step(self._workers[number % 2])
 
     def _mark(self, kind: str) -> None:
-        self._marks.setdefault(kind, []).append(time.monotonic())
+        self._marks.append((time.monotonic(), kind))
 
     def _rebalance(self, _: Supervised) -> None:
         """The third worker joins, and leaves in order."""
@@ -213,6 +214,7 @@ class Chaos:
         self._mark("kill -9")
         worker.kill()
         time.sleep(self.plan.calm_s + self._chance.uniform(0, 0.5))
+        self._mark("back after kill -9")
         worker.start()
         time.sleep(1.5)
 
@@ -223,6 +225,7 @@ class Chaos:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGSTOP)
         time.sleep(self.plan.session_s * 1.5 + 3)
+        self._mark("zombie wakes")
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGCONT)
         time.sleep(self.plan.calm_s)
@@ -230,6 +233,7 @@ class Chaos:
     def _kill_front(self, _: Supervised) -> None:
         """Its clients go on at the other; it comes back at the same address."""
         front = self._chance.choice(self._fronts)
+        self._mark("kill -9 of a front")
         front.kill()
         time.sleep(self._chance.uniform(1, 3))
         front.start()
@@ -238,6 +242,7 @@ class Chaos:
     def _kafka_gone(self, _: Supervised) -> None:
         """All of Kafka dies, and is back a minute later."""
         assert isinstance(self._cluster, KafkaCluster), "only nodes with processes of their own can be killed"
+        self._mark("all of Kafka away")
         self._cluster.kill(*self._cluster.brokers)
         time.sleep(OUTAGE_S)
         self._cluster.start(*self._cluster.brokers)
@@ -283,6 +288,7 @@ def main() -> int:
     parser.add_argument("--session", type=float, default=6, help="seconds")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1000)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
     plan = Plan(
         kills=options.kills,
         rebalances=options.rebalances,

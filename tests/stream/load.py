@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from controller.machine.commands.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
 from controller.stream.log.commands_topic import encode_command, key_of
@@ -17,6 +18,12 @@ from events.logs.kafka_partitions import partition_of
 from events.logs.kafka_record import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 
+BEGINS_S = 0.5
+"""A partition has a decision every 50 ms: the last before a worker dies is seldom older than this."""
+LED_WITHIN_S = 60.0
+NOT_LED = frozenset(
+    (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+)
 POISON = b"\x01 no command"
 
 
@@ -114,12 +121,14 @@ class Arrivals(threading.Thread):
         self._over.set()
         self.join(30)
 
-    def pause_after(self, moment: float, within_s: float) -> float:
-        """The longest time that a partition stood still around a moment, in seconds."""
-        longest = 0.0
+    def pauses(self, marks: Sequence[float]) -> list[float]:
+        """For each of the moments, which are in order, the longest time that a partition stood still because of it, in
+        seconds: a standstill belongs to the last moment before it began, give or take `BEGINS_S`."""
+        longest = [0.0] * len(marks)
         for partition in {each for _, each in self.seen}:
-            times = [at for at, where in self.seen if where == partition and moment - 1 <= at <= moment + within_s]
-            longest = max([longest, *(later - earlier for earlier, later in pairwise(times))])
+            for earlier, later in pairwise(at for at, where in self.seen if where == partition):
+                if (mark := bisect_right(marks, earlier + BEGINS_S) - 1) >= 0:
+                    longest[mark] = max(longest[mark], later - earlier)
         return longest
 
 
@@ -134,7 +143,7 @@ def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[bytes |
 
 def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[bytes | None]:
     there = TopicPartition(topic, partition, 0)
-    _, end = consumer.get_watermark_offsets(there, timeout=10)
+    end = _end_of(consumer, there)
     consumer.assign([there])
     values: list[bytes | None] = []
     while len(values) < end:
@@ -145,3 +154,15 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[byte
             assert message.offset() == len(values), f"{topic} {partition}: a gap before {message.offset()}"
             values.append(message.value())
     return values[:end]
+
+
+def _end_of(consumer: Consumer, there: TopicPartition) -> int:
+    """Where a partition ends, once its leader says so: brokers that came back still give leaderships back."""
+    deadline = time.monotonic() + LED_WITHIN_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(there, timeout=10)[1]
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_LED or time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)

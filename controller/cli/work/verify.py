@@ -42,7 +42,7 @@ def verify(options: argparse.Namespace) -> int:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
         if "://" in options.what or (what / "archive.json").is_file():
-            return _archive(options.what, head)
+            return _archive(options, head)
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
@@ -154,8 +154,10 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
     return code
 
 
-def _archive(url: str, head: Head | None) -> int:
+def _archive(options: argparse.Namespace, head: Head | None) -> int:
     try:
+        from controller.cli.work.verify_bases import wrong_bases
+        from events.logs.archive.base import offsets_of_bases
         from events.logs.archive.manifest import read_chain
         from events.logs.archive.place import open_place
         from projections.store.archived.recovering import archived
@@ -164,8 +166,9 @@ def _archive(url: str, head: Head | None) -> int:
     heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
     roots = {0: frontier.root()}
     try:
-        place = open_place(url)
+        place = open_place(options.what)
         about, manifests = read_chain(place)
+        name = log_name(about.cluster_id, options.partition)
         progress = _progress(manifests[-1].end if manifests else 0)
         for record, value in archived(place, manifests):
             frontier.extend((value,), PATH_LENGTH_MAX)
@@ -173,11 +176,15 @@ def _archive(url: str, head: Head | None) -> int:
                 roots[frontier.size] = frontier.root()
             if not record.offset % _SHOWN_EVERY:
                 progress(record.offset)
+        newest = max(offsets_of_bases(place), default=0)
+        for one in heads:
+            if not frontier.size < one.size <= newest:  # of events that are in a base alone the base is looked at
+                against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
+        for finding in wrong_bases(place, name, options.partition, heads, secrets.token_bytes(32)):
+            findings.found(finding)
     except LogError as error:
         return complain(str(error), FOUND if isinstance(error, LogCorrupted) else 2)
-    for one in heads:
-        against_head(findings, one, about.cluster_id, frontier.size, lambda size: roots[size].hex())
-    return _say(findings, about.cluster_id, frontier.size, frontier.root().hex(), heads, "")
+    return _say(findings, name, frontier.size, frontier.root().hex(), heads, "")
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:

@@ -1,5 +1,5 @@
 """Archiving beside deciding: closed stretches of the log go to where `log.archive.url` says, and what is archived and
-old goes from the data folder.
+old goes from the data folder. Of a log that another process archives only the latter is done here.
 
 Reading, packing and talking to the store are done in a thread of their own, with rests; what the log keeps of it is
 written on the loop, in slices of some milliseconds. Whatever fails is shown (a log line, a metric, the health line) and
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """How often it is seen whether a stretch is closed."""
+LOOK_AT_OTHERS_S = 10.0
+"""How often it is seen whether another process has archived one."""
 AGAIN_S = 10.0
 """After a failure."""
 REST_S = 0.002
@@ -66,25 +68,34 @@ class Archiving:
         place: Place,
         keeping: Keeping,
         next_base: NextBase = lambda _: None,
+        *,
+        others: bool = False,
     ) -> None:
-        """`boot` is drawn for each, `where` says to people which process it is."""
+        """`boot` is drawn for each, `where` says to people which process it is. With `others` another process archives
+        the same log, and what it has put there is taken over: nothing is written to the place."""
         from events.logs.archive.manifest import Writer, manifests_of, noted  # takes pyarrow
-        from events.logs.archive.writing import Archiver
+        from events.logs.archive.writing import Archiver, Taking
         from projections.replay.spark.column_batches import Columns
         from projections.replay.spark.columns import COLUMNS
         from projections.store.tree import stretch_root
 
         self._log, self._place, self._clock_ms = log, place, clock_ms
         self._keeping, self._next_base = keeping, next_base
-        self._archiver = Archiver(
-            log,
-            self._place,
-            Writer(boot=boot, where=where, since_ms=clock_ms()),
-            lambda: Columns(tuple(COLUMNS)),
-            lambda start, end: stretch_root(log, start, end),
-            self._rest,
-            known=lambda: list(manifests_of(log)),
-            stretch_events=1 << (settings.log_archive_interval_events.bit_length() - 1),
+        self._others, self._work = others, "dropping what is archived" if others else "archiving"
+        root, known = partial(stretch_root, log), lambda: list(manifests_of(log))
+        self._archiver: Archiver | Taking = (
+            Taking(log, place, root, known)
+            if others
+            else Archiver(
+                log,
+                place,
+                Writer(boot=boot, where=where, since_ms=clock_ms()),
+                lambda: Columns(tuple(COLUMNS)),
+                root,
+                self._rest,
+                known,
+                stretch_events=1 << (settings.log_archive_interval_events.bit_length() - 1),
+            )
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._stopping = threading.Event()
@@ -125,13 +136,13 @@ class Archiving:
         except (LogError, EventDecodeError, OSError) as error:
             self._archiver.look_again()
             if str(error) != self.trouble:
-                self._lines.warning("archiving is paused", why=str(error))
+                self._lines.warning(f"{self._work} is paused", why=str(error))
             self.trouble = str(error)
             return AGAIN_S
         if self.trouble is not None:
-            self._lines.info("archiving goes on")
+            self._lines.info(f"{self._work} goes on")
             self.trouble = None
-        return LOOK_S if manifest is None else 0
+        return 0 if manifest is not None else LOOK_AT_OTHERS_S if self._others else LOOK_S
 
     def _check_kept(self) -> None:
         """What was noted last may be gone with other writes that were not synced when the disk failed."""
@@ -159,6 +170,7 @@ class Archiving:
             self._log.note(state)
         if manifest is not None:
             self._manifests.append(manifest)
+        if manifest is not None and not self._others:
             self._lines.info("archived", events=f"{manifest.start} to {manifest.end - 1}", bytes=manifest.events.size)
 
     async def _drop(self) -> None:
@@ -169,7 +181,7 @@ class Archiving:
         if retention.drop(log, may_go, self._clock_ms(), keeping.ms, keeping.bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
         while (leaving := retention.Leaving.next(log, self._manifests)) is not None:
-            await self._apart(partial(leaving.archive, self._place))
+            await self._apart(partial(leaving.take_over if self._others else leaving.archive, self._place))
             leaving.forget()
             runs = await self._apart(partial(log.archive.runs_of, leaving.manifest))
             for piece in leaving.slices(runs):
@@ -185,6 +197,12 @@ class Archiving:
     def _rest(self) -> None:
         if self._stopping.wait(REST_S):
             raise _Stopped
+
+
+def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], place: Place) -> Archiving:
+    """What drops the old events of a log that another process archives."""
+    keeping = Keeping(settings.log_events_retention_ms, settings.log_events_retention_bytes)
+    return Archiving(log, settings, "", "", clock_ms, place, keeping, others=True)
 
 
 def archiving(

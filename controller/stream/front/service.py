@@ -27,6 +27,7 @@ from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.clients_entry import Address, Entrance
+from controller.serving.history.archiving import dropping
 from controller.serving.history.log_heads import head_signer
 from controller.serving.listeners import Speaks, reachable
 from controller.serving.process import (
@@ -105,7 +106,7 @@ class FrontService:
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         archive = archive_of(options.settings)
-        archives = [archive and archive(number) for number in range(topics.partitions)]
+        self._archives = archives = [archive and archive(number) for number in range(topics.partitions)]
         self._partitions = self._open_partitions(archives, first_records)
         interval = options.settings.log_snapshot_interval_events
         self._snapshots = [
@@ -219,6 +220,9 @@ class FrontService:
         self._is_following = True
         self._beside = Background(self.node.fail)
         self._beside.begin(self._announce())
+        for each, place in zip(self._partitions, self._archives, strict=True):
+            if place is not None:
+                self._beside.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
         self._beside.begin(TopicWatch(self.options.properties, self._topics).watch(self.node.fail))
 
     async def _announce(self) -> None:

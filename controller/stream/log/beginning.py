@@ -7,16 +7,20 @@ kept a base from being used is a line in the log: it costs time, and nothing els
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from controller.serving.history.archiving import archive_place
 from controller.settings.load import ServeSettings
-from events.logs.archive.base import bases, fetch_base
-from events.logs.archive.manifest import ArchiveDamaged
+from events.catalog import EVENT_VERSION
+from events.logs.archive.base import Base, bases, fetch_base
 from events.logs.archive.place import ArchiveError, Place, open_place, within
 from events.logs.log import LogCorrupted, LogError
+from events.logs.rocksdb_log import RocksDbLog
+from projections.store.archived.bases import check_tree
 
 NO_ARCHIVE = "no log.archive.url is set"
 ArchiveOf = Callable[[int], Place]
@@ -52,8 +56,8 @@ def begin_with_base(folder: Path, place: Place | None, cluster_id: str, topic_id
     try:
         for base in bases(place, cluster_id, topic_id):
             try:
-                fetch_base(place, base, folder)
-            except ArchiveDamaged as error:
+                fetch_base(place, base, folder, partial(_check, base, place))
+            except LogCorrupted as error:
                 why = str(error)
                 lines.warning("base passed over", why=why)
                 continue
@@ -63,3 +67,10 @@ def begin_with_base(folder: Path, place: Place | None, cluster_id: str, topic_id
         why = str(error)
     lines.info("no base to begin with", folder=str(folder), why=why)
     return why
+
+
+def _check(base: Base, place: Place, folder: Path) -> None:
+    """Raise LogCorrupted unless a folder that was made of a base has the tree of its events and of the archive."""
+    opened = RocksDbLog.open(folder, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=str)
+    with closing(opened) as log:
+        check_tree(log, base, place)

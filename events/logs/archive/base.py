@@ -12,13 +12,13 @@ The file is one of `events.logs.snapshot_file`: its pairs are the database's own
 00 being an event's.
 
 What it does not do: prove where it comes from. Who can write to the place can change what empty folders begin with, as
-who can write to a data folder can; the tree in it is compared with the last events alone.
+who can write to a data folder can: `projections.store.archived.bases` holds it against its archive and its events.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -121,14 +121,27 @@ def put_base(place: Place, base: Base, pairs: Iterable[Pair]) -> Base:
     return whole
 
 
+def offsets_of_bases(place: Place) -> list[int]:
+    """The offsets of the bases that there are. Raises ArchiveAway."""
+    names = (name.removesuffix(".json") for name in place.names(_BASES))
+    return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
+
+
+def read_base(place: Place, offset: int) -> Base:
+    """The base at an offset. Raises ArchiveError; ArchiveDamaged where it is none of this release's or an older one."""
+    name = f"{_BASES}/{offset:020}.json"
+    base = read_object(place, name, Base)
+    if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
+        raise ArchiveDamaged(f"{place.url}: {name} is no base that this release can read")
+    return base
+
+
 def bases(place: Place, cluster_id: str, topic_id: str) -> Iterator[Base]:
     """The bases of a partition of a topic, the newest first. Those that cannot be read are passed over. Raises
     ArchiveAway; ArchiveForeign, before any other, for one of another cluster or topic."""
-    for offset in reversed(_offsets(place)):
+    for offset in reversed(offsets_of_bases(place)):
         with suppress(ArchiveDamaged):
-            base = read_object(place, f"{_BASES}/{offset:020}.json", Base)
-            if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
-                continue
+            base = read_base(place, offset)
             if (base.cluster_id, base.topic_id) != (cluster_id, topic_id):
                 raise ArchiveForeign(
                     f"{place.url} has bases of the topic with id {base.topic_id} of cluster {base.cluster_id}, not of "
@@ -137,8 +150,9 @@ def bases(place: Place, cluster_id: str, topic_id: str) -> Iterator[Base]:
             yield base
 
 
-def fetch_base(place: Place, base: Base, folder: Path) -> None:
-    """Make the folder of a log of a base; it is there once it is whole. Raises ArchiveError, LogError, OSError."""
+def fetch_base(place: Place, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None) -> None:
+    """Make the folder of a log of a base; it is there once it is whole and `check` raises nothing, which is given
+    its path until then. Raises ArchiveError, LogError, OSError."""
     fresh = folder.with_name(folder.name + ".fresh")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(0o700, parents=True)
@@ -152,6 +166,7 @@ def fetch_base(place: Place, base: Base, folder: Path) -> None:
                 _fill(fresh / "log", snapshot.scan())
         except SnapshotDamaged as error:
             raise ArchiveDamaged(f"{place.url}: {base.name} is damaged: {error}") from None
+        check(fresh / "log")
         shutil.rmtree(folder, ignore_errors=True)
         (fresh / "log").rename(folder)
     finally:
@@ -190,14 +205,9 @@ def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
     yield batch
 
 
-def _offsets(place: Place) -> list[int]:
-    names = (name.removesuffix(".json") for name in place.names(_BASES))
-    return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
-
-
 def _let_go(place: Place, newest: Base) -> None:
     """Remove what is older than the bases that stay, first what says that they are there."""
-    stay = [offset for offset in _offsets(place) if offset <= newest.offset][-KEPT:]
+    stay = [offset for offset in offsets_of_bases(place) if offset <= newest.offset][-KEPT:]
     for name in place.names(_BASES):
         offset = name[:20]
         if offset.isascii() and offset.isdigit() and int(offset) < min(stay):

@@ -36,6 +36,7 @@ NOTED: Final = b"p"
 _REQUESTS: Final = b"r"
 _KEY_BYTES: Final = 9
 _MANIFESTS: Final = "manifests"
+_REQUESTS_FOLDER: Final = "requests"
 _ABOUT: Final = "archive.json"
 _WRITER: Final = "writer.json"
 
@@ -100,7 +101,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def requests_name(self, requests: Stored) -> str:
         """Of the object with its requests."""
-        return f"requests/{self.start:020}-{requests.sha256[:16]}.index"
+        return f"{_REQUESTS_FOLDER}/{self.start:020}-{requests.sha256[:16]}.index"
+
+    def find_requests(self, place: Place) -> str | None:
+        """The name of an object with its requests, None where there is none yet. Raises ArchiveAway."""
+        there = (name for name in place.names(_REQUESTS_FOLDER) if name.startswith(f"{self.start:020}-"))
+        return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,11 +174,18 @@ def starts_in(place: Place) -> list[int]:
 
 def read_manifest(place: Place, start: int) -> Manifest:
     """The manifest of the stretch that begins at an offset. Raises ArchiveError."""
+    found = find_manifest(place, start)
+    if found is None:
+        name = f"{_MANIFESTS}/{start:020}.json"
+        raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
+    return found
+
+
+def find_manifest(place: Place, start: int) -> Manifest | None:
+    """The same, None where there is none. Raises ArchiveError."""
     name = f"{_MANIFESTS}/{start:020}.json"
     found = read_object(place, name, Manifest)
-    if found is None:
-        raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
-    if found.start != start or found.end <= start:
+    if found is not None and (found.start != start or found.end <= start):
         raise ArchiveDamaged(f"{place.url}: {name} is of events {found.start} to {found.end - 1}: it was changed")
     return found
 

@@ -24,6 +24,7 @@ from events.logs.archive.manifest import (
     ArchiveForeign,
     Manifest,
     Writer,
+    find_manifest,
     history_of,
     noted,
     read_about,
@@ -79,6 +80,8 @@ class Archiver:
 
         Raises ArchiveError, LogError. After that, what is done next begins with a look at the archive.
         """
+        if not self._log.durable_offset:
+            return None  # the first event says which history it is
         if self._about is None:
             self._begin()
         about = self._about
@@ -154,15 +157,10 @@ class Archiver:
 
     def _taken_over(self, about: About, start: int) -> Manifest:
         manifest = read_manifest(self._place, start)
-        _check_about(self._place, About(cluster_id=manifest.cluster_id, history=manifest.history), about)
         if start != self.next_offset:
             raise ArchiveDamaged(f"{self._place.url} lacks the stretch from offset {self.next_offset} on")
         root = self._root(start, manifest.end) if manifest.end <= self._log.durable_offset else None
-        if root is None or root.hex() != manifest.tree:
-            raise ArchiveForeign(
-                f"{self._place.url} holds other events from offset {start} on than this log: it is the archive of "
-                "another copy of it; give this one a place of its own"
-            )
+        _check_same(self._place, about, manifest, root)
         self.next_offset = manifest.end
         return manifest
 
@@ -173,6 +171,55 @@ class Archiver:
                 f"another service archives to {self._place.url}: {now.where}; give each a place of its own, and start "
                 "the one anew that is to go on there"
             )
+
+
+class Taking:
+    """Takes over what another process archives of the same log: a front what the worker does. Writes nothing there."""
+
+    def __init__(self, log: EventLog, place: Place, root: Root, known: Callable[[], list[Manifest]]) -> None:
+        """`known` are the manifests that the log keeps of this archive."""
+        self._log, self._place, self._root, self._known = log, place, root, known
+        self._about: About | None = None
+        self._next = 0
+        self.begins_anew = False
+        """As `Archiver` has it."""
+
+    def look_again(self) -> None:
+        """As `Archiver.look_again`."""
+        self._about = None
+
+    def step(self) -> Manifest | None:
+        """Take over the next stretch, once its requests are there too, which the other lets go first; None until then.
+
+        Raises ArchiveError, LogError; ArchiveForeign where it has other events than the log."""
+        log, place = self._log, self._place
+        if self._about is None:
+            found, own = read_about(place), About(cluster_id=log.cluster_id, history=history_of(log))
+            if found is None:
+                return None
+            _check_about(place, found, own)
+            self.begins_anew = not log.start_offset and noted(log).url != place.url
+            known = [] if self.begins_anew else self._known()
+            self._about, self._next = found, known[-1].end if known else 0
+        manifest = find_manifest(place, self._next)
+        if manifest is None or manifest.end > log.durable_offset:
+            return None
+        root = self._root(manifest.start, manifest.end)
+        if root is None or manifest.find_requests(place) is None:
+            return None
+        _check_same(place, self._about, manifest, root)
+        self._next = manifest.end
+        return manifest
+
+
+def _check_same(place: Place, about: About, manifest: Manifest, root: bytes | None) -> None:
+    """Raise ArchiveForeign for a stretch of other events than the log's, which have this root."""
+    _check_about(place, About(cluster_id=manifest.cluster_id, history=manifest.history), about)
+    if root is None or root.hex() != manifest.tree:
+        raise ArchiveForeign(
+            f"{place.url} holds other events from offset {manifest.start} on than this log: it is the archive of "
+            "another copy of it; give this one a place of its own"
+        )
 
 
 def _check_about(place: Place, found: About, own: About) -> None:

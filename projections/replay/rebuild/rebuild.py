@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
 from events import catalog
-from events.codec import decode_event
+from events.codec import OF_NO_PARTITION, decode_event
 from events.followed import FOLLOW
 from events.names import TopicName
 from projections.queries.moments import iso
@@ -186,10 +186,10 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     frame = rebuilt(session, ref, options.view, ends, begin)
     if options.output is not None:
         return said(_written(session, frame, options, ends), begin, ends)
-    ordered = frame.orderBy(*_ORDER[options.view])
     if options.view == "topics" and not options.all_rows:
-        ordered = ordered.drop("partitions")
-    rows = [row.asDict(recursive=True) for row in ordered.collect()]
+        frame = frame.drop("partitions")
+    # Spark would fold twice to sort: once to see how the rows are spread.
+    rows = sorted((row.asDict(recursive=True) for row in frame.collect()), key=itemgetter(*_ORDER[options.view]))
     table = _table(rows[: options.limit], options.view, of_log=list(ends) != [0])
     return said(Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends), table), begin, ends)
 
@@ -254,24 +254,30 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tuple[ob
 def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
     """The topics that the events of some shards come to, as rows of TOPICS.
 
-    Of events that overwrite each other only the last of a partition is decoded, when another event of the topic comes
-    or at the end. One in between that cannot be read is not seen here; the invariants look at all of them.
+    Of events that overwrite each other only the last of a partition is decoded, when an event comes that has to do with
+    leaders, or at the end; and none of those that leave the topic as it is. One of them that cannot be read is not seen
+    here; the invariants look at all of them.
     """
     for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
         topics: dict[str, Topic | None] = {}
         newest: dict[str, int] = {}
         pending: dict[str, dict[int, Stored]] = {}
         for _, pack in of_partition:
-            for shard, offset, value, partition in pack:
+            for shard, offset, value, place in pack:
                 if offset < 0:
                     topics[shard], newest[shard] = decode_topic([value]), begun(offset)
                     continue
                 newest[shard] = offset
-                if partition >= 0:
-                    pending.setdefault(shard, {})[partition] = offset, value
-                    continue
-                topic = _overwritten(topics.get(shard), pending.pop(shard, _NOTHING))
-                topics[shard] = apply_topic(topic, decode_event(offset, value))
+                if place >= 0:
+                    if shard in pending:
+                        pending[shard][place] = offset, value
+                    else:
+                        pending[shard] = {place: (offset, value)}
+                elif place == OF_NO_PARTITION:
+                    record, topic = decode_event(offset, value), topics.get(shard)
+                    if shard in pending and type(record.event) not in _BESIDE_LEADERS:
+                        topic = _overwritten(topic, pending.pop(shard))
+                    topics[shard] = apply_topic(topic, record)
         for shard, changes in pending.items():
             topics[shard] = _overwritten(topics.get(shard), changes)
         for shard, topic in topics.items():
@@ -279,7 +285,10 @@ def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
                 yield _topic_row(log_partition, shard, topic, newest[shard])
 
 
-_NOTHING: Mapping[int, Stored] = {}
+_BESIDE_LEADERS = frozenset(
+    (catalog.TopicConfigsChanged, catalog.MetadataPropagated, catalog.TopicReady, catalog.CreateAnswered)
+)
+"""What these say and what a change of leader or in-sync set says stand in different places of a topic."""
 
 
 def _overwritten(topic: Topic | None, changes: Mapping[int, Stored]) -> Topic | None:

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from events.codec import place_of
+from events.codec import OF_IDLE, place_of
 from events.names import TopicName, shard_key
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import End, KafkaRef, LogRef, Ref, in_partitions
@@ -123,7 +123,7 @@ class PackReader(DataSourceReader):
         for topic, offset, value, index in self._topics(partition):
             shard, share = places[topic]
             pack = packing[share]
-            pack.add((shard, offset, value, index))
+            pack.add((shard, offset, b"" if index == OF_IDLE else value, index))
             if pack.count == PACK_EVENTS:
                 yield _batch(partition.partition, share, pack)
                 packing[share] = _Packing()

@@ -25,8 +25,8 @@ from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.followed import indexed_under
 from events.logs.archive.index import packed
-from events.logs.archive.manifest import Manifest, Stored, note, note_requests, noted
-from events.logs.archive.place import Place
+from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, note, note_requests, noted
+from events.logs.archive.place import ArchiveAway, Place
 from events.logs.log import EventLog
 from events.logs.rocksdb_batch import REQUEST, SHARD
 from events.logs.rocksdb_database import run_prefix
@@ -112,6 +112,21 @@ class Leaving:
         content = packed(About(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
         stored = Stored.of(content)
         place.write(self.manifest.requests_name(stored), content)
+        self._put = note_requests(self.manifest, stored)
+
+    def take_over(self, place: Place) -> None:
+        """The same where another process has put them, as it does of the same log: they are what it put. Raises
+        ArchiveError where they are not there."""
+        self._keys = [key for key, _ in requests_between(self._log, self.manifest.start, self.manifest.end)]
+        if noted(self._log).forgotten >= self.manifest.end:
+            return
+        name = self.manifest.find_requests(place)
+        content = None if name is None else place.read(name)
+        if content is None:
+            raise ArchiveAway(f"{place.url} has no requests of the stretch from offset {self.manifest.start} on yet")
+        stored = Stored.of(content)
+        if self.manifest.requests_name(stored) != name:
+            raise ArchiveDamaged(f"{place.url}: {name} is not what was put there: restore it from a copy")
         self._put = note_requests(self.manifest, stored)
 
     def forget(self) -> None:

@@ -26,6 +26,7 @@ from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId
+from projections.replay.checks.rows import CAUSES
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft.desks import Desk, alone, steps, three
@@ -182,6 +183,8 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
         assert [each for each in one.events() if isinstance(each.event, TopicDiscovered)]
         assert one.events() == other.events()
         assert {each.cause.request_id.split("-epoch")[0] for each in one.events()} == {f"controller-{one.seat.id}"}
+        unexplained = [each for each in other.events() if each.cause.command not in CAUSES[type(each.event).__name__]]
+        assert unexplained == [], "the check of causes knows what a follower writes first"
 
 
 async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_commit(tmp_path: Path) -> None:

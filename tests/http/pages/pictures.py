@@ -28,6 +28,7 @@ async def take(folder: Path) -> list[Path]:
             "request": f"/requests/{created}",
             "policies": "/policies",
             "difference": "/diff?from=40",
+            "quorum": "/quorum",
         }
         return await asyncio.to_thread(_taken, one.port, pages, folder)
 

@@ -36,16 +36,21 @@ WRITER = Writer(boot="boot", where="here", since_ms=0)
 
 def write_a_day(folder: Path, events: int = 1000) -> None:
     """A log of at least so many events."""
+    log = open_log(folder)
+    live_on(log, events)
+    log.close()
+
+
+def live_on(log: RocksDbLog, events: int) -> None:
+    """Go on with a log until it has so many events."""
 
     async def write() -> None:
-        log = open_log(folder)
         day = await Day(log).start()
         await live_a_day(day)
         while log.next_offset < events:
             await day.create(*(f"more.{log.next_offset + number}" for number in range(20)))
             await day.settled()
         await day.controller.stop()
-        log.close()
 
     asyncio.run(write())
 

@@ -15,6 +15,10 @@ from events.logs.archive.manifest import (
     ArchiveDamaged,
     ArchiveForeign,
     Writer,
+    history_of,
+    manifests_of,
+    note_manifest,
+    read_about,
 )
 from events.logs.archive.place import ArchiveAway, BadPlace, Folder, open_place
 from events.logs.log import LogCorrupted
@@ -24,6 +28,7 @@ from tests.projections.archive.archives import (
     STRETCH,
     archive_all,
     archiver,
+    live_on,
     query_of_log,
 )
 from tests.replay.history import CLUSTER_ID, open_log
@@ -93,6 +98,22 @@ def test_the_archive_of_another_cluster_or_history_is_refused(folder: Path, tmp_
             about.write_text(json.dumps({**said, **change}))
             with pytest.raises(ArchiveForeign, match=pattern):
                 archiver(log, Folder(place)).step()
+
+
+def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None:
+    """A voter archives from its start on, and has no event before it follows somebody."""
+    log, place = open_log(tmp_path / "log"), open_place(str(tmp_path / "archive"))
+    at_work = archiver(log, place)
+    assert at_work.step() is None
+    assert read_about(place) is None, "nobody knows its history yet"
+    live_on(log, 2 * STRETCH)
+    log.flush()
+    manifest = at_work.step()
+    assert manifest is not None
+    log.note(note_manifest(manifest))
+    assert list(manifests_of(log)) == [manifest]
+    assert manifest.history == history_of(log) != ""
+    log.close()
 
 
 def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Path, tmp_path: Path) -> None:

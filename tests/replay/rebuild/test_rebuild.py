@@ -10,11 +10,14 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from controller.machine.apply import _TOPIC_FOLDS, _unchanged
 from controller.machine.state import DictTopics, State
 from events.catalog import (
     ADOPTED_DEADLINE_MS,
     Cause,
     ChangeAsked,
+    ChangeRejected,
+    CreateAnswered,
     Event,
     IsrChanged,
     LeaderElected,
@@ -22,9 +25,10 @@ from events.catalog import (
     PartitionsAdded,
     PartitionsWanted,
     Recorded,
+    TopicConfigsChanged,
     TopicCreated,
 )
-from events.codec import decode_event, encode_event, place_of
+from events.codec import IDLE, decode_event, encode_event, place_of
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.replay.errors import ReplayError
@@ -104,17 +108,29 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
         RequestId("q"), TopicName("t"), TopicId(bytes(16)), (one, one), 2, (), None, (), ADOPTED_DEADLINE_MS
     )
     asked = ChangeAsked("CreatePartitions", 3, PartitionsWanted(3, None))
+    beside: list[Event] = [
+        TopicConfigsChanged(RequestId("c"), TopicName("t"), (("a", "b"),), "User:a", None, asked),
+        CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 1),
+        ChangeRejected(RequestId("r"), TopicName("t"), 37, "no", "rule", "User:a", None, asked),
+    ]
     events: list[Event] = [begun]
     for epoch in range(1, 8):
         kind, isr = (LeaderElected, IsrChanged)[epoch % 2], (BrokerId(1 + epoch % 2),)
         events.append(kind(TopicName("t"), epoch // 2 % 2, isr[0], isr, epoch, epoch, ""))
+        events += beside if epoch == 5 else ()
         if epoch == 4:
             events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
     records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
     stored = [(int(record.offset), encode_event(7, cause, record.event)) for record in records]
     monkeypatch.setattr("projections.replay.rebuild.rebuild.decode_event", noted)
     assert hashes_of_packs({"t": stored}) == hashes(records)
-    assert 0 < len(decoded) < len(records), "some were passed over"
+    kinds = [type(records[offset].event) for offset in decoded]
+    assert kinds.count(IsrChanged) + kinds.count(LeaderElected) == 4, "of two partitions, before and after a third came"
+    assert ChangeRejected not in kinds, "what says nothing of the topic is passed over"
+
+
+def test_what_is_passed_over_leaves_topics_as_they_are() -> None:
+    assert {kind for kind, fold_ in _TOPIC_FOLDS.items() if fold_ is _unchanged} == IDLE
 
 
 def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:

@@ -1,0 +1,37 @@
+"""`python -m tests.soak [--minutes N] [--seed N]`: exit code 0, or 1 and what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from tests.soak.soak import Plan, soak
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long; default 30")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 100_000, help="of the misfortunes; default: any")
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2, help="over these brokers, with a front; 0 for neither")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
+    plan = Plan(options.minutes, options.seed, options.brokers, options.workers)
+    print(f"seed {plan.seed}, {plan.minutes:g} minutes; creates and reads are count × median/99 % of them", flush=True)
+    with tempfile.TemporaryDirectory(prefix="topicwright-soak-", ignore_cleanup_errors=True) as folder:
+        outcome = soak(Path(folder), plan, partial(print, flush=True))
+    print(outcome.table)
+    for each in outcome.wrong:
+        print(f"WRONG: {each}")
+    print(f"seed {plan.seed}: {len(outcome.wrong)} things are wrong" if outcome.wrong else "nothing was lost")
+    return 1 if outcome.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

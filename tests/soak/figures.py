@@ -1,0 +1,132 @@
+"""What processes take: memory, open descriptors, threads and disk, looked at every few seconds."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.soak.nodes import Node
+
+EVERY_S: Final = 2.0
+DISK_EVERY: Final = 5
+MINUTE_S: Final = 60.0
+_STATUS = re.compile(r"^(VmRSS|Threads):\s+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a process: seconds since the start of the soak, MiB, and counts."""
+
+    at_s: float
+    pid: int
+    rss_mib: float
+    descriptors: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One look at a folder, in MiB: all of it, and by what is directly in it."""
+
+    at_s: float
+    mib: float
+    parts: Mapping[str, float]
+
+
+class Figures(threading.Thread):
+    """Looks at all nodes until the end of the block; `samples` and `disks` are by the node's name."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__(name="figures", daemon=True)
+        self.samples: defaultdict[str, list[Sample]] = defaultdict(list)
+        self.disks: defaultdict[str, list[Disk]] = defaultdict(list)
+        self.ended: list[str] = []
+        """What ended by itself."""
+        self.began_s = 0.0
+        """By the monotonic clock."""
+        self._nodes = nodes
+        self._over = threading.Event()
+        self._say: Callable[[], object] | None = None
+        self._said_s = 0.0
+
+    def __enter__(self) -> Self:
+        self.began_s = time.monotonic()
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
+        self.join(60)
+
+    def now_s(self) -> float:
+        """Seconds since it began to look."""
+        return time.monotonic() - self.began_s
+
+    def each_minute(self, say: Callable[[], object]) -> None:
+        """Call this once a minute from now on."""
+        self._say = say
+
+    def run(self) -> None:
+        number = 0
+        while not self._over.is_set():
+            at_s = self.now_s()
+            for node in self._nodes:
+                self._look(node, at_s)
+                if node.ours and number % DISK_EVERY == 0:
+                    self.disks[node.name].append(disk_of(node.folder, at_s))
+            number += 1
+            if self._say is not None and at_s - self._said_s >= MINUTE_S:
+                self._said_s = at_s
+                self._say()
+            self._over.wait(EVERY_S)
+
+    def _look(self, node: Node, at_s: float) -> None:
+        if (ended := node.ended()) is not None and ended not in self.ended:
+            self.ended.append(ended)
+        pid = node.running.pid
+        with suppress(OSError, KeyError):  # it has just ended
+            self.samples[node.name].append(sample(pid, at_s))
+
+
+def sample(pid: int, at_s: float) -> Sample:
+    """A process as it is now. Raises OSError, KeyError where it is none any more."""
+    status = dict(_STATUS.findall(Path(f"/proc/{pid}/status").read_text(encoding="ascii")))
+    descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+    return Sample(at_s, pid, int(status["VmRSS"]) / 1024, descriptors, int(status["Threads"]))
+
+
+def disk_of(folder: Path, at_s: float) -> Disk:
+    """What a folder takes now; files come and go meanwhile."""
+    parts: defaultdict[str, float] = defaultdict(float)
+    for place, _, names in os.walk(folder):
+        part = Path(place).relative_to(folder).parts
+        for name in names:
+            with suppress(OSError):
+                parts[part[0] if part else "."] += os.lstat(os.path.join(place, name)).st_blocks / 2048
+    return Disk(at_s, sum(parts.values()), dict(parts))
+
+
+def between(samples: Iterable[Sample], begin_s: float, end_s: float) -> list[Sample]:
+    """Those of a span of time."""
+    return [each for each in samples if begin_s <= each.at_s <= end_s]
+
+
+def median(values: Iterable[float]) -> float:
+    """The one in the middle; 0 of none."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else 0.0
+
+
+def hundredths(values: Iterable[float], share: int) -> float:
+    """So many hundredths of the values are not above this; 0 of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * share // 100)] if ordered else 0.0

@@ -1,0 +1,94 @@
+"""All clients of a soak together: none of them is ever killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.soak.clients import Changes
+from tests.soak.judging import differing_logs, lost_commands, lost_topics, tried
+from tests.soak.nodes import Node
+from tests.soak.readers import Follower, Reader
+from tests.soak.stage import Stage
+from tests.support.churn import QUIET, Churn, Reading
+
+TOPIC: Final = "kept"
+PARTITIONS: Final = 3
+PAUSE_S: Final = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A client that changes topics through brokers, and one through a front; a producer with acks=all and a group that
+    reads along; readers of pages, and of the stream of events, of each of our processes that has them."""
+
+    stage: Stage
+    changes: dict[str, Changes]
+    """By the kind of node that answers in the end."""
+    churn: Churn
+    reading: Reading
+    readers: dict[str, Reader]
+    followers: dict[str, Follower]
+
+    def lost(self) -> list[str]:
+        """End it, and see that everything that was acknowledged is there."""
+        stage, wrong = self.stage, []
+        for client in self.changes.values():
+            client.end()
+        for reader in self.readers.values():
+            reader.end()
+            wrong += reader.wrong
+        addresses = {"voter": stage.cluster.bootstrap, "front": stage.front}
+        for kind, client in self.changes.items():
+            wrong += tried(client.name, lambda: lost_topics(client, addresses[kind]))  # noqa: B023
+        wrong += tried("records", self._lost_records)
+        wrong += tried("metadata logs", lambda: differing_logs(stage))
+        if stage.front:
+            wrong += tried("commands", lambda: lost_commands(stage, self.changes["front"]))
+        for node in (each for each in stage.ours if each.name in self.followers):
+            follower = self.followers[node.name]
+            wrong += tried(follower.name, lambda: _unseen(follower, node))  # noqa: B023
+        return wrong
+
+    def _lost_records(self) -> list[str]:
+        self.reading.catches_up(self.churn)
+        self.churn.__exit__(None, None, None)
+        lost = self.churn.lost()
+        return [*self.churn.failed, *([f"records that were acknowledged are not there: {lost}"] if lost else [])]
+
+
+def _unseen(follower: Follower, node: Node) -> list[str]:
+    partition = "&partition=0" if node.kind == "front" else ""
+    newest = msgspec.json.decode(node.get(f"/v1/events?order=newest&limit=1{partition}"))["events"]
+    follower.end(newest[0]["offset"])
+    return follower.wrong
+
+
+@contextmanager
+def load_on(stage: Stage, seed: int) -> Iterator[Load]:
+    """All clients at work, until the end of the block."""
+    cluster, brokers = stage.cluster, len(stage.cluster.brokers)
+    new = NewTopic(TOPIC, PARTITIONS, brokers, config={"min.insync.replicas": str(brokers // 2 + 1)})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    admin.create_topics([new], request_timeout=30)[TOPIC].result(40)
+    changes = {"voter": Changes("by-broker", cluster.bootstrap, min(2, brokers), PAUSE_S)}
+    if stage.front:
+        changes["front"] = Changes("by-front", stage.front, 2, PAUSE_S)
+    read = [each for each in stage.ours if each.kind != "worker"]
+    readers = {each.name: Reader(each, seed) for each in read}
+    followers = {each.name: Follower(each) for each in read}
+    with ExitStack() as ending:
+        threads: tuple[Changes | Reader | Follower, ...] = (*changes.values(), *readers.values(), *followers.values())
+        for thread in threads:
+            thread.start()
+            ending.callback(thread.over.set)
+        reading = ending.enter_context(Reading(cluster.bootstrap, TOPIC))
+        churn = ending.enter_context(Churn(cluster.bootstrap, TOPIC, PARTITIONS))
+        churn.goes_on()
+        reading.has_begun()
+        yield Load(stage, changes, churn, reading, readers, followers)

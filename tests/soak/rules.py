@@ -1,0 +1,74 @@
+"""What figures may come to: the rules by which a soak fails, in words.
+
+Memory is judged for each process from its own start: what it does first fills caches, so that the second half of its
+life counts. There it may grow by `GROWTH_MIB_MINUTE`; above that, growth has to slow down: in the last quarter it is
+less than half as steep as in the quarter before. A process that lived for less than `JUDGED_S` is not judged, and none
+may be larger than `RSS_MIB_MAX` ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+from tests.soak.figures import Disk, Sample, between, median
+
+DESCRIPTORS_MORE: Final = 40
+"""RocksDB holds its files open, whose number goes up and down; librdkafka a connection to each broker."""
+THREADS_MORE: Final = 8
+RSS_MIB_MAX: Final = 700.0
+GROWTH_MIB_MINUTE: Final = 1.0
+JUDGED_S: Final = 240.0
+POINTS: Final = 60
+
+
+def too_many(name: str, first: Sequence[Sample], last: Sequence[Sample]) -> list[str]:
+    """Descriptors and threads of a node in the last calm minute that exceed those of the first."""
+    found = []
+    for what, allowed in (("descriptors", DESCRIPTORS_MORE), ("threads", THREADS_MORE)):
+        before, after = (median(getattr(each, what) for each in span) for span in (first, last))
+        if after > before + allowed:
+            found.append(f"{name}: {after:.0f} {what}, {before:.0f} at the start; {allowed} more are allowed")
+    return found
+
+
+def slope(samples: Sequence[Sample]) -> float:
+    """MiB a minute, by the median of the slopes between any two: a peak counts for little (Theil and Sen)."""
+    points = samples[:: max(1, len(samples) // POINTS)]
+    return 60 * median((b.rss_mib - a.rss_mib) / (b.at_s - a.at_s) for a, b in combinations(points, 2))
+
+
+def grows(name: str, samples: Sequence[Sample]) -> list[str]:
+    """Processes of a node whose memory grows without bound; `samples` are of all of these, in the order of time."""
+    found = []
+    for pid in dict.fromkeys(each.pid for each in samples):
+        own = [each for each in samples if each.pid == pid]
+        highest = max(each.rss_mib for each in own)
+        if highest > RSS_MIB_MAX:
+            found.append(f"{name}: a process of {highest:.0f} MiB; {RSS_MIB_MAX:.0f} are allowed")
+        begin_s, end_s = own[0].at_s, own[-1].at_s
+        if end_s - begin_s < JUDGED_S:
+            continue
+        quarter_s = (end_s - begin_s) / 4
+        half = between(own, begin_s + 2 * quarter_s, end_s)
+        third, last = (between(own, begin_s + n * quarter_s, begin_s + (n + 1) * quarter_s) for n in (2, 3))
+        all_of_it = slope(half)
+        if all_of_it > GROWTH_MIB_MINUTE and slope(last) > slope(third) / 2:
+            found.append(
+                f"{name}: memory grows by {all_of_it:.1f} MiB a minute in the second half of a process's "
+                f"{(end_s - begin_s) / 60:.0f} minutes, and no slower at its end "
+                f"({slope(third):.1f}, then {slope(last):.1f})"
+            )
+    return found
+
+
+def too_large(name: str, disks: Sequence[Disk], limits: Mapping[str, float]) -> list[str]:
+    """Folders of a node that were ever larger than its settings allow, in MiB by what is directly in its own; "" is
+    all of it."""
+    found = []
+    for part, limit in limits.items():
+        highest = max((each.parts.get(part, 0.0) if part else each.mib for each in disks), default=0.0)
+        if highest > limit:
+            found.append(f"{name}: {part or 'its folder'} took {highest:.1f} MiB; {limit:.1f} are allowed")
+    return found

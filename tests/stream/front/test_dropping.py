@@ -1,0 +1,78 @@
+"""Fronts drop old events of their own folder once the worker has archived them, and write nothing to its archive."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from controller.serving.history import archiving
+from controller.serving.history.archiving import dropping
+from controller.settings.load import load_settings
+from controller.stream.log.partition import PartitionState
+from events.logs.archive.manifest import manifests_of, noted
+from events.logs.archive.place import Place
+from tests.projections.archive.archives import assert_one_log, take_snapshot
+from tests.stream.worker.memory_kafka import TOPICS
+from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases
+
+LATER_MS = 10**15
+
+
+@pytest.fixture
+def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
+    for name in ("LOOK_S", "LOOK_AT_OTHERS_S", "AGAIN_S"):
+        monkeypatch.setattr(archiving, name, 0.01)
+    return Partitions(tmp_path)
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
+
+
+async def drop(front: PartitionState, place: Place, kept_ms: int = 0) -> archiving.Archiving:
+    """Take over all that is archived, and drop what may go."""
+    settings = load_settings(overrides=(f"log.events.retention.ms={kept_ms}",))
+    one = dropping(front.log, settings, lambda: LATER_MS, place)
+    while await one._once() == 0:
+        pass
+    return one
+
+
+async def test_a_front_drops_what_is_archived_and_reads_it_from_there(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    folder = partitions.folder / "archive"
+    before = files(folder)
+    for number in range(TOPICS.partitions):
+        with (
+            closing(partitions.front("whole", number, archive=False)) as whole,
+            closing(partitions.front("front", number, archive=False)) as front,
+        ):
+            place = partitions.archive(number)
+            at_work = await drop(front, place)
+            assert (front.log.start_offset, at_work.trouble) == (0, None), "no snapshot stands after it"
+            take_snapshot(front.log, front.log.next_offset)
+            at_work = await drop(front, place, kept_ms=-1)
+            assert front.log.start_offset == 0, "all is kept"
+            at_work = await drop(front, place)
+            assert at_work.trouble is None
+            manifests = list(manifests_of(front.log))
+            assert front.log.start_offset == manifests[-1].end > 0
+            assert noted(front.log).cleaned == noted(front.log).forgotten == manifests[-1].end
+            assert state_of(front.log) == state_of(whole.log)
+            assert_one_log(front.log, whole.log)
+    with closing(partitions.front("other", 0, archive=False)) as front:
+        at_work = await drop(front, partitions.archive(1))
+        assert "is the archive of another history" in (at_work.trouble or ""), "another partition's is another log's"
+        assert not list(manifests_of(front.log))
+    assert files(folder) == before, "the archive is the worker's"
+
+
+async def test_what_is_not_archived_stays(partitions: Partitions) -> None:
+    worker = await partitions.worker("a")
+    await partitions.create(worker, 5)
+    await worker.close()
+    with closing(partitions.front("front", 0, archive=False)) as front:
+        at_work = await drop(front, partitions.archive(0))
+        assert (front.log.start_offset, at_work.trouble) == (0, None)

@@ -1,0 +1,134 @@
+"""Bases that somebody has changed who can write to their place, hashes and all: nobody begins with one that has another
+tree than its events and the archive, and `verify` of the place finds what is changed beside the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from controller.cli.main import main
+from controller.serving.history import archiving
+from events.logs.archive.base import Base, bases, fetch_base, put_base
+from events.logs.heads import Head
+from events.logs.merkle import Frontier
+from events.logs.rocksdb_log import RocksDbLog
+from projections.store.tree import HEAD, KEPT_LEVEL, head_of
+from tests.projections.archive.archives import open_any
+from tests.stream.worker.memory_kafka import TOPICS
+from tests.stream.worker.test_partition_history import Partitions, two_bases
+
+Pairs = dict[bytes, bytes]
+STATE = b"s"
+NODE = STATE + HEAD + bytes((KEPT_LEVEL,))
+
+
+@pytest.fixture
+def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
+    monkeypatch.setattr(archiving, "LOOK_S", 0.01)
+    return Partitions(tmp_path)
+
+
+def newest_event(pairs: Pairs) -> bytes:
+    return max(key for key in pairs if key[:1] == b"\0")
+
+
+def turned(pairs: Pairs, key: bytes) -> None:
+    """The last byte of a value is another one."""
+    pairs[key] = pairs[key][:-1] + bytes((pairs[key][-1] ^ 1,))
+
+
+def first_under(pairs: Pairs, prefix: bytes) -> bytes:
+    return min(key for key in pairs if key.startswith(prefix) and pairs[key])
+
+
+def with_another_tree(pairs: Pairs, log: RocksDbLog) -> None:
+    """An event is another one, and the tree is that of the events as they are then."""
+    key = newest_event(pairs)
+    turned(pairs, key)
+    values = [value for _, value in log.read(0, log.next_offset - 1)]
+    frontier = Frontier()
+    for level, index, hash_ in frontier.extend([*values, pairs[key]], KEPT_LEVEL):
+        pairs[STATE + HEAD + bytes((level,)) + index.to_bytes(8, "big")] = hash_
+    pairs[STATE + HEAD] = frontier.size.to_bytes(8, "big") + frontier.root()
+
+
+NOBODY_BEGINS_WITH: dict[str, Callable[[Pairs], object]] = {
+    "the newest event": lambda pairs: turned(pairs, newest_event(pairs)),
+    "its first event": lambda pairs: turned(pairs, first_under(pairs, b"\0")),
+    "its head": lambda pairs: turned(pairs, STATE + HEAD),
+    "a hash of its tree": lambda pairs: turned(pairs, first_under(pairs, NODE)),
+    "a hash of its tree is gone": lambda pairs: pairs.pop(first_under(pairs, NODE)),
+    "a manifest": lambda pairs: turned(pairs, first_under(pairs, STATE + b"p\0")),
+}
+FOUND_BY_VERIFY: dict[str, tuple[Callable[[Pairs], object], str]] = {
+    "a topic's state": (lambda pairs: turned(pairs, first_under(pairs, STATE + b"t")), "is not what its events lead"),
+    "a topic is gone": (lambda pairs: pairs.pop(first_under(pairs, STATE + b"t")), "is missing"),
+    "the index": (lambda pairs: pairs.pop(first_under(pairs, b"tt")), "the index of topics is not that of the events"),
+}
+
+
+class Changing:
+    """The newest base of partition 0, to be changed."""
+
+    def __init__(self, partitions: Partitions, folder: Path) -> None:
+        self.place = partitions.place()
+        self.base, self.older = bases(self.place, TOPICS.cluster_id, TOPICS.events_id)
+        fetch_base(self.place, self.base, folder)
+        with closing(open_any(folder)) as log:
+            self._pairs = dict(log.frozen_pairs())
+        self._folder = folder
+
+    def put(self, change: Callable[[Pairs], object]) -> Base:
+        pairs = dict(self._pairs)
+        change(pairs)
+        return put_base(self.place, self.base, ordered(pairs))
+
+    def put_with_another_tree(self) -> Head:
+        """And the head as it was."""
+        with closing(open_any(self._folder)) as log:
+            head = Head(
+                log=f"{TOPICS.cluster_id}/0", size=log.next_offset, root=head_of(log, log.next_offset)[1].hex(), at_ms=0
+            )
+            self.put(lambda pairs: with_another_tree(pairs, log))
+            return head
+
+
+def ordered(pairs: Pairs) -> Iterator[tuple[bytes, bytes]]:
+    return iter(sorted(pairs.items()))
+
+
+async def test_nobody_begins_with_a_base_whose_tree_is_another(partitions: Partitions, tmp_path: Path) -> None:
+    await two_bases(partitions)
+    changing = Changing(partitions, tmp_path / "base")
+    for what, change in NOBODY_BEGINS_WITH.items():
+        changing.put(change)
+        with closing(partitions.front(f"fresh {what}")):
+            assert partitions.began_at == changing.older.kafka_offset, what
+    changing.put(lambda _: None)
+    with closing(partitions.front("fresh")):
+        assert partitions.began_at == changing.base.kafka_offset, "as it was put"
+
+
+async def test_verify_finds_what_is_changed_beside_the_tree(
+    partitions: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await two_bases(partitions)
+    changing = Changing(partitions, tmp_path / "base")
+    url = str(tmp_path / "archive" / "partition-00000")
+    assert main(["verify", url, "--partition", "0"]) == 0, capsys.readouterr()
+    for what, (change, words) in FOUND_BY_VERIFY.items():
+        changing.put(change)
+        capsys.readouterr()
+        assert main(["verify", url, "--partition", "0"]) == 1, what
+        said = capsys.readouterr().out
+        assert changing.base.name in said, what
+        assert words in said, what
+    head = changing.put_with_another_tree()
+    kept = tmp_path / "head.json"
+    kept.write_bytes(msgspec.json.encode(head))
+    assert main(["verify", url, "--partition", "0", "--head", str(kept)]) == 1
+    assert f"the first {head.size} events are not those that the head was made over" in capsys.readouterr().out

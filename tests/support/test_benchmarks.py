@@ -1,0 +1,54 @@
+"""`make bench`: one benchmark that cannot be run, or fails, leaves the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from benchmarks.__main__ import measured
+from benchmarks.figures import Figure, show
+from tests.support.tools import cached
+
+GOOD = Figure("creates", "topics/s", 1234.5, 567.8, "1,000", "twice as fast", 12.3, 45.6)
+
+
+def _of_no_kafka(with_kafka: bool) -> Sequence[Figure]:
+    cached("no-such-jars")
+    return [GOOD]
+
+
+def _of_no_package(with_kafka: bool) -> Sequence[Figure]:
+    raise ModuleNotFoundError("No module named 'pyspark'")
+
+
+def _failing(with_kafka: bool) -> Sequence[Figure]:
+    raise AssertionError("3 violations\nin a generated log")
+
+
+def test_what_is_absent_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_VERSION")
+    (line,), good = measured("stream", _of_no_kafka, True)
+    assert good
+    assert line.topicwright is None
+    assert (line.work, line.note) == ("stream", "not measured: no-such-jars is not here: run `make tools`")
+    (line,), good = measured("replay", _of_no_package, True)
+    assert good
+    assert line.note == "not measured: No module named 'pyspark'"
+
+
+def test_what_failed_is_said_in_a_line_and_is_not_good() -> None:
+    (line,), good = measured("replay", _failing, True)
+    assert (good, line.note) == (False, "failed: 3 violations in a generated log")
+
+
+def test_figures_are_a_table_and_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    show([GOOD], as_json=False)
+    header, row = capfdbinary.readouterr().out.decode().splitlines()
+    assert row.split() == ["creates", "topics/s", "1,234", "568", "12.3", "45.6", "1,000", "twice", "as", "fast"]
+    assert [row.index(cell) for cell in ("1,234", "568", "12.3", "45.6")] == [
+        header.index(name) for name in ("Topicwright", "Kafka", "core us", "Kafka's")
+    ], "numbers are under their names"
+    show([GOOD], as_json=True)
+    assert msgspec.json.decode(capfdbinary.readouterr().out, type=list[Figure]) == [GOOD]
