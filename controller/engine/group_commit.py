@@ -133,8 +133,9 @@ class Controller:
     def _take_up(self) -> None:
         settings, release = self._decide_by
         cluster = self.state.cluster
+        at_ms = self.now_ms(self._storage.recorder.last_ms)  # what others decided may be ahead of the clock here
         if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
-            request_id, at_ms = self.new_request_id("settings"), self.now_ms(self._storage.recorder.last_ms)
+            request_id = self.new_request_id("settings")
             self.observe(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
         self._deadlines.begin(self.state.waiting)
         self._taken_up.set()

@@ -11,7 +11,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.partitions import leadership, reports
 from controller.machine.partitions.after_events import after_change, with_partition
 from controller.machine.readiness import answer_waiter, answers_of
-from controller.machine.state import Cluster, State, Topic, settings_from_pairs
+from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
 from events import catalog
 from events.catalog import Event
 from events.names import ShardKey
@@ -43,9 +43,17 @@ def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
     return about_broker(command.request_id, known, gone)
 
 
+def _is_of_another(known: Broker | None, epoch: int | None) -> bool:
+    """Whether the broker has registered anew since this was said of it: a heartbeat of the process before says nothing
+    of the one that is there now."""
+    return known is not None and epoch not in (None, known.broker_epoch)
+
+
 def fence(state: State, command: commands.FenceBroker) -> Decision:
     """A live broker is gone. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
+    if _is_of_another(known, command.broker_epoch):
+        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced:
         return about_broker(command.request_id, known)
     fenced = catalog.BrokerFenced(command.broker_id, known.broker_epoch, command.reason)
@@ -55,6 +63,8 @@ def fence(state: State, command: commands.FenceBroker) -> Decision:
 def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
     """A fenced broker is live. What it can lead or fill is looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
+    if _is_of_another(known, command.broker_epoch):
+        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or not known.fenced:
         return about_broker(command.request_id, known)
     unfenced = catalog.BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason)
@@ -94,6 +104,8 @@ def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
 def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
     """A live broker leaves: it is not to lead any more. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
+    if _is_of_another(known, command.broker_epoch):
+        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced or known.leaving:
         return about_broker(command.request_id, known)
     return about_broker(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
@@ -102,6 +114,8 @@ def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
 def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
     """Other log directories of a broker are online. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
+    if _is_of_another(known, command.broker_epoch):
+        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.log_dirs == command.log_dirs:
         return about_broker(command.request_id, known)
     changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs)

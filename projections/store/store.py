@@ -207,6 +207,10 @@ class TopicStore:
         """The keys of topics with a replica on a real broker."""
         return list(topics_of(self._log, broker_id))
 
+    def has_replicas(self, broker_id: BrokerId) -> bool:
+        """Whether a topic has a replica on a real broker, which may be one that is not registered."""
+        return next(iter(topics_of(self._log, broker_id)), None) is not None
+
     def durable_keys_with_placeholders(self) -> list[ShardKey]:
         """The keys of topics with a place that waits for a real broker (KIP-409)."""
         return list(dict.fromkeys(topics_with_placeholders(self._log)))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from controller.machine.state import DictTopics, State, Topic
-from events.names import shard_key
+from events.logs.memory_log import InMemoryLog
+from events.names import Offset, ShardKey, shard_key
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
 from projections.store.stored_topics import TOPIC
 from tests.machine.audit.auditor import audit
@@ -47,14 +50,18 @@ def check_state(world: World) -> None:
     """The live state, the stored state, and the fold of the log are one."""
     folded = fold(world.records())
     controller = world.process.controller
-    _check_same(folded, controller.store, controller.state, "the live state")
+    check_same(folded, controller.store, controller.state, "the live state")
     stored = TopicStore(world.disk.kept)
-    _check_same(folded, stored, stored.state(), "the stored state")
+    check_same(folded, stored, stored.state(), "the stored state")
 
 
 def check_keys(world: World) -> None:
     """Nothing is stored for topics that are no more."""
-    kept, waiting = world.disk.kept, world.process.controller.state.waiting
+    check_keys_of(world.disk.kept, world.process.controller.state.waiting)
+
+
+def check_keys_of(kept: InMemoryLog, waiting: Mapping[ShardKey, Offset]) -> None:
+    """The same of a log, with the topics that wait."""
     topics = {key[1:].partition(b"\0")[0] for key, _ in kept.scan(TOPIC)}
     named = {value.replace(b".", b"_") for _, value in kept.scan(TOPIC_ID)}
     assert named == topics, f"ids are kept for {named - topics}, and none for {topics - named}"
@@ -62,7 +69,8 @@ def check_keys(world: World) -> None:
     assert {key[1:].decode() for key, _ in kept.scan(WAITING)} == set(waiting), "what waits is marked"
 
 
-def _check_same(folded: State, store: TopicStore, state: State, what: str) -> None:
+def check_same(folded: State, store: TopicStore, state: State, what: str) -> None:
+    """A state, and what a store shows, are those that the log folds to."""
     topics = store.durable_slice(None, 1 << 30)
     assert topics == topics_of(folded), f"{what}: topics differ: {_differing(topics, topics_of(folded))}"
     assert store.durable_cluster == folded.cluster, f"{what}: the cluster differs"

@@ -27,6 +27,9 @@ IMPATIENT = 0.06
 """How often a client goes away before it is answered."""
 
 
+Habit = Callable[[], Awaitable[None]]
+
+
 class Answers(Protocol):
     """Who answers a request. Raises ConnectionLost."""
 
@@ -59,17 +62,9 @@ class Client:
     async def live(self, until: float, think_s: float) -> None:
         """Send requests until the end."""
         loop = asyncio.get_running_loop()
-        habits: tuple[Callable[[], Awaitable[None]], ...] = (
-            *[self._create] * 8,
-            *[self._delete] * 3,
-            self._add_partitions,
-            self._alter_configs,
-            self._list_all,
-            self._look_up,
-        )
         while loop.time() < until:
             await asyncio.sleep(self._rng.expovariate(1 / think_s))
-            habit, patience = self._rng.choice(habits), None
+            habit, patience = self._rng.choice(self.habits()), None
             if self._rng.random() < IMPATIENT:
                 patience = self._rng.uniform(0, 0.05)
             if not self._world.plan.happens(self.name):
@@ -80,6 +75,17 @@ class Client:
                 self._answers["gave up", 0] += 1
             except ConnectionLost:
                 self._answers["connection lost", 0] += 1
+
+    def habits(self) -> tuple[Habit, ...]:
+        """What it does, as often as it is there."""
+        return (
+            *[self._create] * 8,
+            *[self._delete] * 3,
+            self._add_partitions,
+            self._alter_configs,
+            self._list_all,
+            self._look_up,
+        )
 
     async def _call(self, api: ApiKey, version: int, request: Message) -> Any:
         answer = await self._world.process.call(self.name, api, version, request)

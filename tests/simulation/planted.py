@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.simulation import bugs as of_process
+from tests.simulation.brokers import bugs as of_brokers
+from tests.simulation.brokers.simulation import simulate as live_brokers
 from tests.simulation.planting import Bugs, seeds_to_find
 from tests.simulation.quorum import bugs as of_quorum
 from tests.simulation.quorum.simulation import simulate as live_quorum
@@ -22,6 +24,7 @@ HEAD: Final = "| planted bug | simulator | seeds that it took |\n|---|---|---|"
 SIMULATORS: Final[Sequence[tuple[str, Bugs, Callable[[int], object]]]] = (
     ("one process", of_process.BUGS, live_process),
     ("workers and fronts", of_stream.BUGS, live_stream),
+    ("real brokers", of_brokers.BUGS, live_brokers),
     ("quorum", of_quorum.BUGS, live_quorum),
 )
 

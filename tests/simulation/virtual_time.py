@@ -28,6 +28,9 @@ LOOK_EVERY = 100
 """There are no files in a simulation, but for the loop's own pipe: asking the system costs more than the rest."""
 
 
+THREAD_S = 0.0005
+
+
 class Stuck(AssertionError):
     """Everybody waits, and nothing is left that could wake anyone."""
 
@@ -57,6 +60,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual = _InstantSelector()
         super().__init__(self._virtual)
         self.errors: list[dict[str, Any]] = []
+        self.thread_s: Callable[[], float] = lambda: THREAD_S
+        """How long a thread takes for what it is given."""
         self._dead: set[int] = set()
         self._tasks: dict[int, list[asyncio.Task[Any]]] = {}
         self._timers: dict[int, list[asyncio.TimerHandle]] = {}
@@ -99,6 +104,22 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 lambda each: not each.cancelled() and each.when() > self.time(),
             )
         return timer
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """What a thread does is done a moment later, all at once; never, where its process dies before."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def do() -> None:
+            if not future.cancelled():
+                try:
+                    future.set_result(func(*args))
+                except Exception as error:
+                    future.set_exception(error)
+
+        self.call_later(self.thread_s(), do)
+        return future
 
     def left_of(self, process: int) -> list[object]:
         """The tasks and timers of a process that would still do something."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from typing import TypedDict
 
 import structlog
 
@@ -21,10 +22,6 @@ from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker
 from events.names import BrokerId
-
-PREVIOUS_EPOCH_SINCE = 4
-"""The version of BrokerRegistration from which on a broker gives its last incarnation's epoch, -1 if it did not end
-in order (KIP-966)."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -46,13 +43,16 @@ class BrokerRegistrationHandler:
             code, why = int(refused.code), refused.why
             logger.warning("broker refused", broker=broker_id, peer=context.peer, code=code, why=why)
             return BrokerRegistrationResponse(error_code=code)
+        if await self._leads_on(broker_id, request.incarnation_id.hex()):
+            return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        clean = membership.ended_in_order(broker_id, request.previous_broker_epoch)
         command = commands.RegisterBroker(
             **stamp(self._front.controller, "kraft"),
             broker_id=broker_id,
             incarnation=request.incarnation_id.hex(),
             rack=request.rack,
             endpoints=registration.endpoints_of(request),
-            details=registration.details_of(request, clean=self._ended_in_order(context, request)),
+            details=registration.details_of(request, clean=clean),
         )
         (answer,) = await self._front.submit([command])
         if answer.code:
@@ -63,10 +63,25 @@ class BrokerRegistrationHandler:
         membership.touch(broker_id)
         return BrokerRegistrationResponse(broker_epoch=epoch)
 
-    def _ended_in_order(self, context: RequestContext, request: BrokerRegistrationRequest) -> bool:
-        if context.api_version < PREVIOUS_EPOCH_SINCE:
-            return True
-        return self._membership.is_newest_epoch(request.broker_id, request.previous_broker_epoch)
+    async def _leads_on(self, broker_id: BrokerId, incarnation: str) -> bool:
+        """Whether a broker that registers anew leads partitions as the process that it was before. It would lead them
+        on as soon as it has read of its registration, with what it may have lost, and its followers would let go of
+        the same. So it is fenced first, and tries again when others lead."""
+        known = self._membership.cluster.brokers.get(broker_id)
+        if known is None or known.incarnation == incarnation or not self._membership.leads(broker_id):
+            return False
+        if not known.fenced:
+            stamped, epoch = stamp(self._front.controller, "kraft"), known.broker_epoch
+            fence = commands.FenceBroker(**stamped, broker_id=broker_id, reason="registered anew", broker_epoch=epoch)
+            await self._front.submit([fence])
+        return True
+
+
+class OfBroker(TypedDict):
+    """Which registration a heartbeat is of."""
+
+    broker_id: BrokerId
+    broker_epoch: int
 
 
 class Next(Enum):
@@ -129,18 +144,19 @@ class BrokerHeartbeatHandler:
         self, broker: Broker, request: BrokerHeartbeatRequest, next_: Next
     ) -> Iterator[commands.MembershipCommand]:
         """What leads to the next state, one after the other."""
+        of: OfBroker = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
         controller, broker_id = self._front.controller, broker.broker_id
         online = tuple(each for each in broker.log_dirs if each not in request.offline_log_dirs)
         if online != broker.log_dirs:
             logger.warning("log directories failed", broker=broker_id, online=len(online))
-            yield commands.ChangeLogDirs(**stamp(controller, "kraft"), broker_id=broker_id, log_dirs=online)
+            yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online)
         if broker.fenced and next_ is Next.UNFENCED:
-            yield commands.UnfenceBroker(**stamp(controller, "kraft"), broker_id=broker_id, reason="caught up")
+            yield commands.UnfenceBroker(**stamp(controller, "kraft"), **of, reason="caught up")
         elif not broker.fenced and next_ in (Next.FENCED, Next.GONE):
             reason = "shut down in order" if next_ is Next.GONE else "asked to be fenced"
-            yield commands.FenceBroker(**stamp(controller, "kraft"), broker_id=broker_id, reason=reason)
+            yield commands.FenceBroker(**stamp(controller, "kraft"), **of, reason=reason)
         elif not broker.leaving and next_ is Next.LEAVING:
-            yield commands.BeginShutdown(**stamp(controller, "kraft"), broker_id=broker_id)
+            yield commands.BeginShutdown(**stamp(controller, "kraft"), **of)
 
 
 class UnregisterBrokerHandler:

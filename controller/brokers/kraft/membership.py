@@ -103,9 +103,13 @@ class Membership:
             return None
         return self._projector.broker_epoch(broker_id)
 
-    def is_newest_epoch(self, broker_id: int, epoch: int) -> bool:
-        """Whether `epoch`, as on the wire, is that of the newest registration of a broker, or it has none."""
-        return BrokerId(broker_id) not in self.cluster.brokers or self._projector.broker_epoch(broker_id) == epoch
+    def ended_in_order(self, broker_id: BrokerId, epoch: int) -> bool:
+        """Whether a broker that registers has all that it had: it ended in order, as all its directories say, in
+        `epoch`, as on the wire, which is that of its newest registration (KIP-966). It is -1 before version 3, and of
+        who did not. Kafka believes no broker that it has forgotten; here one without replicas has lost nothing."""
+        if broker_id in self.cluster.brokers:
+            return self._projector.broker_epoch(broker_id) == epoch
+        return not self._controller.store.has_replicas(broker_id)
 
     # --- sessions
 

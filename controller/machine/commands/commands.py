@@ -122,6 +122,8 @@ class FenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
 
     broker_id: BrokerId
     reason: str
+    broker_epoch: int | None = None
+    """Of which registration; None for whichever there is."""
 
 
 class UnfenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
@@ -129,12 +131,16 @@ class UnfenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
 
     broker_id: BrokerId
     reason: str
+    broker_epoch: int | None = None
+    """Of which registration; None for whichever there is."""
 
 
 class BeginShutdown(MembershipCommand, frozen=True, kw_only=True, gc=False):
     """A live broker wants to leave in order: its leaderships are to move before it goes (KIP-841)."""
 
     broker_id: BrokerId
+    broker_epoch: int | None = None
+    """Of which registration; None for whichever there is."""
 
 
 class ChangeLogDirs(MembershipCommand, frozen=True, kw_only=True, gc=False):
@@ -142,6 +148,8 @@ class ChangeLogDirs(MembershipCommand, frozen=True, kw_only=True, gc=False):
 
     broker_id: BrokerId
     log_dirs: tuple[bytes, ...]
+    broker_epoch: int | None = None
+    """Of which registration; None for whichever there is."""
 
 
 class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):

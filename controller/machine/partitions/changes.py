@@ -161,7 +161,7 @@ class _Step:
         if len(self.want_isr) >= self.rules.min_isr:
             self.want_elr = ()
             return
-        before = {*self.want_elr, *self.partition.isr}
+        before = {*self.want_elr, *self.partition.isr} & set(self.want_replicas)
         self.want_elr = tuple(sorted(before - set(self.want_isr) - set(self.wanted.unclean)))
 
     # Elections.

@@ -18,7 +18,7 @@ from controller.machine.partitions.after_events import after_step, with_partitio
 from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change, upkeep_of
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import Event, Partition, PartitionChanged, ProducerIdsAllocated
-from events.names import BrokerId, RequestId, TopicName
+from events.names import NO_LEADER, BrokerId, RequestId, TopicName
 
 PRODUCER_IDS_PER_BLOCK = 1000
 
@@ -72,7 +72,8 @@ def is_stale(cluster: Cluster, broker_id: BrokerId, broker_epoch: int | None) ->
     return broker is None or broker.broker_epoch != broker_epoch
 
 
-def _stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: BrokerId) -> Decision:
+def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: BrokerId) -> Decision:
+    """What another incarnation of a broker is answered."""
     broker = cluster.brokers.get(broker_id)
     known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
     message = f"Broker {broker_id} {known}."
@@ -84,7 +85,7 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
     may elect another leader: then the leader that reported it is answered with an error."""
     cluster = state.cluster
     if is_stale(cluster, command.broker_id, command.broker_epoch):
-        return _stale(command.request_id, command.topic, cluster, command.broker_id)
+        return stale(command.request_id, command.topic, cluster, command.broker_id)
     topic = topic_named(state, command.topic)
     if topic is None or command.topic_id not in (None, topic.topic_id):
         refusals = tuple(PartitionAnswer(one.partition, int(ErrorCode.UNKNOWN_TOPIC_ID)) for one in command.reports)
@@ -163,7 +164,7 @@ def assign_directories(state: State, command: commands.AssignDirectories) -> Dec
     sync."""
     cluster = state.cluster
     if is_stale(cluster, command.broker_id, command.broker_epoch):
-        return _stale(command.request_id, command.topic, cluster, command.broker_id)
+        return stale(command.request_id, command.topic, cluster, command.broker_id)
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id:
         code = int(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -205,17 +206,21 @@ def _assigned(
         partition = after_step(partition, assigned)
     if not rules.is_online(cluster.brokers[broker_id], directory):
         isr = tuple(member for member in partition.isr if member != broker_id)
-        gone = Wanted(isr=isr, election=election)
-        failed = change(topic.name, index, partition, gone, topic_rules, f"directory of broker {broker_id} failed")
-        if failed is not None:
-            yield failed
+        then, reason = Wanted(isr=isr, election=election), f"directory of broker {broker_id} failed"
+    elif partition.leader == NO_LEADER:  # it may be that nobody could lead but from there
+        then, reason = Wanted(election=election), f"directory of broker {broker_id} is online"
+    else:
+        return
+    changed = change(topic.name, index, partition, then, topic_rules, reason)
+    if changed is not None:
+        yield changed
 
 
 def allocate_producer_ids(state: State, command: commands.AllocateProducerIds) -> Decision:
     """A block of producer ids that no broker had before (KIP-730)."""
     cluster = state.cluster
     if is_stale(cluster, command.broker_id, command.broker_epoch):
-        return _stale(command.request_id, command.topic, cluster, command.broker_id)
+        return stale(command.request_id, command.topic, cluster, command.broker_id)
     first = cluster.next_producer_id
     event = ProducerIdsAllocated(command.broker_id, command.broker_epoch, first, first + PRODUCER_IDS_PER_BLOCK)
     return Decision((event,), (Answer(command.request_id, command.topic, 0, number=first),))

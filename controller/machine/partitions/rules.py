@@ -92,9 +92,11 @@ def is_kept_up(partition: Partition, cluster: Cluster) -> bool:
     """Whether brokers being as they are changes nothing about a partition. It may err by saying no."""
     if partition.upkeep is None:
         return False
+    if unclean_members(partition, cluster):
+        return False
     if partition.leader == NO_LEADER:
         return not any(replica in cluster.live for replica in partition.replicas)
-    if lost_members(partition, cluster) or unclean_members(partition, cluster):
+    if lost_members(partition, cluster):
         return False
     return partition.replicas[-1] >= 0 or all(broker in partition.replicas for broker in cluster.live)
 

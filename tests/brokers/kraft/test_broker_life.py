@@ -8,13 +8,14 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
 from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
 from controller.apis.kraft.epochs import BrokerEpochs
 from controller.brokers.kraft.confirmations import Applied
 from controller.brokers.kraft.features import features_at, shared_metadata_version
-from controller.brokers.kraft.membership import Directories
+from controller.brokers.kraft.membership import Directories, Membership
 from controller.brokers.kraft.registration import refusal
 from controller.brokers.kraft.sessions import Sessions
 from controller.front.front import Front
@@ -27,11 +28,13 @@ from controller.kafka.messages.broker_registration import (
     Feature,
     Listener,
 )
-from controller.machine.commands.commands import MembershipCommand, RegisterBroker, UnfenceBroker
+from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
-from controller.machine.state import Broker, Cluster
-from events.catalog import Endpoint, SupportedFeature
-from events.names import BrokerId, Offset, RequestId, TopicName
+from controller.machine.observing import unfence
+from controller.machine.partitions.rules import is_kept_up
+from controller.machine.state import Broker, Cluster, DictTopics, State
+from events.catalog import Endpoint, Partition, SupportedFeature, Upkeep
+from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicName
 
 ONE, TWO = b"1" * 16, b"2" * 16
 
@@ -172,6 +175,49 @@ def test_its_word_on_where_replicas_lie_is_refused() -> None:
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
     answer = asyncio.run(handler(RequestContext(73, 0), request))
     assert answer.error_code == 77, "as of an old epoch: a broker that is refused so tries again, less and less often"
+
+
+@pytest.mark.parametrize(
+    ("is_registered", "has_replicas", "epoch", "in_order"),
+    [(True, True, 41, True), (True, True, -1, False), (True, True, 40, False), (False, False, -1, True),
+     (False, True, -1, False), (False, True, 41, False)],
+)  # fmt: skip
+def test_a_broker_is_believed_that_it_lost_nothing_where_its_newest_registration_ended_in_order(
+    is_registered: bool, has_replicas: bool, epoch: int, in_order: bool
+) -> None:
+    """One that was forgotten is not, if it has replicas."""
+    cluster = Cluster().with_broker(broker(1)) if is_registered else Cluster()
+    controller = Mock(store=Mock(durable_cluster=cluster, has_replicas=lambda _: has_replicas))
+    members = Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, lambda: 0.0)
+    assert members.ended_in_order(BrokerId(1), epoch) is in_order
+
+
+def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:
+    state = State(DictTopics(), Cluster().with_broker(replace(broker(1, fenced=True), broker_epoch=2)))
+    of: dict[str, Any] = {"request_id": RequestId("r"), "at_ms": 7, "broker_id": BrokerId(1), "reason": ""}
+    refused = unfence(state, UnfenceBroker(**of, broker_epoch=1))
+    assert (refused.events, refused.answers[0].code) == ((), 77)
+    assert len(unfence(state, UnfenceBroker(**of, broker_epoch=2)).events) == 1
+
+
+def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back_uncleanly() -> None:
+    two = (BrokerId(1), BrokerId(2))
+    partition = Partition(two, (), NO_LEADER, upkeep=Upkeep((ONE, TWO), elr=two[:1]))
+    kept = [
+        is_kept_up(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
+        for unclean in (False, True)
+    ]
+    assert kept == [True, False]
+
+
+def test_a_broker_that_leads_is_fenced_before_it_registers_anew() -> None:
+    members, front = membership(fenced=False), Submitting()
+    members.has_session.return_value = False
+    members.leads.return_value = True
+    handler = BrokerRegistrationHandler(cast("Front", front), members)
+    response = asyncio.run(handler(RequestContext(62, 4), registration(incarnation_id=TWO)))
+    assert response.error_code == 41, "it tries again when others lead"
+    assert [type(each) for each in front.commands] == [FenceBroker]
 
 
 class Granting:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from events.catalog import (
+    BrokerFenced,
     BrokerLeaving,
+    BrokerUnfenced,
     FeaturesChanged,
     HistorySkipped,
     LogDirsChanged,
@@ -42,6 +44,7 @@ class RealAuditor(Auditor):
         super().__init__()
         self.leader_epoch = 0
         self.next_producer_id = 0
+        self.leaving: set[int] = set()
         self.elr = False
 
     @property
@@ -128,6 +131,17 @@ class RealAuditor(Auditor):
     def _on_broker_leaving(self, event: BrokerLeaving) -> None:
         may = self.live.get(event.broker_id, False)
         self._expect("broker-life", may or self._is_followed, f"{event.broker_id} leaves, but is not live")
+        self.leaving.add(event.broker_id)
+
+    def _on_broker_fenced(self, event: BrokerFenced | BrokerUnfenced) -> None:
+        super()._on_broker_fenced(event)
+        self.leaving.discard(event.broker_id)
+
+    _on_broker_unfenced = _on_broker_fenced
+
+    def _live(self) -> set[int]:
+        """Who leaves is not placed on."""
+        return super()._live() - self.leaving
 
     def _on_log_dirs_changed(self, event: LogDirsChanged) -> None:
         self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")

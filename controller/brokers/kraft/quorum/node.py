@@ -71,6 +71,7 @@ class QuorumNode:
         self._replies: dict[Hashable, asyncio.Future[Message]] = {}
         self._tokens = 0
         self._alarm: asyncio.TimerHandle | None = None
+        self._ticked_at = self._loop.time()
         self._moved = asyncio.Event()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -180,9 +181,13 @@ class QuorumNode:
     def _set_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        soonest = self._loop.time() + (FULL_S if self.quorum.full else 0.0)
-        at = max(self.quorum.next_wake, soonest)
-        self._alarm = self._loop.call_at(at, lambda: self._input(self.quorum.tick))
+        # Who fetches in vain comes again at once: that must not put the next try off.
+        soonest = self._ticked_at + FULL_S if self.quorum.full else 0.0
+        self._alarm = self._loop.call_at(max(self.quorum.next_wake, soonest), self._tick)
+
+    def _tick(self) -> None:
+        self._ticked_at = self._loop.time()
+        self._input(self.quorum.tick)
 
     def _carry_out(self, effect: out.Effect) -> None:
         match effect:

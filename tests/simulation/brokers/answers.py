@@ -1,0 +1,213 @@
+"""What brokers are answered, beside what was: an answer has to be one that Kafka gives for what the state was at some
+moment between the request and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from controller.kafka.messages import alter_partition as isrs
+from controller.kafka.messages import assign_replicas_to_dirs as places
+from controller.kafka.messages import broker_heartbeat as heartbeats
+from controller.kafka.messages import broker_registration as registrations
+from controller.machine.errors import ErrorCode as Code
+from tests.simulation.brokers.machine import Key
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.broker import Broker
+    from tests.simulation.brokers.world import World
+
+ANY = -1
+
+
+class Answers:
+    """Checks each. `since` is how many events were durable when its request was sent."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._witness = world.witness
+        self._leaders: dict[tuple[Key, int], int] = {}
+
+    def _was(self, since: int, condition: Callable[[int], bool]) -> bool:
+        self._witness.look()
+        return any(condition(end) for end in range(since, self._witness.end + 1))
+
+    def _epoch(self, broker_id: int, end: int) -> int | None:
+        known = self._witness.broker(broker_id, end)
+        return None if known is None else known.epoch
+
+    def leads(self, key: Key, broker: Broker, epoch: int) -> None:
+        """A broker begins to lead: nobody else has in that epoch."""
+        leader = self._leaders.setdefault((key, epoch), broker.id)
+        assert leader == broker.id, f"{key[1]} of {key[0].hex()}: {leader} and {broker.id} lead in epoch {epoch}"
+        self._witness.look()
+        self._witness.leads(key, broker.id, epoch)
+
+    # --- brokers
+
+    def registration(self, since: int, broker: Broker, answer: registrations.BrokerRegistrationResponse) -> None:
+        """A registration was answered."""
+        witness, mine = self._witness, broker.incarnation.hex()
+        match answer.error_code:
+            case Code.NONE:
+
+                def registered(end: int) -> bool:
+                    known = witness.broker(broker.id, end)
+                    return known is not None and (known.incarnation, known.epoch) == (mine, answer.broker_epoch)
+
+                assert self._was(since, registered), f"broker {broker.id} is not registered: {answer}"
+            case Code.DUPLICATE_BROKER_REGISTRATION:
+
+                def another(end: int) -> bool:
+                    known = witness.broker(broker.id, end)
+                    return known is not None and known.incarnation != mine and not known.fenced
+
+                assert self._was(since, another), f"no other broker {broker.id} lives"
+            case code:
+                assert code == Code.NOT_CONTROLLER, f"broker {broker.id}: {answer}"
+
+    def heartbeat(
+        self,
+        since: int,
+        broker: Broker,
+        request: heartbeats.BrokerHeartbeatRequest,
+        answer: heartbeats.BrokerHeartbeatResponse,
+    ) -> None:
+        """A heartbeat was answered."""
+        witness, epoch = self._witness, request.broker_epoch
+        match answer.error_code:
+            case Code.NONE:
+
+                def fits(end: int) -> bool:
+                    known = witness.broker(broker.id, end)
+                    return known is not None and known.epoch == epoch and known.fenced == answer.is_fenced
+
+                assert self._was(since, fits), f"broker {broker.id}, epoch {epoch}: {answer}, {self._now(broker.id)}"
+                known = witness.broker(broker.id, since)
+                if answer.should_shut_down and not request.want_fence and known is not None and not known.fenced:
+                    led = [key for key in witness.parts if self._leads_all_along(key, broker.id, since)]
+                    assert not led, f"broker {broker.id} may end, and leads {led}"
+            case Code.STALE_BROKER_EPOCH:
+                assert self._was(since, lambda end: self._epoch(broker.id, end) not in (None, epoch)), (
+                    f"broker {broker.id}: {epoch} is its epoch"
+                )
+            case Code.BROKER_ID_NOT_REGISTERED:
+                assert self._was(since, lambda end: self._epoch(broker.id, end) is None), f"{broker.id} is registered"
+            case code:
+                assert code == Code.NOT_CONTROLLER, f"broker {broker.id}: {answer}"
+
+    def _now(self, broker_id: int) -> str:
+        return f"it is {self._witness.broker(broker_id)}"
+
+    def _leads_all_along(self, key: Key, broker_id: int, since: int) -> bool:
+        def led(end: int) -> bool:
+            part = self._witness.part(key, end)
+            return part is not None and part.leader == broker_id
+
+        return not self._was(since, lambda end: not led(end))
+
+    # --- partitions
+
+    def alter_partition(
+        self, since: int, request: isrs.AlterPartitionRequest, answer: isrs.AlterPartitionResponse
+    ) -> None:
+        """AlterPartition was answered."""
+        me, epoch = request.broker_id, request.broker_epoch
+        if answer.error_code == Code.STALE_BROKER_EPOCH:
+            assert self._was(since, lambda end: self._epoch(me, end) != epoch), f"{epoch} is the epoch of broker {me}"
+            return
+        if answer.error_code:
+            assert answer.error_code == Code.NOT_CONTROLLER, f"broker {me}: {answer}"
+            return
+        asked = {(topic.topic_id, one.partition_index): one for topic in request.topics for one in topic.partitions}
+        given = {(topic.topic_id, one.partition_index): one for topic in answer.topics for one in topic.partitions}
+        assert asked.keys() == given.keys(), f"an answer for each partition: {asked.keys() ^ given.keys()}"
+        for key, report in asked.items():
+            one = given[key]
+
+            def fits(
+                end: int,
+                key: Key = key,
+                report: isrs.RequestPartitionData = report,
+                one: isrs.ResponsePartitionData = one,
+            ) -> bool:
+                code = self._code(key, me, report, end)
+                if code == Code.NONE and self._leads_no_more(key, me, report, end):
+                    code = int(Code.NEW_LEADER_ELECTED)
+                is_mine = code == Code.UNKNOWN_TOPIC_ID or self._epoch(me, end) == epoch
+                return is_mine and code == one.error_code
+
+            assert self._was(since, fits), f"{report} of {me} was answered {one}; {self._witness.part(key)}"
+            if one.error_code == Code.NONE:
+                self._check_taken(since, key, report, one)
+
+    def _code(self, key: Key, me: int, report: isrs.RequestPartitionData, end: int) -> int:
+        """What Kafka answers, as the state was then."""
+        part = self._witness.part(key, end)
+        if part is None:
+            return int(Code.UNKNOWN_TOPIC_ID)
+        if report.leader_epoch < part.leader_epoch:
+            return int(Code.FENCED_LEADER_EPOCH)
+        if me != part.leader:
+            return int(Code.INVALID_REQUEST)
+        if report.partition_epoch < part.partition_epoch:
+            return int(Code.INVALID_UPDATE_VERSION)
+        members = {each.broker_id: each.broker_epoch for each in report.new_isr_with_epochs}
+        members = members or dict.fromkeys(report.new_isr, ANY)
+        if me not in members or not members.keys() <= set(part.replicas):
+            return int(Code.INVALID_REQUEST)
+        for member, epoch in members.items():
+            known = self._witness.broker(member, end)
+            if known is None or not known.lives or epoch not in (ANY, known.epoch):
+                return int(Code.INELIGIBLE_REPLICA)
+        return int(Code.NONE)
+
+    def _leads_no_more(self, key: Key, me: int, report: isrs.RequestPartitionData, end: int) -> bool:
+        """Whether the report ended a reassignment, and with it that its sender leads."""
+        after = next(
+            (
+                part
+                for part in self._witness.parts[key].values
+                if part is not None and part.partition_epoch == report.partition_epoch + 1
+            ),
+            None,
+        )
+        return after is not None and after.leader != me
+
+    def _check_taken(
+        self, since: int, key: Key, report: isrs.RequestPartitionData, one: isrs.ResponsePartitionData
+    ) -> None:
+        def shown(end: int) -> bool:
+            part = self._witness.part(key, end)
+            return part is not None and (
+                (part.leader, part.leader_epoch, part.partition_epoch, part.isr)
+                == (one.leader_id, one.leader_epoch, one.partition_epoch, one.isr)
+            )
+
+        assert self._was(since, shown), f"{one} never was: {self._witness.part(key)}"
+
+    def assigned(
+        self,
+        since: int,
+        request: places.AssignReplicasToDirsRequest,
+        answer: places.AssignReplicasToDirsResponse,
+    ) -> None:
+        """AssignReplicasToDirs was answered."""
+        me, epoch = request.broker_id, request.broker_epoch
+        if answer.error_code == Code.STALE_BROKER_EPOCH:
+            assert self._was(since, lambda end: self._epoch(me, end) != epoch), f"{epoch} is the epoch of broker {me}"
+            return
+        if answer.error_code:
+            assert answer.error_code == Code.NOT_CONTROLLER, f"broker {me}: {answer}"
+            return
+        for directory in answer.directories:
+            for topic in directory.topics:
+                for one in topic.partitions:
+                    key = (topic.topic_id, one.partition_index)
+
+                    def lies_there(end: int, key: Key = key, place: bytes = directory.id_) -> bool:
+                        part = self._witness.part(key, end)
+                        return part is not None and part.directory_of(me) == place
+
+                    if one.error_code == Code.NONE:
+                        assert self._was(since, lies_there), f"broker {me}: {key} is not there"

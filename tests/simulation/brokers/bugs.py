@@ -1,0 +1,55 @@
+"""Faults planted in the controller of real brokers, each of which the simulator has to find. The last was the
+product's own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from controller.brokers.kraft.membership import Membership
+from controller.engine.reviews import Reviews
+from controller.machine.partitions import leadership, reports, rules
+from controller.machine.partitions.changes import Election
+from events.names import NO_LEADER
+from tests.simulation.planting import Bugs
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+def _of_any_epoch(partition: Any, broker_id: Any, report: Any, cluster: Any) -> Any:
+    newest = replace(report, partition_epoch=partition.partition_epoch, leader_epoch=partition.leader_epoch)
+    return _refusal(partition, broker_id, newest, cluster)
+
+
+_refusal = reports.refusal
+
+
+def _any_incarnation(membership: Membership, broker_id: Any, epoch: int) -> Any:
+    return membership.cluster.brokers.get(broker_id)
+
+
+def _kept_up_without_leader(partition: Any, cluster: Any) -> bool:
+    if partition.leader == NO_LEADER:
+        return not any(replica in cluster.live for replica in partition.replicas)
+    return _is_kept_up(partition, cluster)
+
+
+_is_kept_up = rules.is_kept_up
+
+BUGS: Final[Bugs] = {
+    "a broker is fenced, and leads on": [(Reviews, "_learn_of_real_brokers", _nothing)],
+    "a report of an in-sync set that is out of date counts": [(reports, "refusal", _of_any_epoch)],
+    "a report of a broker's old incarnation counts": [(reports, "is_stale", lambda *_: False)],
+    "a replica that is not in sync is elected, though nobody allows it": [
+        (rules, "election_for", lambda *_: Election.UNCLEAN)
+    ],
+    "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
+    "whoever comes back has lost nothing": [(Membership, "ended_in_order", lambda *_: True)],
+    "who is eligible comes back uncleanly where nobody leads, and stays so": [
+        (rules, "is_kept_up", _kept_up_without_leader),
+        (leadership, "is_kept_up", _kept_up_without_leader),
+    ],
+}

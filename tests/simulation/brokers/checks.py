@@ -1,0 +1,83 @@
+"""What must hold when a world of real brokers has come to rest."""
+
+from __future__ import annotations
+
+from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.machine.apply import concerns_topic
+from events.catalog import Recorded
+from events.names import shard_key
+from projections.replay.redecide.recorded import Timeline
+from projections.replay.redecide.redecide import differences as decided_otherwise
+from projections.replay.redecide.redecide import this_release
+from projections.store.store import TopicStore
+from tests.brokers.kraft.logs import differences
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.lives import Lives
+from tests.machine.audit.real_auditor import RealAuditor
+from tests.machine.rig import fold
+from tests.simulation.brokers.world import World
+from tests.simulation.checks import check_keys_of, check_same
+
+
+async def check_at_rest(world: World) -> None:
+    """All brokers run, and everybody had time."""
+    witness, process = world.witness, world.controller
+    assert process is not None, "there is a controller"
+    assert process.leads, "the controller leads"
+    controller = process.controller
+    assert controller.failure is None, f"the controller failed: {controller.failure!r}"
+    assert len(controller.replies) == 0, f"{len(controller.replies)} requests were never answered"
+    witness.look()
+    witness.check_kept()
+    witness.check_settled()
+    witness.check_led()
+    for machine in world.machines.values():
+        known = witness.broker(machine.id)
+        assert known is not None, f"broker {machine.id} runs, and is not registered"
+        assert known.lives, f"broker {machine.id} runs, and does not live: {known}"
+    records = world.records()
+    _check_log(records)
+    folded = fold(records)
+    check_same(folded, controller.store, controller.state, "the live state")
+    stored = TopicStore(world.disk.kept)
+    check_same(folded, stored, stored.state(), "the stored state")
+    check_keys_of(world.disk.kept, controller.state.waiting)
+    waiting = {key for key, topic in folded.topics.by_key.items() if topic.waiter is not None}  # type: ignore[attr-defined]
+    assert not waiting, f"the creates of {waiting} were never answered in the log"
+    _check_metadata(world, records, folded)
+
+
+def _check_log(records: list[Recorded]) -> None:
+    """The log passes the auditor and the life cycles, its time never goes back, and it is decided so again."""
+    violations = audit(records, settled=True, of=RealAuditor)
+    assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
+    Lives().see_all(records)
+    times = [record.at_ms for record in records]
+    assert times == sorted(times), "the log's time goes back"
+    of_topics = [
+        (shard_key(record.event.topic), record)  # type: ignore[union-attr]
+        for record in records
+        if concerns_topic(record.event)
+    ]
+    of_topics.sort(key=lambda row: (row[0], row[1].offset))
+    others = [record for record in records if not concerns_topic(record.event)]
+    found = [one for one in decided_otherwise(of_topics, Timeline(others), this_release()) if one is not None]
+    assert not found, f"decided otherwise: {found[:3]}"
+
+
+def _check_metadata(world: World, records: list[Recorded], folded: object) -> None:
+    """The metadata log carries all events, and says what they come to; every broker that is there knows it."""
+    image, values = MetadataImage(), list[bytes]()
+    for batch in world.quorum_disk.kept:
+        image.fold([batch])
+        ours = None if batch.is_control else carried(batch.records[0][1])
+        if ours is not None and ours.values:
+            assert ours.first == len(values), f"events from {ours.first} on are carried after {len(values)}"
+            values += ours.values
+    assert values == world.witness.seen, "the metadata log carries other events"
+    found = differences(image, folded)  # type: ignore[arg-type]
+    assert not found, "\n".join(found)
+    for machine in world.machines.values():
+        known = differences(machine.view.image, folded)  # type: ignore[arg-type]
+        assert not known, f"broker {machine.id}: " + "\n".join(known)

@@ -1,0 +1,162 @@
+"""The controller's process: what `serve --brokers kraft` is made of, over simulated disks."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, RecordBatch
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.registration import controller_record, controller_registration
+from controller.brokers.kraft.replication import QuorumReplication
+from controller.engine.group_commit import Controller
+from controller.engine.reports import Reports
+from controller.front.front import Front
+from controller.kafka.messages import ZERO_UUID
+from controller.serving.real_brokers import real_broker_listener
+from events.catalog import Endpoint, SettingsChanged
+from tests.simulation.brokers.door import Door
+from tests.simulation.faulty_log import FaultyLog
+from tests.simulation.quorum.disk import Disk
+from tests.simulation.virtual_time import virtual_loop
+from tests.simulation.world import RELEASE, Serving, Unheard
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.world import World
+
+CLUSTER = "simulated"
+NODE = 3000
+FETCH_TIMEOUT_S, ELECTION_TIMEOUT_S = 2.0, 0.5
+
+
+class QuorumDisk(Disk):
+    """The disk of the quorum's only voter. What a flush finds when its thread comes to it is durable then."""
+
+    def flush(self) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "planted")
+        self.flush_to(self.end)
+        return self.end
+
+    def beginning(self, epoch: int) -> RecordBatch | None:
+        """The batch that an epoch begins with, where it is here."""
+        return next((each for each in self.control_batches() if each.leader_epoch == epoch), None)
+
+
+class WatchedLog(FaultyLog):
+    """An event log of which each commit is looked at as soon as it counts."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.disk)
+        self._world = world
+
+    def vouch(self) -> None:
+        super().vouch()
+        try:
+            self._world.witness.look()
+        except AssertionError as broken:
+            self._world.failures.append(broken)
+            raise
+
+
+class ControllerProcess(Serving):
+    """One process on the disks; when it has died another takes its place."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(number)
+        self.world = world
+        self.log = WatchedLog(world)
+        self.run(self._make, world)
+
+    def _make(self, world: World) -> None:
+        disk: Any = world.quorum_disk  # as QuorumFiles, without snapshots
+        loop, settings = virtual_loop(), tuple(sorted(world.settings.items()))
+        me = Voter(NODE, world.quorum_disk.directory, (Listener(CONTROLLER_LISTENER, "controller", 9093),))
+        options = Options(
+            cluster_id=CLUSTER,
+            me=me,
+            static=(Voter(NODE, ZERO_UUID, me.listeners),),
+            fetch_timeout_s=FETCH_TIMEOUT_S,
+            election_timeout_s=ELECTION_TIMEOUT_S,
+        )
+        self.node = QuorumNode(disk, options, world.rng.random, world.clock_ms, Security({}))
+        self.projector = MetadataProjector(self.log)
+        assert self.projector.mark.applied <= disk.end, "the event log is ahead of the quorum's"
+        self.replication = QuorumReplication(
+            self.node, disk, self.log, self.projector, SettingsChanged(settings, RELEASE)
+        )
+        self.node.on_role = self.replication.note_role
+        self.fleet = KraftFleet(self.projector, self.node, self.replication, world.options, loop.time)
+        registration = controller_record(controller_registration(me, world.rng.randbytes(16), 0))
+        self.fleet.on_lead = lambda: self._register(encode_record(registration))
+        self.controller = Controller(
+            self.log,
+            self.fleet,
+            boot_id=f"p{self.number}",
+            clock_ms=world.clock_ms,
+            flush=self.log.flushed,
+            reports=Reports(Unheard(), lambda _: None, Unheard()),
+            partitions_cached=world.partitions_cached,
+            projector=self.projector,
+            replication=self.replication,
+        )
+        endpoint = Endpoint(CONTROLLER_LISTENER, "controller", 9093)
+        self.front = Front(self.controller, node_id=NODE, advertised=endpoint)
+        self._settings = settings
+
+    def _register(self, value: bytes) -> None:
+        try:
+            self.node.append([(None, value)])
+        except (NotLeader, OSError):
+            return
+
+    async def start(self) -> None:
+        """Follow what there is, then lead."""
+        await self.run(asyncio.ensure_future, self._start())
+        self.door = Door(
+            self.number, CONTROLLER_LISTENER, real_broker_listener(self.fleet, CONTROLLER_LISTENER, self.front, {})
+        )
+
+    async def _start(self) -> None:
+        await self.controller.start(self._settings, RELEASE)
+        self.node.start()
+        self.node.ended.add_done_callback(self._ended)
+        self.controller.background(self.replication.keep_flushed(self.log.flushed))
+
+    def _ended(self, ended: asyncio.Future[None]) -> None:
+        if ended.cancelled() or ended.exception() is None or not self.alive:
+            return
+        self.world.failed(self, ended.exception())
+
+    @property
+    def leads(self) -> bool:
+        """Whether it decides."""
+        return self.alive and self.replication.leads and self.controller.storage_error is None
+
+    def kill(self, *, power: bool) -> None:
+        """SIGKILL, or a power cut, which loses what was not synced."""
+        self.alive = False
+        self.door.shut()
+        virtual_loop().kill(self.number)
+        self.world.disk.crash(power=power)
+        self.world.quorum_disk.crash(self.world.rng, power=power)
+
+    async def stop(self, look: Callable[[], None] = lambda: None) -> None:
+        """SIGTERM, after the connections are gone."""
+        self.alive = False
+        self.door.shut()
+        await self.run(asyncio.ensure_future, self._stop())
+        look()
+
+    async def _stop(self) -> None:
+        await self.controller.stop()
+        await self.node.stop()
+        self.log.close()

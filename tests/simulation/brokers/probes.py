@@ -1,0 +1,53 @@
+"""The controller's connections to brokers, to see how far they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from controller.brokers.kraft.broker_probe import TIMEOUT_S, Unanswered
+from events.catalog import Endpoint
+from events.names import TopicName
+from tests.simulation.brokers.machine import PORT
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.broker import Broker
+    from tests.simulation.brokers.world import World
+
+
+class Probe:
+    """In place of `BrokerConnection`."""
+
+    def __init__(self, world: World, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._world = world
+
+    async def knows(self, topic: str) -> bool:
+        """Whether the broker's metadata have the topic. Raises Unanswered."""
+        broker = await self._broker()
+        return broker.view.topic_id(topic) is not None
+
+    async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
+        """Whether the broker serves as leader of all these partitions, by topic. Raises Unanswered."""
+        broker = await self._broker()
+        ids = {name: broker.view.topic_id(name) for name in partitions}
+        return all(
+            (topic_id := ids[name]) is not None and broker.replicas.serves(topic_id, index)
+            for name, indexes in partitions.items()
+            for index in indexes
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    async def _broker(self) -> Broker:
+        machine = self._world.machines[self.endpoint.port - PORT]
+        await asyncio.sleep(0.0005)
+        broker = machine.broker
+        if broker is None:
+            raise Unanswered("refused")
+        if machine.is_cut or broker.is_paused:
+            await asyncio.sleep(TIMEOUT_S)
+            raise Unanswered("silent")
+        return broker

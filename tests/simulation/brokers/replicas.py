@@ -1,0 +1,301 @@
+"""A model of what a broker does with its replicas: leaders take numbers, followers fetch them, in-sync sets follow.
+
+It does what Kafka's `Partition`, `AlterPartitionManager` and `AssignmentsManager` do: a number is acknowledged when
+all that are in sync, or may be, have it (KIP-497), and only while enough are in sync (KIP-966); who is let in again is
+named with its epoch (KIP-903); where a replica lies is reported (KIP-858).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from controller.brokers.kraft.log.metadata_records import PartitionRecord
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages import alter_partition as isrs
+from controller.kafka.messages import assign_replicas_to_dirs as places
+from controller.machine.errors import ErrorCode
+from tests.simulation.brokers.machine import Key, Replica
+from tests.simulation.virtual_time import virtual_loop
+from tests.simulation.world import ConnectionLost
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.broker import Broker
+
+LAG_S = 1.5
+"""replica.lag.time.max.ms."""
+ENTRIES_MAX = 150
+"""Numbers that a partition takes."""
+TAKES = 0.4
+"""How often a leader is given some."""
+AGAIN = (int(ErrorCode.INELIGIBLE_REPLICA),)
+"""After these the leader goes by what it had before; after others it waits for the metadata."""
+Pair = tuple[Key, bytes]
+"""A partition, and the directory that it lies in."""
+
+
+class Remote:
+    """How far a follower is, as its leader knows it."""
+
+    __slots__ = ("caught_up_at", "end", "epoch", "fetched_at", "leader_end")
+
+    def __init__(self, now: float) -> None:
+        self.end, self.epoch = -1, -1
+        self.caught_up_at = self.fetched_at = now
+        self.leader_end = 1 << 60
+        """Where the leader's log ended when it fetched last."""
+
+
+class Led:
+    """A partition as its leader has it, in one epoch."""
+
+    def __init__(self, partition: PartitionRecord, start: int, now: float) -> None:
+        self.epoch = partition.leader_epoch
+        self.start = start
+        """Where its log ended when it began to lead."""
+        self.remotes = {each: Remote(now) for each in partition.replicas}
+        self.high_watermark = 0
+        self.waiting: list[tuple[int, int]] = []
+        """Offset and number of what is not acknowledged yet."""
+        self.take(partition)
+
+    def take(self, partition: PartitionRecord) -> None:
+        """The metadata say something newer."""
+        self.isr, self.partition_epoch = partition.isr, partition.partition_epoch
+        self.pending: tuple[int, ...] | None = None
+        """The in-sync set that it has reported, and not heard of."""
+        self.is_sent = False
+
+    def fetched(self, follower: Broker, end: int, leader_end: int, now: float) -> None:
+        """A follower fetches from there on: it has all before."""
+        remote = self.remotes.setdefault(follower.id, Remote(now))
+        remote.end, remote.epoch = end, follower.epoch if follower.epoch is not None else -1
+        if end >= leader_end:
+            remote.caught_up_at = now
+        elif end >= remote.leader_end:
+            remote.caught_up_at = max(remote.caught_up_at, remote.fetched_at)
+        remote.fetched_at, remote.leader_end = now, leader_end
+
+    @property
+    def maximal_isr(self) -> set[int]:
+        """All that are in sync, or may be by now."""
+        return {*self.isr, *(self.pending or ())}
+
+
+class Replicas:
+    """Those of one process."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._world, self._machine = broker.world, broker.machine
+        self.led: dict[Key, Led] = {}
+        self.changed = True
+        self._mine: dict[Key, PartitionRecord] = {}
+        self._reports = False
+
+    def serves(self, topic_id: bytes, index: int) -> bool:
+        """Whether it leads a partition."""
+        self._look()
+        mine = self._mine.get((topic_id, index))
+        return mine is not None and mine.leader == self._broker.id and self._broker.is_caught_up
+
+    def _look(self) -> None:
+        if self.changed:
+            self._mine, self.changed = self._broker.view.partitions_of(self._broker.id), False
+            for key in self._machine.replicas.keys() - self._mine.keys():
+                del self._machine.replicas[key]
+
+    def tick(self) -> tuple[dict[Key, isrs.RequestPartitionData], list[Pair]]:
+        """Lead and follow for a moment. What is to be reported, if nothing else is being reported."""
+        self._look()
+        me, now = self._broker.id, virtual_loop().time()
+        moved: list[Pair] = []
+        self.led = {key: led for key, led in self.led.items() if key in self._mine}
+        for key, partition in self._mine.items():
+            replica = self._machine.replica(key, partition)
+            known = self._machine.replicas.get(key)
+            lie = dict(zip(partition.replicas, partition.directories, strict=False))
+            if known is not None and lie.get(me, known.directory) != known.directory:
+                moved.append((key, known.directory))
+            if replica is None or partition.leader != me:
+                self.led.pop(key, None)
+                if replica is not None and partition.leader >= 0:
+                    self._follow(key, partition, replica, now)
+            else:
+                self._lead(key, partition, replica, now)
+        if self._reports:
+            return {}, []
+        reports = {key: self._report(key, led) for key, led in self.led.items() if led.pending and not led.is_sent}
+        return reports, moved
+
+    def as_before(self) -> tuple[dict[Key, isrs.RequestPartitionData], list[Pair]]:
+        """What a process reports that another has replaced, and that knows nothing of it."""
+        if self._reports:
+            return {}, []
+        for led in self.led.values():
+            led.pending, led.is_sent = led.isr[:1], False
+        return {key: self._report(key, led) for key, led in self.led.items()}, []
+
+    # --- following
+
+    def _follow(self, key: Key, partition: PartitionRecord, replica: Replica, now: float) -> None:
+        leader = self._world.machines[partition.leader].broker
+        if leader is None or leader.is_paused:
+            return
+        led, log = leader.replicas.led.get(key), leader.machine.replicas.get(key)
+        if led is None or log is None or led.epoch != partition.leader_epoch or log.directory in leader.machine.failed:
+            return
+        replica.agree_with(log)
+        led.fetched(self._broker, len(replica.entries), len(log.entries), now)
+        replica.entries += log.entries[len(replica.entries) : len(replica.entries) + self._world.rng.randint(1, 20)]
+        if self._world.rng.random() < 0.3:
+            replica.flushed = len(replica.entries)
+
+    # --- leading
+
+    def _lead(self, key: Key, partition: PartitionRecord, replica: Replica, now: float) -> None:
+        led = self.led.get(key)
+        if led is None or led.epoch != partition.leader_epoch:
+            led = self.led[key] = Led(partition, len(replica.entries), now)
+            self._world.answers.leads(key, self._broker, led.epoch)
+        elif partition.partition_epoch > led.partition_epoch:
+            led.take(partition)
+        for each in partition.replicas:
+            led.remotes.setdefault(each, Remote(now))
+        enough = len(led.isr) >= self._broker.view.min_isr(key[0])
+        if enough:
+            self._acknowledge(key, led, replica)
+            if self._world.produces and len(replica.entries) < ENTRIES_MAX and self._world.rng.random() < TAKES:
+                number = self._world.next_number()
+                led.waiting.append((len(replica.entries), number))
+                replica.entries.append((led.epoch, number))
+        if self._world.rng.random() < 0.3:
+            replica.flushed = len(replica.entries)
+        if led.pending is None:
+            self._change_isr(led, partition, replica, now)
+
+    def _acknowledge(self, key: Key, led: Led, replica: Replica) -> None:
+        me = self._broker.id
+        ends = [led.remotes[each].end if each in led.remotes else -1 for each in led.maximal_isr if each != me]
+        led.high_watermark = max(led.high_watermark, min([len(replica.entries), *ends]))
+        while led.waiting and led.waiting[0][0] < led.high_watermark:
+            self._world.witness.acknowledged(key, led.waiting.pop(0)[1], led.epoch)
+
+    def _change_isr(self, led: Led, partition: PartitionRecord, replica: Replica, now: float) -> None:
+        me = self._broker.id
+        late = {each for each in led.isr if each != me and now - led.remotes[each].caught_up_at > LAG_S}
+        if late:
+            led.pending = tuple(each for each in led.isr if each not in late)
+            return
+        back = [each for each in partition.replicas if each not in led.isr and each >= 0 and self._may_join(led, each)]
+        if back:
+            led.pending = (*led.isr, back[0])
+
+    def _may_join(self, led: Led, broker_id: int) -> bool:
+        remote, known = led.remotes[broker_id], self._broker.view.broker(broker_id)
+        if known is None or known.fenced or known.in_controlled_shutdown:
+            return False
+        return remote.end >= max(led.high_watermark, led.start) and remote.epoch == known.broker_epoch
+
+    # --- what the controller is shown
+
+    def _report(self, key: Key, led: Led) -> isrs.RequestPartitionData:
+        assert led.pending is not None, "there is something to report"
+        led.is_sent = True
+        if self._machine.isr_version < 3:
+            return isrs.RequestPartitionData(
+                partition_index=key[1],
+                leader_epoch=led.epoch,
+                partition_epoch=led.partition_epoch,
+                new_isr=led.pending,
+            )
+        return isrs.RequestPartitionData(
+            partition_index=key[1],
+            leader_epoch=led.epoch,
+            partition_epoch=led.partition_epoch,
+            new_isr_with_epochs=tuple(
+                isrs.BrokerState(broker_id=each, broker_epoch=self._epoch_of(led, each)) for each in led.pending
+            ),
+        )
+
+    def _epoch_of(self, led: Led, broker_id: int) -> int:
+        if broker_id == self._broker.id:
+            return self._broker.epoch or -1
+        return led.remotes[broker_id].epoch
+
+    async def report(self, reports: dict[Key, isrs.RequestPartitionData], moved: list[Pair]) -> None:
+        """Tell the controller, one request after the other."""
+        self._reports = True
+        try:
+            if reports:
+                await self._alter(reports)
+            if moved:
+                await self._assign(moved)
+        except ConnectionLost:
+            self._again(reports)
+        finally:
+            self._reports = False
+
+    def _again(self, reports: dict[Key, isrs.RequestPartitionData]) -> None:
+        for key, report in reports.items():
+            led = self.led.get(key)
+            if led is not None and (led.epoch, led.partition_epoch) == (report.leader_epoch, report.partition_epoch):
+                led.is_sent = False
+
+    async def _alter(self, reports: dict[Key, isrs.RequestPartitionData]) -> None:
+        broker = self._broker
+        by_topic: dict[bytes, list[isrs.RequestPartitionData]] = {}
+        for (topic_id, _), report in reports.items():
+            by_topic.setdefault(topic_id, []).append(report)
+        request = isrs.AlterPartitionRequest(
+            broker_id=broker.id,
+            broker_epoch=broker.epoch or -1,
+            topics=tuple(
+                isrs.RequestTopicData(topic_id=each, partitions=tuple(all_)) for each, all_ in by_topic.items()
+            ),
+        )
+        seen = self._world.witness.end
+        answer = await broker.call("isr", ApiKey.ALTER_PARTITION, self._machine.isr_version, request)
+        self._world.answers.alter_partition(seen, request, answer)
+        if answer.error_code:
+            self._world.counts[f"AlterPartition {answer.error_code}"] += 1
+            self._again(reports)
+            return
+        for topic in answer.topics:
+            for one in topic.partitions:
+                self._world.counts[f"AlterPartition {one.error_code}"] += 1
+                key = (topic.topic_id, one.partition_index)
+                self._altered(self.led.get(key), reports[key], one)
+
+    def _altered(self, led: Led | None, report: isrs.RequestPartitionData, one: isrs.ResponsePartitionData) -> None:
+        if led is None or (led.epoch, led.partition_epoch) != (report.leader_epoch, report.partition_epoch):
+            return
+        if one.error_code in AGAIN:
+            led.pending, led.is_sent = None, False
+        elif one.error_code == 0 and one.leader_epoch == led.epoch:
+            led.isr, led.partition_epoch, led.pending, led.is_sent = one.isr, one.partition_epoch, None, False
+        elif one.error_code == ErrorCode.NOT_CONTROLLER:
+            led.is_sent = False
+
+    async def _assign(self, moved: list[Pair]) -> None:
+        broker = self._broker
+        by_place: dict[bytes, dict[bytes, list[places.RequestPartitionData]]] = {}
+        for (topic_id, index), directory in moved:
+            one = places.RequestPartitionData(partition_index=index)
+            by_place.setdefault(directory, {}).setdefault(topic_id, []).append(one)
+        request = places.AssignReplicasToDirsRequest(
+            broker_id=broker.id,
+            broker_epoch=broker.epoch or -1,
+            directories=tuple(
+                places.RequestDirectoryData(
+                    id_=directory,
+                    topics=tuple(
+                        places.RequestTopicData(topic_id=each, partitions=tuple(all_)) for each, all_ in topics.items()
+                    ),
+                )
+                for directory, topics in by_place.items()
+            ),
+        )
+        seen = self._world.witness.end
+        answer = await broker.call("isr", ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, request)
+        self._world.answers.assigned(seen, request, answer)
+        self._world.counts[f"AssignReplicasToDirs {answer.error_code}"] += 1

@@ -1,0 +1,344 @@
+"""An independent model of brokers and partitions: what the durable events say, and what must hold of them.
+
+It shares no rule with the machine. After each event that became durable: epochs go up by one and never back; who leads
+is one of those in sync, and was alive when it was elected; nobody is elected who lacks a number that was acknowledged,
+unless the topic, or whoever requested it, allows that; who is eligible is not in sync, and only where too few are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord
+from events import catalog
+from events.catalog import Recorded
+from events.codec import decode_event
+from tests.simulation.brokers.machine import BROKERS, MIN_ISR, Key
+from tests.simulation.witness import Witness
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.world import World
+
+NOBODY = -1
+UNCLEAN = "unclean.leader.election.enable"
+ELR = "eligible.leader.replicas.version"
+
+
+class Known(NamedTuple):
+    """A broker as the events have it; `epoch` is that on the wire."""
+
+    epoch: int
+    incarnation: str
+    fenced: bool = True
+    leaving: bool = False
+    directories: tuple[bytes, ...] = ()
+    unclean: bool = False
+
+    @property
+    def lives(self) -> bool:
+        """Whether it may lead."""
+        return not self.fenced and not self.leaving
+
+
+class Part(NamedTuple):
+    """A partition as the events have it."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...]
+    elr: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+    recovering: bool = False
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """Where a replica lies."""
+        found = dict(zip(self.replicas, self.directories, strict=False))
+        return found.get(broker_id, bytes(16))
+
+
+class History:
+    """What was when, by the number of events before."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.values: list[Any] = []
+
+    def add(self, end: int, value: Any) -> None:
+        """From there on it is so."""
+        self.ends.append(end)
+        self.values.append(value)
+
+    def at(self, end: int) -> Any:
+        """What was then; None where there was nothing."""
+        index = bisect_right(self.ends, end) - 1
+        return self.values[index] if index >= 0 else None
+
+    @property
+    def now(self) -> Any:
+        """What is."""
+        return self.values[-1] if self.values else None
+
+
+class LifeWitness(Witness):
+    """Follows the event log, and the registrations in the metadata log."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.disk.kept)
+        self._world = world
+        self.brokers: dict[int, History] = {}
+        self.parts: dict[Key, History] = {}
+        self.names: dict[str, bytes] = {}
+        self.configs: dict[str, dict[str, str]] = {}
+        self.of_all: dict[str, str] = {}
+        self.elr = False
+        self.wire: dict[str, int] = {}
+        """The epoch of each incarnation, where it is registered in the metadata log."""
+        self.acked: dict[Key, set[int]] = {}
+        self._unclean: dict[Key, int] = {}
+        """The newest epoch that began with an unclean election."""
+        self._lossy: set[Key] = set()
+        """Who was elected so, and has not begun to lead."""
+        self._metadata_end = 0
+
+    @property
+    def end(self) -> int:
+        """How many events are known to be durable."""
+        return len(self.seen)
+
+    def look(self) -> None:
+        """Take in what has become durable since."""
+        if len(self.seen) >= self._log.durable_offset:
+            return
+        self._look_at_metadata()
+        for offset, value in self._log.read(len(self.seen), self._log.durable_offset):
+            record = decode_event(offset, value)
+            self.seen.append(value)
+            self._follow(record)
+            self.take(record.event)
+
+    def _look_at_metadata(self) -> None:
+        for batch in self._world.quorum_disk.batches(self._metadata_end):
+            for _, records in self._world.decoded(batch.data):
+                for at, record in enumerate(records, batch.base_offset):
+                    if isinstance(record, RegisterBrokerRecord):
+                        assert record.broker_epoch == at, f"{record} is at offset {at}"
+                        self.wire[record.incarnation_id.hex()] = at
+
+    def broker(self, broker_id: int, end: int | None = None) -> Known | None:
+        """A broker, now or then."""
+        history = self.brokers.get(broker_id)
+        found: Known | None = None if history is None else history.now if end is None else history.at(end)
+        return found
+
+    def part(self, key: Key, end: int | None = None) -> Part | None:
+        """A partition, now or then."""
+        history = self.parts.get(key)
+        found: Part | None = None if history is None else history.now if end is None else history.at(end)
+        return found
+
+    def config(self, topic: str, name: str) -> str | None:
+        """The value that a topic has of its own, or with all others."""
+        return self.configs.get(topic, {}).get(name) or self.of_all.get(name)
+
+    def min_isr(self, topic: str) -> int:
+        """How many have to be in sync."""
+        first = self.part((self.names[topic], 0))
+        factor = len(first.replicas) if first is not None else 1
+        return min(int(self.config(topic, MIN_ISR) or 1), factor)
+
+    # --- producers
+
+    def acknowledged(self, key: Key, number: int, epoch: int) -> None:
+        """All that were in sync have a number, and its producer was answered by who leads in that epoch."""
+        self._world.counts["acknowledged"] += 1
+        if epoch >= self._unclean.get(key, 0):
+            self.acked.setdefault(key, set()).add(number)
+
+    def leads(self, key: Key, broker_id: int, epoch: int) -> None:
+        """A broker begins to lead: it has all that was acknowledged, or was elected uncleanly."""
+        part = self.part(key)
+        if part is None or (part.leader, part.leader_epoch) != (broker_id, epoch):
+            return
+        acked, held = self.acked.get(key, set()), self._holds(broker_id, key)
+        if key in self._lossy:
+            self._lossy.discard(key)
+            self.acked[key] = acked & held
+            return
+        assert acked <= held, f"{sorted(acked - held)} were acknowledged, {broker_id} was elected without: {part}"
+
+    def _holds(self, broker_id: int, key: Key) -> set[int]:
+        replica = self._world.machines[broker_id].replicas.get(key)
+        return replica.numbers if replica is not None else set()
+
+    # --- events
+
+    def _follow(self, record: Recorded) -> None:
+        event: Any = record.event
+        match event:
+            case catalog.BrokerRegistered():
+                directories = event.details.log_dirs if event.details else ()
+                known = Known(
+                    self.wire[event.incarnation],
+                    event.incarnation,
+                    True,
+                    False,
+                    directories,
+                    bool(event.details and not event.details.clean),
+                )
+                self.brokers.setdefault(event.broker_id, History()).add(self.end, known)
+            case catalog.BrokerFenced():
+                self._broker_is(event.broker_id, fenced=True)
+            case catalog.BrokerUnfenced():
+                self._broker_is(event.broker_id, fenced=False, unclean=False)
+            case catalog.BrokerLeaving():
+                self._broker_is(event.broker_id, leaving=True)
+            case catalog.LogDirsChanged():
+                self._broker_is(event.broker_id, directories=event.log_dirs)
+            case catalog.BrokerUnregistered():
+                self.brokers[event.broker_id].add(self.end, None)
+            case catalog.FeaturesChanged():
+                self.elr = dict(event.features).get(ELR, 0) > 0
+            case catalog.ResourceConfigsChanged() if (event.kind, event.name) == (BROKERS, ""):
+                self.of_all = dict(event.configs)
+            case _:
+                self._follow_topic(event, record.cause.command)
+
+    def _follow_topic(self, event: Any, command: str) -> None:
+        match event:
+            case catalog.TopicCreated():
+                self.names[event.topic] = event.topic_id
+                self.configs[event.topic] = dict(event.configs)
+                self._new(event.topic, 0, event.partitions)
+            case catalog.PartitionsAdded():
+                self._new(event.topic, event.first, event.partitions)
+            case catalog.TopicConfigsChanged():
+                self.configs[event.topic] = dict(event.configs)
+            case catalog.TopicDeleted():
+                topic_id = self.names.pop(event.topic)
+                for key in self.parts:
+                    if key[0] == topic_id:
+                        self.parts[key].add(self.end, None)
+                        self.acked.pop(key, None)
+            case catalog.PlaceholderFilled():
+                self._filled(event)
+            case catalog.PartitionChanged():
+                self._changed(event, command)
+
+    def _broker_is(self, broker_id: int, **changes: Any) -> None:
+        history = self.brokers[broker_id]
+        history.add(self.end, history.now._replace(**changes))
+
+    def _new(self, topic: str, first: int, partitions: Any) -> None:
+        for index, one in enumerate(partitions, first):
+            part = Part(
+                one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch, one.upkeep.directories
+            )
+            key = (self.names[topic], index)
+            self.parts.setdefault(key, History()).add(self.end, part)
+            self._check(f"{topic}-{index}", part)
+            assert part.leader == NOBODY or self._lives(part.leader, part), f"{topic}-{index} is new: {part}"
+
+    def _filled(self, event: catalog.PlaceholderFilled) -> None:
+        key = (self.names[event.topic], event.partition)
+        part = self.parts[key].now
+        place = part.replicas.index(event.placeholder)
+        replicas = (*part.replicas[:place], event.broker_id, *part.replicas[place + 1 :])
+        directories = (*part.directories[:place], event.directory, *part.directories[place + 1 :])
+        assert event.partition_epoch == part.partition_epoch + 1, f"{event} after {part}"
+        filled = part._replace(replicas=replicas, directories=directories, partition_epoch=event.partition_epoch)
+        self.parts[key].add(self.end, filled)
+
+    def _changed(self, event: catalog.PartitionChanged, command: str) -> None:
+        key, name = (self.names[event.topic], event.partition), f"{event.topic}-{event.partition}"
+        before: Part = self.parts[key].now
+        fields = {
+            "leader": event.leader, "isr": event.isr, "replicas": event.replicas, "directories": event.directories,
+            "elr": event.elr, "last_known": event.last_known_elr, "recovering": event.recovering,
+        }  # fmt: skip
+        changes = {field: value for field, value in fields.items() if value is not None}
+        epochs = before.leader_epoch + (event.leader is not None), before.partition_epoch + 1
+        assert (event.leader_epoch, event.partition_epoch) == epochs, f"{name}: {event} after {before}"
+        after = before._replace(leader_epoch=epochs[0], partition_epoch=epochs[1], **changes)
+        self.parts[key].add(self.end, after)
+        self._check(name, after)
+        if (event.isr is not None or event.elr is not None) and not (before.elr and event.leader in before.elr):
+            is_enough = len(after.isr) >= self.min_isr(event.topic)
+            assert not (after.elr and (is_enough or not self.elr)), f"{name}: enough are in sync, {after}"
+        if event.leader not in (None, NOBODY):
+            self._elected(key, event.topic, before, after, command)
+
+    def _check(self, name: str, part: Part) -> None:
+        assert part.leader == NOBODY or part.leader in part.isr, f"{name} is led by who is not in sync: {part}"
+        assert {*part.isr, *part.elr} <= set(part.replicas), f"{name}: in sync, but no replicas: {part}"
+        assert not set(part.isr) & set(part.elr), f"{name}: in sync and eligible: {part}"
+        assert len(set(part.isr)) == len(part.isr), f"{name}: twice in sync: {part}"
+        assert part.isr or self.elr, f"{name}: nobody is in sync: {part}"
+        assert all(member >= 0 for member in part.isr), f"{name}: a placeholder is in sync: {part}"
+
+    def _lives(self, broker_id: int, part: Part) -> bool:
+        known, directory = self.broker(broker_id), part.directory_of(broker_id)
+        is_lost = known is not None and directory not in known.directories and directory != bytes(16)
+        return known is not None and known.lives and not is_lost
+
+    def _elected(self, key: Key, topic: str, before: Part, after: Part, command: str) -> None:
+        leader, name = after.leader, f"{topic}-{key[1]}"
+        self._world.counts["elections"] += 1
+        if leader != before.leader or before.leader == NOBODY:
+            assert self._lives(leader, after), f"{name} is led by {leader}, which does not live: {self.broker(leader)}"
+        if leader in before.isr or leader in before.elr or (command == "AlterPartition" and before.leader != NOBODY):
+            return
+        self._world.counts["unclean elections"] += 1
+        eligible = [each for each in before.elr if not ((known := self.broker(each)) and known.unclean)]
+        is_last = self.elr and not before.isr and not eligible and before.last_known == (leader,)
+        allowed = self.config(topic, UNCLEAN) == "true" or command == "ElectLeaders" or is_last
+        assert allowed, f"{name}: {leader} is elected uncleanly by {command}, which nobody allowed: {before}"
+        self._unclean[key] = after.leader_epoch
+        self._lossy.add(key)
+
+    # --- when topics were looked at
+
+    def check_settled(self) -> None:
+        """Every topic was looked at since the last broker came or went."""
+        for topic, topic_id in self.names.items():
+            index = 0
+            while (part := self.part((topic_id, index))) is not None:
+                self._check_settled(f"{topic}-{index}", topic, part)
+                index += 1
+
+    def _check_settled(self, name: str, topic: str, part: Part) -> None:
+        dead = [each for each in part.isr if not self._lives(each, part)]
+        if self.elr:
+            assert not dead, f"{name}: {dead} do not live, and are in sync: {part}"
+        else:
+            assert not dead or len(dead) == len(part.isr), f"{name}: {dead} do not live, and are in sync: {part}"
+        if part.leader != NOBODY:
+            assert self._lives(part.leader, part), f"{name}: its leader does not live: {part}"
+            return
+        may = [*part.isr, *([] if part.isr else part.elr)]
+        may = [each for each in may if self._lives(each, part)]
+        assert not may, f"{name}: {may} could lead, and nobody does: {part}"
+        if self.config(topic, UNCLEAN) == "true":
+            may = [each for each in part.replicas if self._lives(each, part)]
+            assert not may, f"{name}: {may} could lead, uncleanly, and nobody does: {part}"
+
+    def check_led(self) -> None:
+        """All brokers are back for a while: every partition that can be is led by one who has all acknowledged, and
+        all its replicas are in sync."""
+        for topic, topic_id in self.names.items():
+            index = 0
+            while (part := self.part((topic_id, index))) is not None:
+                name, index = f"{topic}-{index}", index + 1
+                self._check_led(name, (topic_id, index - 1), part)
+
+    def _check_led(self, name: str, key: Key, part: Part) -> None:
+        lives = [each for each in part.replicas if self._lives(each, part)]
+        if part.leader == NOBODY:
+            return
+        acked, held = self.acked.get(key, set()), self._holds(part.leader, key)
+        assert acked <= held, f"{name}: {sorted(acked - held)} were acknowledged, {part.leader} leads without"
+        missing = set(lives) - set(part.isr)
+        assert not missing, f"{name}: {sorted(missing)} never came in sync: {part}"

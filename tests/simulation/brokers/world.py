@@ -1,0 +1,160 @@
+"""The simulated world of real brokers: a controller on two disks, machines with brokers, clients; all from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+from unittest import mock
+
+from controller.brokers.kraft import readiness
+from controller.brokers.kraft.epoch import KraftOptions
+from controller.brokers.kraft.log.batches import RecordBatch, decode_batches
+from controller.brokers.kraft.log.metadata_codec import decode_record
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.kafka.messages import Message
+from events.catalog import Endpoint, Recorded
+from events.codec import decode_event
+from tests.simulation.brokers.answers import Answers
+from tests.simulation.brokers.controller import CLUSTER, ControllerProcess, QuorumDisk
+from tests.simulation.brokers.door import Door, Line
+from tests.simulation.brokers.machine import Machine
+from tests.simulation.brokers.probes import Probe
+from tests.simulation.brokers.witness import LifeWitness
+from tests.simulation.faulty_log import Disk
+from tests.simulation.plan import Plan
+from tests.simulation.world import BORN_MS
+
+ELIGIBLE_SINCE = 27
+"""The metadata.version with which a cluster that begins has eligible leader replicas (KIP-966)."""
+
+
+class World:
+    """Everything there is. Clients meet it as `process`: each has a connection of its own."""
+
+    def __init__(self, rng: random.Random, plan: Plan) -> None:
+        self.rng, self.plan = rng, plan
+        self.requests = 0
+        self.counts: Counter[str] = Counter()
+        self.disk = Disk(rng, CLUSTER)
+        self.quorum_disk = QuorumDisk(rng.randbytes(16), lambda *_: None)
+        self.partitions_cached = rng.choice((3, 20, 10_000))
+        self.skew_ms = 0
+        level = rng.choice((None, 19, ELIGIBLE_SINCE, 30, 30))
+        self.options = KraftOptions(
+            session_timeout_ms=rng.choice((3_000, 6_000)),
+            metadata_version=level,
+            leaders_balanced_every_s=rng.choice((None, 3.0)),
+        )
+        self.loses = level is not None and level >= ELIGIBLE_SINCE
+        """Whether brokers may lose records: only with eligible leader replicas does Kafka know which did."""
+        self.settings = {
+            "num.partitions": "2",
+            "default.replication.factor": "2",
+            "enable.under.replicated.topic.creation": rng.choice(("true", "false")),
+        }
+        self._processes = 0
+        self._lines: dict[str, Line] = {}
+        self.witness = LifeWitness(self)
+        self.answers = Answers(self)
+        self.replicate_s = rng.choice((0.2, 0.4))
+        self.sync_s = 0.001
+        """How long a flush of the quorum's log takes."""
+        self.produces = True
+        """Whether leaders are given numbers."""
+        self._numbers = 0
+        self.machines = {each: Machine(self, each) for each in range(1, 1 + rng.choice((1, 3, 3, 3, 4)))}
+        self.controller: ControllerProcess | None = None
+        self.failures: list[BaseException] = []
+
+    # --- time and processes
+
+    def clock_ms(self) -> int:
+        """The wall clock, which people set now and then."""
+        return BORN_MS + self.skew_ms + int(asyncio.get_running_loop().time() * 1000)
+
+    def new_process(self) -> int:
+        """A number for a process."""
+        self._processes += 1
+        return self._processes
+
+    async def boot(self) -> None:
+        """Start a controller on the disks."""
+        process = ControllerProcess(self, self.new_process())
+        await process.start()
+        self.controller = process
+
+    def failed(self, process: ControllerProcess, why: BaseException | None) -> None:
+        """A process cannot go on: what starts processes starts another one."""
+        if process is not self.controller or not process.alive:
+            return
+        self.counts["ended"] += 1
+        process.kill(power=False)
+        self.controller = None
+        asyncio.get_running_loop().call_later(1.0, self._boot_again)
+
+    def _boot_again(self) -> None:
+        if self.controller is None:
+            self.booting = asyncio.ensure_future(self.boot())
+
+    def door(self) -> Door | None:
+        """Where connections go, if there is a process."""
+        process = self.controller
+        return process.door if process is not None and process.alive else None
+
+    # --- clients
+
+    @property
+    def process(self) -> World:
+        """Who answers a client."""
+        return self
+
+    async def call(self, client: str, api_key: int, version: int, request: Message) -> Any:
+        """One request by the client's connection. Raises ConnectionLost."""
+        line = self._lines.get(client)
+        if line is None:
+            line = self._lines[client] = Line(self.door, client)
+        return await line.call(api_key, version, request)
+
+    def next_number(self) -> int:
+        """A number that no log has."""
+        self._numbers += 1
+        return self._numbers
+
+    # --- the logs
+
+    @staticmethod
+    def decoded(data: bytes) -> Decoded:
+        """See `decoded`."""
+        return decoded(data)
+
+    def records(self) -> list[Recorded]:
+        """The events on the disk."""
+        return [decode_event(offset, value) for offset, value in self.disk.kept.read()]
+
+
+Decoded = tuple[tuple[RecordBatch, tuple[MetadataRecord, ...]], ...]
+
+
+@lru_cache(maxsize=4096)
+def decoded(data: bytes) -> Decoded:
+    """Batches with their records; those of control batches are left out. Brokers all read the same."""
+    return tuple(
+        (batch, () if batch.is_control else tuple(decode_record(value) for _, value in batch.records))
+        for batch in decode_batches(data)
+    )
+
+
+@contextmanager
+def probed(worlds: list[World]) -> Iterator[None]:
+    """The controller's connections to brokers go to the model brokers."""
+
+    def connection(endpoint: Endpoint) -> Probe:
+        return Probe(worlds[-1], endpoint)
+
+    with mock.patch.object(readiness, "BrokerConnection", connection):
+        yield
