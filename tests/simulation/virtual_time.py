@@ -105,9 +105,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             )
         return timer
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
         """What a thread does is done a moment later, all at once; never, where its process dies before."""
         future: asyncio.Future[T] = self.create_future()
 

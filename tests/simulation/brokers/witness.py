@@ -255,7 +255,7 @@ class LifeWitness(Witness):
     def _changed(self, event: catalog.PartitionChanged, command: str) -> None:
         key, name = (self.names[event.topic], event.partition), f"{event.topic}-{event.partition}"
         before: Part = self.parts[key].now
-        fields = {
+        fields: dict[str, Any] = {
             "leader": event.leader, "isr": event.isr, "replicas": event.replicas, "directories": event.directories,
             "elr": event.elr, "last_known": event.last_known_elr, "recovering": event.recovering,
         }  # fmt: skip
