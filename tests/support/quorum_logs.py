@@ -11,10 +11,13 @@ from controller.brokers.kraft.log.batches import decode_batches
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import (
+    ConfigRecord,
     MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    TopicRecord,
 )
+from controller.brokers.kraft.log.projection import TOPICS
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from events.catalog import EVENT_VERSION
@@ -31,8 +34,15 @@ def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
 
 
 def said(image: MetadataImage) -> tuple[list[bytes], object]:
-    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables."""
-    return sorted(encode_record(_as_kafka_writes(each)) for each in image.records()), image.quorum
+    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables. Kafka's snapshots
+    keep configs of a topic that was made and deleted within what it took in at once (`ConfigurationsDelta.replay`)."""
+    topics = {each.name for each in image.all(TopicRecord)}
+    records = (
+        each
+        for each in image.records()
+        if not (isinstance(each, ConfigRecord) and each.resource_type == TOPICS and each.resource_name not in topics)
+    )
+    return sorted(encode_record(_as_kafka_writes(each)) for each in records), image.quorum
 
 
 def _as_kafka_writes(record: MetadataRecord) -> MetadataRecord:

@@ -85,7 +85,6 @@ def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -
         (kinds.ZkMigrationStateRecord(zk_migration_state=1), "ZkMigrationStateRecord in a snapshot"),
         (kinds.TopicRecord(name="a.udit", topic_id=b"\6" * 16), "topic 'a.udit' has no partitions"),
         (kinds.TopicRecord(name="orders", topic_id=b"\6" * 16), "topics 'orders' and 'orders', whose names collide"),
-        (config(2, "nothing", "retention.ms", "1"), "configs of topic 'nothing', which is not there"),
         (partition(ORDERS, 9, 2), "the partitions of topic 'orders' have gaps"),
     ],
 )
@@ -95,6 +94,13 @@ def test_what_cannot_be_said_is_named(record: kinds.MetadataRecord, why: str) ->
     take_snapshot(follower, follower.image, 200)
     assert follower.unfoldable == why
     assert any(topic.name == "orders" for topic in follower.topics())
+
+
+def test_configs_that_kafka_keeps_of_a_deleted_topic_are_passed_over() -> None:
+    follower = followed()
+    follower.image.apply(config(2, "nothing", "retention.ms", "1"))
+    events = take_snapshot(follower, follower.image, 200)
+    assert ([type(event) for event in events], follower.unfoldable) == ([HistorySkipped], followed().unfoldable)
 
 
 def test_partitions_that_are_gone_are_said_with_the_whole_topic() -> None:
