@@ -203,13 +203,15 @@ class TopicStore:
         if topics:
             yield topics
 
-    def durable_keys_of(self, broker_id: BrokerId) -> list[ShardKey]:
-        """The keys of topics with a replica on a real broker."""
-        return list(topics_of(self._log, broker_id))
+    def durable_keys_of(
+        self, broker_id: BrokerId, after: ShardKey | None = None, at_most: int | None = None
+    ) -> list[ShardKey]:
+        """The keys of topics with a replica on a real broker, after one of them."""
+        return list(islice(topics_of(self._log, broker_id, after), at_most))
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
         """Whether a topic has a replica on a real broker, which may be one that is not registered."""
-        return next(iter(topics_of(self._log, broker_id)), None) is not None
+        return bool(self.durable_keys_of(broker_id, at_most=1))
 
     def durable_keys_with_placeholders(self) -> list[ShardKey]:
         """The keys of topics with a place that waits for a real broker (KIP-409)."""
@@ -233,10 +235,9 @@ class TopicStore:
         """The topics that were created below an offset, the newest first."""
         return self._each_durable(newest_created(self._log, before))
 
-    def leads(self, broker_id: BrokerId) -> bool:
-        """Whether a real broker leads a partition."""
-        topics = (self.durable(key) for key in topics_of(self._log, broker_id))
-        return any(one.leader == broker_id for topic in topics if topic is not None for one in topic.partitions)
+    def leads(self, broker_id: BrokerId, keys: Iterable[ShardKey]) -> bool:
+        """Whether a broker leads a partition under one of these keys."""
+        return any(one.leader == broker_id for topic in self._each_durable(keys) for one in topic.partitions)
 
     def durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics by shard key: as the log has them, but for those of a commit that is being flushed, which

@@ -27,7 +27,7 @@ def test_the_index_is_what_the_topics_say_after_every_event() -> None:
             having = [t.name.replace(".", "_") for t in topics if any(broker_id in p.replicas for p in t.partitions)]
             assert list(topics_of(log, broker_id)) == having, f"after {end} events, broker {broker_id}"
             leads = any(p.leader == broker_id for t in topics for p in t.partitions)
-            assert broker_id < 0 or store.leads(broker_id) == leads
+            assert broker_id < 0 or store.leads(broker_id, store.durable_keys_of(broker_id)) == leads
         waiting = [str(t.name) for t in topics if any(replica < 0 for p in t.partitions for replica in p.replicas)]
         assert sorted(map(str, set(topics_with_placeholders(log)))) == waiting
     assert records, "there is a history"
@@ -37,6 +37,7 @@ def test_topics_come_in_lists_of_about_so_many_partitions() -> None:
     log, store = kept(story("fewer\nquorum\njoin 1\nunfence 1" + "".join(f"\ncreate t{n} 3x1" for n in range(5))).log)
     keys = store.durable_keys_of(BrokerId(1))
     assert keys == [f"t{n}" for n in range(5)]
+    assert store.durable_keys_of(BrokerId(1), keys[0], 2) == keys[1:3]
     assert store.durable_keys_waiting() == keys
     assert [[t.name for t in each] for each in store.durable_topics(keys, 5)] == [["t0", "t1"], ["t2", "t3"], ["t4"]]
     assert list(topics_of(log, BrokerId(1), keys[2])) == keys[3:]

@@ -66,15 +66,16 @@ class BrokerRegistrationHandler:
     async def _leads_on(self, broker_id: BrokerId, incarnation: str) -> bool:
         """Whether a broker that registers anew leads partitions as the process that it was before. It would lead them
         on as soon as it has read of its registration, with what it may have lost, and its followers would let go of
-        the same. So it is fenced first, and tries again when others lead."""
+        the same. So it is fenced first, where it is not, and tries again until others lead."""
         known = self._membership.cluster.brokers.get(broker_id)
-        if known is None or known.incarnation == incarnation or not self._membership.leads(broker_id):
+        if known is None or known.incarnation == incarnation:
             return False
         if not known.fenced:
             stamped, epoch = stamp(self._front.controller, "kraft"), known.broker_epoch
             fence = commands.FenceBroker(**stamped, broker_id=broker_id, reason="registered anew", broker_epoch=epoch)
             await self._front.submit([fence])
-        return True
+            return True
+        return await self._membership.leads(broker_id)
 
 
 class OfBroker(TypedDict):
@@ -114,7 +115,7 @@ class BrokerHeartbeatHandler:
         if not broker.fenced:
             self._confirmations.take_applied(broker.broker_id, applied_end)
         caught_up = request.current_metadata_offset >= request.broker_epoch
-        next_ = self._next(broker, request, caught_up)
+        next_ = await self._next(broker, request, caught_up)
         for command in self._commands(broker, request, next_):
             (answer,) = await self._front.submit([command])
             if answer.code:
@@ -125,7 +126,7 @@ class BrokerHeartbeatHandler:
             should_shut_down=next_ is Next.GONE,
         )
 
-    def _next(self, broker: Broker, request: BrokerHeartbeatRequest, caught_up: bool) -> Next:
+    async def _next(self, broker: Broker, request: BrokerHeartbeatRequest, caught_up: bool) -> Next:
         """As `BrokerHeartbeatManager.calculateNextBrokerState`."""
         membership = self._membership
         if broker.fenced:
@@ -133,11 +134,11 @@ class BrokerHeartbeatHandler:
                 return Next.GONE
             return Next.UNFENCED if caught_up and not request.want_fence and membership.may_return() else Next.FENCED
         if broker.leaving:
-            return Next.GONE if membership.has_left(broker.broker_id) else Next.LEAVING
+            return Next.GONE if await membership.has_left(broker.broker_id) else Next.LEAVING
         if request.want_fence:
             return Next.GONE if request.want_shut_down else Next.FENCED
         if request.want_shut_down:
-            return Next.LEAVING if membership.leads(broker.broker_id) else Next.GONE
+            return Next.LEAVING if await membership.leads(broker.broker_id) else Next.GONE
         return Next.UNFENCED
 
     def _commands(

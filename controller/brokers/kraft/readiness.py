@@ -22,6 +22,7 @@ from controller.brokers.kraft.broker_probe import BrokerConnection, Unanswered
 from controller.brokers.port import CommandSink
 from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint, Recorded, TopicCreated
+from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
 
 FIRST_PAUSE_S: Final = 0.003
@@ -158,7 +159,10 @@ class Readiness:
 
     async def _serves(self, connection: BrokerConnection, broker_id: BrokerId, waited: list[Waited]) -> bool:
         """Whether the broker knows these topics, and serves where it is to lead."""
-        topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
+        try:
+            topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
+        except LogClosed:  # it is being recovered
+            return False
         there = [topic for topic in topics if topic is not None]
         if not there:
             return True

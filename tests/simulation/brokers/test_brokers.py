@@ -23,7 +23,7 @@ QUICK = (
 
 def test_brokers_that_live_and_die_lose_nothing() -> None:
     done, answers = Counter[str](), Counter[tuple[str, int]]()
-    for seed in (2, 5, 9):
+    for seed in (2, 5, 1005):
         outcome = simulate(seed)
         done.update(outcome.faults)
         done.update(outcome.counts)
