@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
-from tests.simulation.plan import FAULTS
+from tests.simulation.plan import Deed
 from tests.simulation.world import POLICY, World
 
 BROKERS_MAX = 5
@@ -25,19 +24,13 @@ class Faults:
 
     async def go_on(self, until: float, pause_s: float) -> None:
         """Do things until the end."""
-        loop = asyncio.get_running_loop()
-        deeds: tuple[Callable[[], Awaitable[None]], ...] = (
+        deeds: tuple[Deed, ...] = (
             self.stop_broker, self.stop_broker, self.start_broker, self.start_broker, self.start_broker,
             self.add_broker, self.delay_broker, self.delay_broker,
             self.fill_disk, self.fail_syncs, self.slow_syncs, self.slow_policies, self.set_clock,
             self.kill, self.cut_power, self.restart,
         )  # fmt: skip
-        while loop.time() < until:
-            await asyncio.sleep(self._rng.expovariate(1 / pause_s))
-            deed = self._rng.choice(deeds)
-            if self._world.plan.happens(FAULTS):
-                self.done[deed.__name__] += 1
-                await deed()
+        await self._world.plan.go_on(self._rng, deeds, self.done, until, pause_s)
 
     def heal_all_but_brokers(self) -> None:
         """All is well again, and brokers are prompt; but those that are down stay down."""

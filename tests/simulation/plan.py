@@ -6,14 +6,17 @@ seed then lives through less, and what still fails is shown by less.
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 FAULTS: Final = "faults"
 """The faults' kind; the other kinds are clients, by name."""
 
 Item = tuple[str, int]
+Deed = Callable[[], Awaitable[None]]
 
 
 class Plan:
@@ -28,6 +31,18 @@ class Plan:
         number = self.drawn[kind]
         self.drawn[kind] += 1
         return self._only is None or number in self._only.get(kind, ())
+
+    async def go_on(
+        self, rng: random.Random, deeds: Sequence[Deed], done: Counter[str], until: float, pause_s: float
+    ) -> None:
+        """Do one of the deeds now and then, until that time of the loop; what happened is counted as `done`."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            await asyncio.sleep(rng.expovariate(1 / pause_s))
+            deed = rng.choice(deeds)
+            if self.happens(FAULTS):
+                done[deed.__name__] += 1
+                await deed()
 
     @property
     def items(self) -> list[Item]:

@@ -108,16 +108,20 @@ class Answers:
 
     # --- partitions
 
+    def _refused(self, since: int, me: int, epoch: int, code: int) -> None:
+        """A whole request of a broker was refused."""
+        if code == Code.STALE_BROKER_EPOCH:
+            assert self._was(since, lambda end: self._epoch(me, end) != epoch), f"{epoch} is the epoch of broker {me}"
+        else:
+            assert code == Code.NOT_CONTROLLER, f"broker {me}: error {code}"
+
     def alter_partition(
         self, since: int, request: isrs.AlterPartitionRequest, answer: isrs.AlterPartitionResponse
     ) -> None:
         """AlterPartition was answered."""
-        me, epoch = request.broker_id, request.broker_epoch
-        if answer.error_code == Code.STALE_BROKER_EPOCH:
-            assert self._was(since, lambda end: self._epoch(me, end) != epoch), f"{epoch} is the epoch of broker {me}"
-            return
+        me = request.broker_id
         if answer.error_code:
-            assert answer.error_code == Code.NOT_CONTROLLER, f"broker {me}: {answer}"
+            self._refused(since, me, request.broker_epoch, answer.error_code)
             return
         asked = {(topic.topic_id, one.partition_index): one for topic in request.topics for one in topic.partitions}
         given = {(topic.topic_id, one.partition_index): one for topic in answer.topics for one in topic.partitions}
@@ -134,7 +138,7 @@ class Answers:
                 code = self._code(key, me, report, end)
                 if code == Code.NONE and self._leads_no_more(key, me, report, end):
                     code = int(Code.NEW_LEADER_ELECTED)
-                is_mine = code == Code.UNKNOWN_TOPIC_ID or self._epoch(me, end) == epoch
+                is_mine = code == Code.UNKNOWN_TOPIC_ID or self._epoch(me, end) == request.broker_epoch
                 return is_mine and code == one.error_code
 
             assert self._was(since, fits), f"{report} of {me} was answered {one}; {self._witness.part(key)}"
@@ -193,12 +197,9 @@ class Answers:
         answer: places.AssignReplicasToDirsResponse,
     ) -> None:
         """AssignReplicasToDirs was answered."""
-        me, epoch = request.broker_id, request.broker_epoch
-        if answer.error_code == Code.STALE_BROKER_EPOCH:
-            assert self._was(since, lambda end: self._epoch(me, end) != epoch), f"{epoch} is the epoch of broker {me}"
-            return
+        me = request.broker_id
         if answer.error_code:
-            assert answer.error_code == Code.NOT_CONTROLLER, f"broker {me}: {answer}"
+            self._refused(since, me, request.broker_epoch, answer.error_code)
             return
         for directory in answer.directories:
             for topic in directory.topics:

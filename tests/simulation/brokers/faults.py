@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 
@@ -13,10 +13,9 @@ from tests.simulation.brokers.broker import Broker
 from tests.simulation.brokers.clients import LifeClient
 from tests.simulation.brokers.machine import Machine
 from tests.simulation.brokers.world import World
-from tests.simulation.plan import FAULTS
+from tests.simulation.plan import Deed
 from tests.simulation.world import ConnectionLost
 
-Deed = Callable[[], Awaitable[None]]
 GHOST_S = 3.0
 """How long a process that was replaced goes on."""
 
@@ -33,7 +32,6 @@ class Faults:
 
     async def go_on(self, until: float, pause_s: float) -> None:
         """Do things until the end."""
-        loop = asyncio.get_running_loop()
         deeds: tuple[Deed, ...] = (
             *[self.kill_broker] * 3, *[self.stop_broker] * 2, *[self.pause_broker] * 3, *[self.cut_broker] * 2,
             *[self.start_broker] * 6, self.replace_process, self.slow_broker, self.fail_directory,
@@ -41,12 +39,7 @@ class Faults:
             self.kill, self.cut_power, self.restart, self.fill_disk, self.fill_quorum_disk, self.fail_syncs,
             self.slow_syncs, self.set_clock,
         )  # fmt: skip
-        while loop.time() < until:
-            await asyncio.sleep(self._rng.expovariate(1 / pause_s))
-            deed = self._rng.choice(deeds)
-            if self._world.plan.happens(FAULTS):
-                self.done[deed.__name__] += 1
-                await deed()
+        await self._world.plan.go_on(self._rng, deeds, self.done, until, pause_s)
 
     async def heal(self) -> None:
         """All is well again, and all brokers run."""
