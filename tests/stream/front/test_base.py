@@ -1,5 +1,5 @@
 """Empty folders of processes begin with a base where Kafka has the beginning no more: a front, and a worker that takes
-over."""
+over. A front that has read everything lets go what is archived."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
     kafka43: ReferenceKafka, tmp_path: Path
 ) -> None:
     archive = {"log.archive.url": str(tmp_path / "archive")}
-    with stream(tmp_path / "s", kafka43.bootstrap, "bases", {**SETTINGS, **archive}) as running:
-        front, worker = running.fronts[0], running.workers[0]
+    settings = {**SETTINGS, **archive, "log.events.retention.ms": "0"}
+    with stream(tmp_path / "s", kafka43.bootstrap, "bases", settings) as running:
+        worker, front = running.workers[0], running.start_front(settings)
         for number in range(6):
             create(front, number * 1000, 1000)
         worker.wait_for_line(r"base put", within_s=300)
@@ -64,6 +65,8 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
         worker.stop()
         successor = running.start_worker()
         assert started_with_a_base(successor)
+        front.process.wait_for_line(r"archived events dropped", within_s=300)
+        assert shown(fresh) == shown(front), "what the front has let go it reads from the archive"
         create(fresh, 20_000, 10)
 
 
