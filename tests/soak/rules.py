@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
+from events.logs.archive.archive import INDEXES_KEPT
 from tests.soak.figures import Disk, Sample, between, median
 
-DESCRIPTORS_MORE: Final = 40
-"""RocksDB holds its files open, whose number goes up and down; librdkafka a connection to each broker."""
+DESCRIPTORS_MORE: Final = 40 + 2 * INDEXES_KEPT
+"""RocksDB holds its files open, whose number goes up and down; librdkafka a connection to each broker; who reads an
+archive up to so many of its indexes."""
 THREADS_MORE: Final = 8
 RSS_MIB_MAX: Final = 700.0
 GROWTH_MIB_MINUTE: Final = 1.0

@@ -61,7 +61,7 @@ def test_no_process_may_ever_be_larger_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "threads", "named"), [(60, 10, ""), (100, 18, ""), (101, 10, "descriptors"), (60, 19, "threads")]
+    ("descriptors", "threads", "named"), [(60, 10, ""), (356, 18, ""), (357, 10, "descriptors"), (60, 19, "threads")]
 )
 def test_descriptors_and_threads_may_be_some_more_at_the_end(descriptors: int, threads: int, named: str) -> None:
     first, last = [Sample(0, 1, 100, 60, 10)] * 3, [Sample(900, 2, 100, descriptors, threads)] * 3
