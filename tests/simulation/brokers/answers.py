@@ -123,10 +123,10 @@ class Answers:
         if answer.error_code:
             self._refused(since, me, request.broker_epoch, answer.error_code)
             return
-        asked = {(topic.topic_id, one.partition_index): one for topic in request.topics for one in topic.partitions}
+        requested = {(topic.topic_id, one.partition_index): one for topic in request.topics for one in topic.partitions}
         given = {(topic.topic_id, one.partition_index): one for topic in answer.topics for one in topic.partitions}
-        assert asked.keys() == given.keys(), f"an answer for each partition: {asked.keys() ^ given.keys()}"
-        for key, report in asked.items():
+        assert requested.keys() == given.keys(), f"an answer for each partition: {requested.keys() ^ given.keys()}"
+        for key, report in requested.items():
             one = given[key]
 
             def fits(
