@@ -90,7 +90,9 @@ class WholeLog:
         prefixes, stop = [run_prefix(SHARD, key) for key in shard_keys], min(end, self._next_offset)
         while True:
             first = self._start_offset
-            found = self._read(Database.runs, prefixes, max(start, first), stop)
+            found: list[list[range] | None] = [[] for _ in prefixes]
+            if first < stop:  # else all of it is archived, and here are only the traces of what was let go
+                found = self._read(Database.runs, prefixes, max(start, first), stop)
             if first == self._start_offset:
                 return (
                     found

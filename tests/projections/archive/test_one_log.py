@@ -53,6 +53,14 @@ def test_every_way_to_read_gives_the_same(cut: RocksDbLog, whole: RocksDbLog) ->
     assert_one_log(cut, whole)
 
 
+def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_let_go(
+    cut: RocksDbLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = list(cut.shard_keys())
+    monkeypatch.setattr(Database, "runs", None)
+    assert any(cut.shard_runs(keys, 0, cut.start_offset))
+
+
 def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
     cut.flush()
     assert cut.path is not None
