@@ -9,16 +9,15 @@ this log.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 
 from rocksdict import WriteBatch
 
 from events.logs.log import Commit
-from events.logs.rocksdb_database import Database, run_prefix
+from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_recovery import NEXT_KEY, START_KEY
+from events.logs.rocksdb_runs import pack, run_prefix
 
-pack = struct.Struct(">Q").pack
 STATE = b"s"
 SHARD = b"t"
 REQUEST = b"r"
@@ -66,9 +65,9 @@ def drop(database: Database, start: int, to: int, kept: Mapping[int, bytes], nam
     for offset, value in kept.items():
         batch.put(KEPT + pack(offset), value, views)
     for name in names:
-        run = database.last_view_key(name, name + pack(to))
-        if run is not None and run < name + pack(to):
-            last = database.get_view(run)
+        run = database.last_run(name, start, to)
+        if run is not None and run < to:
+            last = database.get_view(name + pack(run))
             if last is not None and last >= pack(to):
                 batch.put(name + pack(to), last, views)
     batch.put(START_KEY, pack(to), views)

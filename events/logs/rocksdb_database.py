@@ -30,7 +30,8 @@ are open.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -50,6 +51,8 @@ from rocksdict import (
     WriteBatch,
     WriteOptions,
 )
+
+from events.logs.rocksdb_runs import is_valid, last_run, runs_of
 
 VIEWS = "views"
 Page = tuple[list[tuple[bytes, bytes]], bool]
@@ -83,7 +86,7 @@ class Database:
         views = _options(cache, recovery, bloom=True)
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         self.path = path
-        self._reading = threading.Lock()
+        self._readers = Readers()
         self._frozen: WeakSet[Frozen] = WeakSet()
         self._events = Rdict(str(path), events, column_families={VIEWS: views}, access_type=access)
         self._views = self._events.get_column_family(VIEWS)
@@ -107,10 +110,10 @@ class Database:
 
     def tail(self) -> int:
         """One past the highest event there is."""
-        with self._reading:
+        with self._readers:
             at = self._events.iter()
             at.seek_to_last()
-            return int.from_bytes(at.key(), "big") + 1 if _is_valid(at) else 0
+            return int.from_bytes(at.key(), "big") + 1 if is_valid(at) else 0
 
     def event_files(self) -> list[tuple[int, int, int]]:
         """First offset, last offset and number of entries of each table file of events, in order.
@@ -149,15 +152,14 @@ class Database:
         """Some views from key `lower` on, below `upper`."""
         return self._page(self._views, lower, upper)
 
-    def runs(self, prefixes: Sequence[bytes], start: int, end: int) -> list[list[range] | None]:
+    def runs(self, prefixes: Sequence[bytes], oldest: int, start: int, end: int) -> list[list[range] | None]:
         """Of the runs under each prefix what there is of the offsets from `start` on, below `end`, of as many prefixes
-        as it takes some milliseconds for; None for the first alone where it has too many."""
+        as it takes some milliseconds for; None for the first alone where it has too many. `oldest` as in `last_run`."""
         found: list[list[range] | None] = []
         room = _RUNS_AT_ONCE
-        with self._reading:
-            at = self._views.iter()
+        with self._readers:
             for prefix in prefixes:
-                runs = _runs(at, prefix, start, end, room)
+                runs = runs_of(self._views, prefix, oldest, start, end, room)
                 room -= len(runs)
                 if room <= 0:
                     return found or [None]
@@ -166,26 +168,24 @@ class Database:
 
     def frozen_views(self) -> Frozen:
         """All views as they are now, for reading while others come; to be closed."""
-        frozen = Frozen(self._views.iter(), self._reading)
+        frozen = Frozen(self._views.iter(), self._readers)
         self._frozen.add(frozen)
         return frozen
 
-    def last_view_key(self, lower: bytes, at_most: bytes) -> bytes | None:
-        """The highest view key in [lower, at_most], or None."""
-        with self._reading:
-            at = self._views.iter()
-            at.seek_for_prev(at_most)
-            key: bytes | None = at.key() if _is_valid(at) else None
-            return key if key is not None and key >= lower else None
+    def last_run(self, prefix: bytes, oldest: int, at_most: int) -> int | None:
+        """The first offset of the last run under a prefix that begins at an offset or before it, or None. `oldest` is
+        the first offset whose event is here: none begins before, but thousands may have, of events that were let go."""
+        with self._readers:
+            return last_run(self._views, prefix, oldest, at_most)
 
     def first_view_keys(self, lower: bytes, below: bytes, past: bytes) -> list[bytes]:
         """Of each name with runs the first key, from `lower` on, below `below`; some hundred of them. `past` is what
         comes after all offsets of a name."""
         keys: list[bytes] = []
-        with self._reading:
+        with self._readers:
             at = self._views.iter()
             at.seek(lower)
-            while len(keys) < _NAMES_AT_ONCE and _is_valid(at) and (key := at.key()) < below:
+            while len(keys) < _NAMES_AT_ONCE and is_valid(at) and (key := at.key()) < below:
                 keys.append(key)
                 at.seek(key[:-8] + past)
         return keys
@@ -197,9 +197,9 @@ class Database:
 
     def close(self) -> None:
         """Let go of the database and its lock. Nothing is synced by this."""
-        with self._reading:
+        with self._readers.gone():
             for frozen in self._frozen:
-                frozen.let_go()
+                frozen.close()
             del self.views_handle
             _close(self._views)
             _close(self._events)
@@ -209,7 +209,7 @@ class Database:
         options.set_iterate_upper_bound(upper)
         page: list[tuple[Any, Any]] = []
         room = _PAGE_BYTES
-        with self._reading:
+        with self._readers:
             pairs = family.items(from_key=lower, read_opt=options)
             for pair in pairs:
                 page.append(pair)
@@ -220,12 +220,6 @@ class Database:
         return page, True
 
 
-def run_prefix(kind: bytes, name: str) -> bytes:
-    """What the keys of runs under a name begin with."""
-    text = name.encode("utf-8", "surrogatepass")
-    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"
-
-
 class Frozen:
     """The views of a database as they were at one moment. What RocksDB keeps for it, it keeps until `close`.
 
@@ -233,20 +227,21 @@ class Frozen:
     whoever iterates (0.3.29).
     """
 
-    def __init__(self, at: RdictIter, reading: threading.Lock) -> None:
+    def __init__(self, at: RdictIter, readers: Readers) -> None:
         self._at: RdictIter | None = at
-        self._reading = reading
+        self._readers = readers
+        self._own = threading.Lock()
 
     def page(self, _: Database, lower: bytes, upper: bytes) -> Page:
         """As `Database.view_page`. Raises DbClosedError once it, or the database, is closed."""
         page: list[tuple[bytes, bytes]] = []
         room = _PAGE_BYTES
-        with self._reading:
+        with self._readers, self._own:
             at = self._at
             if at is None:
                 raise DbClosedError("closed")
             at.seek(lower)
-            while _is_valid(at) and (key := at.key()) < upper:
+            while is_valid(at) and (key := at.key()) < upper:
                 if room <= 0:
                     return page, False
                 page.append((key, at.value()))
@@ -256,34 +251,34 @@ class Frozen:
 
     def close(self) -> None:
         """Let RocksDB drop what it keeps for this."""
-        with self._reading:
-            self.let_go()
-
-    def let_go(self) -> None:
-        """The same, by who holds the lock on reading."""
-        self._at = None
+        with self._own:
+            self._at = None
 
 
-def _runs(at: RdictIter, prefix: bytes, start: int, end: int, most: int) -> list[range]:
-    """The run that begins at or before `start`, if it reaches so far, and those after it; so many and no more."""
-    runs: list[range] = []
-    lowest = prefix + start.to_bytes(8, "big")
-    at.seek_for_prev(lowest)
-    if not at.valid():
-        at.status()
-        at.seek(lowest)
-    elif not at.key().startswith(prefix):
-        at.next()
-    while len(runs) < most and at.valid() and (key := at.key()).startswith(prefix):
-        first = int.from_bytes(key[len(prefix) :], "big")
-        if first >= end:
-            return runs
-        after = int.from_bytes(at.value(), "big") + 1
-        if after > start:
-            runs.append(range(max(start, first), min(end, after)))
-        at.next()
-    at.status()
-    return runs
+class Readers:
+    """Who is inside a call that reads. They do not wait for each other: whoever held a lock while it read would keep
+    the event loop from reading for as long, and, as a lock goes to whoever is there first, for longer."""
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            if not self._inside:
+                self._changed.notify_all()
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """Wait until nobody is inside; nobody comes in for so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside)
+            yield
 
 
 def _close(family: Rdict) -> None:
@@ -306,19 +301,11 @@ def _close(family: Rdict) -> None:
             return
 
 
-def _is_valid(at: RdictIter) -> bool:
-    """Whether an iterator stands on a key. Raises if it does not because it could not read."""
-    if at.valid():
-        return True
-    at.status()
-    return False
-
-
 def _check_ended(family: Rdict, after: bytes, options: ReadOptions) -> None:
     """Raise if there is more to read: rocksdict's `items` ends without a word at a block that cannot be read."""
     at = family.iter(options)
     at.seek(after)
-    if _is_valid(at):
+    if is_valid(at):
         raise OSError(f"Corruption: reading ended early, before key {at.key().hex()}")
 
 

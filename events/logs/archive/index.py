@@ -20,7 +20,7 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.followed import indexed_under
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_batch import REQUEST, SHARD
-from events.logs.rocksdb_database import run_prefix
+from events.logs.rocksdb_runs import run_prefix
 from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from events.logs import log
-from events.logs.rocksdb_batch import REQUEST, SHARD, STATE, kept, pack
-from events.logs.rocksdb_database import Database, Frozen, Page, run_prefix
+from events.logs.rocksdb_batch import REQUEST, SHARD, STATE, kept
+from events.logs.rocksdb_database import Database, Frozen, Page
 from events.logs.rocksdb_errors import classify
+from events.logs.rocksdb_runs import pack, run_prefix
 
 if TYPE_CHECKING:
     from events.logs.archive.archive import Archive
@@ -92,7 +93,7 @@ class WholeLog:
             first = self._start_offset
             found: list[list[range] | None] = [[] for _ in prefixes]
             if first < stop:  # else all of it is archived, and here are only the traces of what was let go
-                found = self._read(Database.runs, prefixes, max(start, first), stop)
+                found = self._read(Database.runs, prefixes, first, max(start, first), stop)
             if first == self._start_offset:
                 return (
                     found
@@ -215,9 +216,9 @@ class WholeLog:
                 yield from chain.from_iterable(self.archive.runs(prefix, start, first))
                 start = first
                 continue
-            first, lower, upper = self._start_offset, prefix + pack(start), prefix + pack(stop)
-            before = self._read(Database.last_view_key, prefix, lower)
-            for key, value in self._each_view(lower if before is None else before, upper):
+            first = self._start_offset
+            before = self._read(Database.last_run, prefix, first, start)
+            for key, value in self._each_view(prefix + pack(start if before is None else before), prefix + pack(stop)):
                 if first != self._start_offset:  # what is found here may be less than there was
                     break
                 run = range(max(start, int.from_bytes(key[-8:], "big")), min(stop, int.from_bytes(value, "big") + 1))

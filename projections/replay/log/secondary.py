@@ -30,10 +30,11 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 from events.catalog import EVENT_VERSION
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
 from events.logs.rocksdb_batch import SHARD
-from events.logs.rocksdb_database import VIEWS, Database, run_prefix
+from events.logs.rocksdb_database import VIEWS, Database, Readers
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY, start_of
+from events.logs.rocksdb_runs import run_prefix
 from projections.replay.log.frozen import frozen
 
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
@@ -81,8 +82,8 @@ class Look(RocksDbLog):
         return (older.get(run, -1) if run in missing else offset for run, offset in zip(runs, found, strict=True))
 
     def _newest_here(self, run: bytes, end: int) -> int:
-        key = self._read(Database.last_view_key, run, run + (end - 1).to_bytes(8, "big"))
-        last = None if key is None else self._read(lambda database: database.get_view(key))
+        first = self._read(Database.last_run, run, self._start_offset, end - 1)
+        last = None if first is None else self._read(lambda database: database.get_view(run + first.to_bytes(8, "big")))
         return -1 if last is None else min(end - 1, int.from_bytes(last, "big"))
 
     def close(self) -> None:
@@ -117,7 +118,7 @@ class _Secondary(Database):
         access = AccessType.secondary(str(place))
         self._events = Rdict(str(place), _options(), column_families={VIEWS: _options()}, access_type=access)
         self.path = path
-        self._reading = threading.Lock()
+        self._readers = Readers()
         self._frozen = WeakSet()
         self._views = self._events.get_column_family(VIEWS)
         self.get_event = self._events.get

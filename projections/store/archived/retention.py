@@ -29,7 +29,7 @@ from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, note,
 from events.logs.archive.place import ArchiveAway, Place
 from events.logs.log import EventLog
 from events.logs.rocksdb_batch import REQUEST, SHARD
-from events.logs.rocksdb_database import run_prefix
+from events.logs.rocksdb_runs import run_prefix
 from events.logs.snapshot_file import About
 from events.logs.snapshots import newest_snapshot, snapshot_offsets
 from projections.store.request_index import requests_between

@@ -207,8 +207,11 @@ class Answers:
                     key = (topic.topic_id, one.partition_index)
 
                     def lies_there(end: int, key: Key = key, place: bytes = directory.id_) -> bool:
-                        part = self._witness.part(key, end)
-                        return part is not None and part.directory_of(me) == place
+                        part, before = self._witness.part(key, end), self._witness.part(key, max(since, end - 1))
+                        if part is None or before is None:
+                            return False
+                        # A change may complete a reassignment as well, as in Kafka, by which the replica is no more.
+                        return part.directory_of(me) == place or (me in before.replicas and me not in part.replicas)
 
                     if one.error_code == Code.NONE:
                         assert self._was(since, lies_there), f"broker {me}: {key} is not there"
