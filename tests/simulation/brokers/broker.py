@@ -46,7 +46,8 @@ class Broker:
         self.leaving_since: float | None = None
         self.failed: set[bytes] = set()
         """The directories that failed since it runs."""
-        self._directories = tuple(machine.online)
+        self.directories = tuple(machine.online)
+        """Those that worked when it began."""
         self._controller_epoch = 0
         self._runs = asyncio.Event()
         self._runs.set()
@@ -215,7 +216,7 @@ class Broker:
                 registrations.Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
                 for name, lowest, highest in LEVELS
             ),
-            log_dirs=self._directories,
+            log_dirs=self.directories,
             previous_broker_epoch=self.previous_epoch,
         )
         try:

@@ -114,7 +114,8 @@ class Replicas:
             replica = self._machine.replica(key, partition)
             known = self._machine.replicas.get(key)
             lie = dict(zip(partition.replicas, partition.directories, strict=False))
-            if known is not None and lie.get(me, known.directory) != known.directory:
+            is_seen = known is not None and known.directory in self._broker.directories  # else it failed before
+            if known is not None and is_seen and lie.get(me, known.directory) != known.directory:
                 moved.append((key, known.directory))
             if replica is None or partition.leader != me:
                 self.led.pop(key, None)
