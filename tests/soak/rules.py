@@ -15,7 +15,7 @@ from typing import Final
 from events.logs.archive.archive import INDEXES_KEPT
 from tests.soak.figures import Disk, Sample, between, median
 
-DESCRIPTORS_MORE: Final = 40 + 2 * INDEXES_KEPT
+DESCRIPTORS_MORE: Final = 40 + INDEXES_KEPT
 """RocksDB holds its files open, whose number goes up and down; librdkafka a connection to each broker; who reads an
 archive up to so many of its indexes."""
 THREADS_MORE: Final = 8

@@ -2,8 +2,8 @@
 
 Method. Which stretches there are the log says (`manifests_of`); an object that has not the hash that the log kept does
 not pass. Objects are fetched whole: some of the events are kept in memory, and the indexes, which a question about a
-topic looks through, in files, up to a bound. Each is read in any thread, and nobody waits for anybody: two that want
-the same at once may both fetch it.
+topic looks through, in files, up to bounds that all logs of the process share. Each is read in any thread, and nobody
+waits for anybody: two that want the same at once may both fetch it.
 
 What it does not do: try again. A store that is away raises ArchiveAway, which names it.
 """
@@ -32,8 +32,8 @@ FILES_KEPT: Final = 8
 """Some megabytes each."""
 GROUPS_KEPT: Final = 32
 """Of 8,192 events, about a megabyte each."""
-INDEXES_KEPT: Final = 128
-"""Files of some hundred kilobytes."""
+INDEXES_KEPT: Final = 256
+"""Open files of some hundred kilobytes."""
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -54,17 +54,15 @@ class Archive:
         self._place: Place | None = None
         self._manifests: tuple[Manifest, ...] = ()
         self._starts: list[int] = []
-        self._files: _Recent[int, StretchFile] = _Recent(FILES_KEPT)
-        self._groups: _Recent[tuple[int, int], list[bytes]] = _Recent(GROUPS_KEPT)
-        self._indexes: _Recent[int, StretchIndex] = _Recent(INDEXES_KEPT)
-        self._requests: _Recent[int, Snapshot] = _Recent(INDEXES_KEPT)
+        self._own = object()
+        """Whose is what is kept."""
         self.fetched = 0
         """Objects that were fetched from the store."""
 
     def close(self) -> None:
-        """Let go of files."""
-        self._indexes.clear()
-        self._requests.clear()
+        """Let go of what is kept."""
+        for recent in (_files, _groups, _indexes):
+            recent.let_go(self._own)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The events from `start` on, below `end`, all of which are archived. Raises ArchiveError."""
@@ -134,7 +132,7 @@ class Archive:
             stored = requests_of(self._log, manifest)
             if stored is not None:
                 name = manifest.requests_name(stored)
-                yield manifest, self._requests.get(manifest.start, lambda: self._opened(name, stored))  # noqa: B023
+                yield manifest, self._opened(name, stored)
 
     def runs_of(self, manifest: Manifest) -> list[tuple[bytes, range]]:
         """All that the index of a stretch has: the keys of names, with their runs. Raises ArchiveError."""
@@ -145,18 +143,18 @@ class Archive:
         return self._manifests[-1].end if self._manifests else 0
 
     def _file(self, manifest: Manifest) -> StretchFile:
-        return self._files.get(manifest.start, lambda: StretchFile(manifest, self.content(manifest)))
+        return _files.get((self._own, manifest.start), lambda: StretchFile(manifest, self.content(manifest)))
 
     def _group(self, file: StretchFile, group: int) -> list[bytes]:
-        return self._groups.get((file.manifest.start, group), lambda: file.values(group))
+        return _groups.get((self._own, (file.manifest.start, group)), lambda: file.values(group))
 
     def _index(self, manifest: Manifest) -> StretchIndex:
-        return self._indexes.get(
-            manifest.start,
-            lambda: StretchIndex(self._opened(manifest.index_name, manifest.index), manifest.start),
-        )
+        return StretchIndex(self._opened(manifest.index_name, manifest.index), manifest.start)
 
     def _opened(self, name: str, stored: Stored) -> Snapshot:
+        return _indexes.get((self._own, name), lambda: self._open(name, stored))
+
+    def _open(self, name: str, stored: Stored) -> Snapshot:
         content = self._fetched(name, stored)
         with NamedTemporaryFile(prefix="topicwright-archive-") as file:  # stays readable as long as it is open
             file.write(content)
@@ -179,14 +177,14 @@ class Archive:
 
 
 class _Recent(Generic[_K, _V]):
-    """What was used last, up to a number; nobody waits while something is made."""
+    """What was used last, by owner, up to a number over all of them; nobody waits while something is made."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[_K, _V] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, _K], _V] = OrderedDict()
 
-    def get(self, key: _K, make: Callable[[], _V]) -> _V:
+    def get(self, key: tuple[object, _K], make: Callable[[], _V]) -> _V:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -199,6 +197,12 @@ class _Recent(Generic[_K, _V]):
                 self._kept.popitem(last=False)
         return kept
 
-    def clear(self) -> None:
+    def let_go(self, owner: object) -> None:
         with self._lock:
-            self._kept.clear()
+            for key in [key for key in self._kept if key[0] is owner]:
+                del self._kept[key]
+
+
+_files: _Recent[int, StretchFile] = _Recent(FILES_KEPT)
+_groups: _Recent[tuple[int, int], list[bytes]] = _Recent(GROUPS_KEPT)
+_indexes: _Recent[str, Snapshot] = _Recent(INDEXES_KEPT)

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
+from events.logs.archive import archive
 from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
 from events.logs.archive.place import Folder, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshot_file import Snapshot
 from projections.queries.auditing import audit
 from projections.queries.backwards import newest_of_topic
 from projections.queries.query import Questions
@@ -59,6 +61,24 @@ def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_
     keys = list(cut.shard_keys())
     monkeypatch.setattr(Database, "runs", None)
     assert any(cut.shard_runs(keys, 0, cut.start_offset))
+
+
+def test_what_is_kept_of_archives_is_bounded_over_all_logs(
+    cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: archive._Recent[str, Snapshot] = archive._Recent(2)
+    monkeypatch.setattr(archive, "_indexes", kept)
+    key = next(iter(cut.shard_keys()))
+    cut.flush()
+    assert cut.path is not None
+    with look(cut.path) as seen:
+        for log in (cut, seen, cut):
+            assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key))
+            assert len(kept._kept) == 2
+        owners = {owner for owner, _ in kept._kept}
+        assert owners == {cut.archive._own}, "those of the log that was read last"
+    cut.archive.close()
+    assert not kept._kept
 
 
 def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
