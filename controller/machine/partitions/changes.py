@@ -201,11 +201,12 @@ class _Step:
         return self.rules.may_lead(replica, _directories(self.partition).get(replica, UNASSIGNED))
 
     def _last_known_leader(self) -> BrokerId:
-        """Who led last, where that is all that is known: nobody is in sync or eligible."""
+        """Who led last, where that is all that is known: nobody is in sync or eligible. A reassignment that was called
+        off may have taken it away since."""
         last = self.before.last_known_elr
         if not self.rules.elr or self.want_elr or self.want_isr or len(last) != 1:
             return NO_LEADER
-        return last[0] if self._may_lead(last[0]) else NO_LEADER
+        return last[0] if last[0] in self.want_replicas and self._may_lead(last[0]) else NO_LEADER
 
     # What else changes.
 

@@ -101,6 +101,38 @@ e2/5) => NONE 0:NONE
         reassign t 0:- 1:2              | => NONE 0:INVALID_REPLICA_ASSIGNMENT 1:UNKNOWN_TOPIC_OR_PARTITION
         reassign u 0:1                  | => NONE 0:UNKNOWN_TOPIC_OR_PARTITION
     """,
+    "who led last is no replica any more, since its reassignment was cancelled": """
+        join 4                          | registered(4 e4) => NONE 4
+        unfence 4                       | unfenced(4 e4) => NONE 4
+        join 5                          | registered(5 e5) => NONE 5
+        unfence 5                       | unfenced(5 e5) => NONE 5
+        reassign t 0:4.5.3              | changed(0: replicas=4.5.3.1.2 adding=4.5 removing=1.2 \
+directories=40.50.30.10.20 e0/1) => NONE 0:NONE
+        report t by=1 0:1.4:0:1         | changed(0: isr=1.4 e0/2) => NONE 0:NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=4 isr=4 elr=1 e1/3)
+        fence 4                         | fenced(4 e4) => NONE 4
+        review t                        | changed(0: leader=-1 isr=- elr=1.4 last_known_elr=4 e2/4)
+        join 1 as=second dirs=10 unclean | registered(1 e6) => NONE 6
+        review t                        | changed(0: elr=4 e2/5)
+        join 4 as=second dirs=40 unclean | registered(4 e7) => NONE 7
+        review t                        | changed(0: elr=- e2/6)
+        fence 5                         | fenced(5 e5) => NONE 5
+        fence 2                         | fenced(2 e2) => NONE 2
+        fence 3                         | fenced(3 e3) => NONE 3
+        alter t set:unclean.leader.election.enable=true | configs(min.insync.replicas=2 \
+unclean.leader.election.enable=true) => NONE
+        reassign t 0:cancel             | changed(0: leader=-1 isr=3 replicas=3.1.2 adding=- removing=- \
+directories=30.10.20 e3/7) => NONE 0:NONE
+        alter t delete:unclean.leader.election.enable | configs(min.insync.replicas=2) changed(0: isr=- elr=3 \
+e3/8) => NONE
+        join 3 as=second dirs=30 unclean | registered(3 e8) => NONE 8
+        review t                        | changed(0: elr=- e3/9)
+        unfence 4                       | unfenced(4 e7) => NONE 7
+        review t                        | nothing
+        unfence 3                       | unfenced(3 e8) => NONE 8
+        review t                        | nothing
+    """,
     "elections that are requested": """
         elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0 unclean               | => NONE 0:ELECTION_NOT_NEEDED
