@@ -172,7 +172,8 @@ class _Step:
             return
         if leader in self.want_elr:
             self.want_isr = (leader,)
-            self.want_elr = _without(self.want_elr, (leader,))
+            # Where one in sync is enough, the others miss what it acknowledges from now on.
+            self.want_elr = _without(self.want_elr, (leader,)) if self.rules.min_isr > 1 else ()
         self.leader, self.unclean = leader, unclean
         if unclean:
             self.isr = (leader,)

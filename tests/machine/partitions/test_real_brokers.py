@@ -133,6 +133,15 @@ e3/8) => NONE
         unfence 3                       | unfenced(3 e8) => NONE 8
         review t                        | nothing
     """,
+    "all are lost at once, and where one in sync is enough nobody else stays eligible": """
+        alter t set:min.insync.replicas=1 | configs(min.insync.replicas=1) => NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        fence 2                         | fenced(2 e2) => NONE 2
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=1.2.3 last_known_elr=1 e1/1)
+        unfence 2                       | unfenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=2 isr=2 elr=- last_known_elr=- e2/2)
+    """,
     "elections that are requested": """
         elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0 unclean               | => NONE 0:ELECTION_NOT_NEEDED

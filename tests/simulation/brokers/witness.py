@@ -102,6 +102,8 @@ class LifeWitness(Witness):
         """The newest epoch that began with an unclean election."""
         self._lossy: set[Key] = set()
         """Who was elected so, and has not begun to lead."""
+        self._early: dict[tuple[Key, int], tuple[int, set[int]]] = {}
+        """By partition and epoch, who leads with what before the event log has that election: brokers follow another."""
         self._metadata_end = 0
 
     @property
@@ -155,20 +157,26 @@ class LifeWitness(Witness):
     def acknowledged(self, key: Key, number: int, epoch: int) -> None:
         """All that were in sync have a number, and its producer was answered by who leads in that epoch."""
         self._world.counts["acknowledged"] += 1
+        if (key, epoch) in self._early:
+            self._early[key, epoch][1].add(number)
         if epoch >= self._unclean.get(key, 0):
             self.acked.setdefault(key, set()).add(number)
 
     def leads(self, key: Key, broker_id: int, epoch: int) -> None:
         """A broker begins to lead: it has all that was acknowledged, or was elected uncleanly."""
         part = self.part(key)
-        if part is None or (part.leader, part.leader_epoch) != (broker_id, epoch):
-            return
-        acked, held = self.acked.get(key, set()), self._holds(broker_id, key)
+        if part is not None and epoch > part.leader_epoch:
+            self._early[key, epoch] = broker_id, self._holds(broker_id, key)
+        elif part is not None and (part.leader, part.leader_epoch) == (broker_id, epoch):
+            self._leads_with(key, part, self._holds(broker_id, key))
+
+    def _leads_with(self, key: Key, part: Part, held: set[int]) -> None:
+        acked = self.acked.get(key, set())
         if key in self._lossy:
             self._lossy.discard(key)
             self.acked[key] = acked & held
             return
-        assert acked <= held, f"{sorted(acked - held)} were acknowledged, {broker_id} was elected without: {part}"
+        assert acked <= held, f"{sorted(acked - held)} were acknowledged, {part.leader} was elected without: {part}"
 
     def _holds(self, broker_id: int, key: Key) -> set[int]:
         replica = self._world.machines[broker_id].replicas.get(key)
@@ -265,11 +273,14 @@ class LifeWitness(Witness):
         after = before._replace(leader_epoch=epochs[0], partition_epoch=epochs[1], **changes)
         self.parts[key].add(self.end, after)
         self._check(name, after)
-        if (event.isr is not None or event.elr is not None) and not (before.elr and event.leader in before.elr):
+        if event.isr is not None or event.elr is not None:
             is_enough = len(after.isr) >= self.min_isr(event.topic)
             assert not (after.elr and (is_enough or not self.elr)), f"{name}: enough are in sync, {after}"
         if event.leader not in (None, NOBODY):
             self._elected(key, event.topic, before, after, command)
+            leader, held = self._early.pop((key, after.leader_epoch), (NOBODY, set()))
+            if leader == after.leader:
+                self._leads_with(key, after, held)
 
     def _check(self, name: str, part: Part) -> None:
         assert part.leader == NOBODY or part.leader in part.isr, f"{name} is led by who is not in sync: {part}"
