@@ -43,7 +43,7 @@ from projections.shown.quorum_types import QuorumShape
 
 AGAIN_S: Final = 1.0
 """How soon what a controller refused for now is tried again."""
-FIND_S: Final = 10.0
+FIND_S: Final = 60.0
 """How long controllers that start at the same time are waited for."""
 HAND_OVER_S: Final = 5.0
 """How long another leader is waited for at the end."""
@@ -96,12 +96,13 @@ class Member:
         meta = self._data / META_PROPERTIES
         known = read_properties(meta)["cluster.id"] if meta.exists() else None
         try:
-            found = await self._client.find(0.0 if known else FIND_S)
+            found = await self._client.find()
         except QuorumError as error:
-            if known is None:
-                raise
-            self._log.warning("the quorum is waited for", why=str(error))
-            return known
+            if known is not None:
+                self._log.warning("the quorum is waited for", why=str(error))
+                return known
+            self._log.warning("the quorum is waited for", why=str(error), within_s=FIND_S)
+            found = await self._client.find(FIND_S)
         if known is None:
             await self._refuse_a_double(self._client)
         elif known != found.cluster_id:

@@ -69,6 +69,16 @@ def test_a_leader_that_takes_itself_out_leads_until_that_is_committed() -> None:
     assert quorum_of(leader).role is Role.FOLLOWER
 
 
+def test_a_change_that_the_leader_has_no_room_for_is_refused_and_can_be_tried_again() -> None:
+    world = settled(is_dynamic=True)
+    leader, gone = leader_of(world), others(world)[0]
+    leader.disk.is_full = True
+    assert outcome(world, remove(gone)) == ErrorCode.KAFKA_STORAGE_ERROR
+    leader.disk.is_full = False
+    world.run_until(world.now + 1)
+    assert outcome(world, remove(gone)) == ErrorCode.NONE
+
+
 def test_who_alone_knows_that_it_is_taken_out_stands_once_more() -> None:
     """Else nobody can be elected: its log is the longest, and it votes for none."""
     world = settled(2, is_dynamic=True)

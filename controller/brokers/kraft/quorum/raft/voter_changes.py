@@ -13,6 +13,7 @@ import msgspec
 
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX
 from controller.brokers.kraft.quorum.raft.effects import UPDATE, Refused
+from controller.brokers.kraft.quorum.raft.full_disk import no_room
 from controller.brokers.kraft.quorum.raft.requests import change_response
 from controller.brokers.kraft.quorum.raft.responses import OK
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
@@ -181,7 +182,12 @@ class VoterChanges:
     def _append(self, now: float, voters: VoterSet) -> None:
         assert self._pending is not None
         self._pending.offset = self._core.log.end
-        self._leader.append_control(now, [voters_record(voters)])
+        try:
+            self._leader.append_control(now, [voters_record(voters)])
+        except OSError as error:
+            no_room(self._core, error)
+            self._pending.offset = None
+            self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"the leader has no room for it: {error}")
 
     def _fail(self, code: ErrorCode, why: str) -> None:
         self._end(int(code), why)
