@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from controller.machine.commands.commands import ExpireRequest
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicCreated
+from events.logs.log import LogClosed
 from events.names import RequestId, ShardKey, TopicName, shard_key
 
 
@@ -77,6 +78,8 @@ class Deadlines:
                 if _waits(self._durable(shard_key(name)), request_id):
                     at_ms = self._now_ms(deadline_ms)
                     self._observe(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
+        except LogClosed:
+            pass  # it is being recovered, or given up: what waits then begins anew
         finally:
             self._set_timer()  # also where the log could not be read: the other deadlines pass all the same
 

@@ -103,7 +103,7 @@ class LifeWitness(Witness):
         self._lossy: set[Key] = set()
         """Who was elected so, and has not begun to lead."""
         self._early: dict[tuple[Key, int], tuple[int, set[int]]] = {}
-        """By partition and epoch, who leads with what before the event log has that election: brokers follow another."""
+        """By partition and epoch, who leads with what before that election is known: brokers follow another log."""
         self._metadata_end = 0
 
     @property
