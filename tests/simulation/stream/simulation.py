@@ -111,15 +111,15 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def _rests(world: StreamWorld) -> bool:
-    owners = {number: worker for worker in world.workers.values() for number in worker.engine.active}
+    owned = [(number, worker) for worker in world.workers.values() for number in worker.engine.active]
     fronts = world.fronts.values()
     return (
-        len(owners) == world.partitions
+        sorted(number for number, _ in owned) == list(range(world.partitions))
         and all(not (each := front.node).replies and each.caught_up and not each.storage_error for front in fronts)
         and all(
             worker.engine.next_source(number) == len(world.kafka.commands[number])
             and not worker.engine._states[number].state.waiting
-            for number, worker in owners.items()
+            for number, worker in owned
         )
         and all(front.node.offsets == list(map(len, world.kafka.events)) for front in fronts)
     )
