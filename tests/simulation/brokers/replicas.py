@@ -90,6 +90,7 @@ class Replicas:
         self.led: dict[Key, Led] = {}
         self.changed = True
         self._mine: dict[Key, PartitionRecord] = {}
+        self._min_isrs: dict[bytes, int] = {}
         self._reports = False
 
     def serves(self, topic_id: bytes, index: int) -> bool:
@@ -100,7 +101,9 @@ class Replicas:
 
     def _look(self) -> None:
         if self.changed:
-            self._mine, self.changed = self._broker.view.partitions_of(self._broker.id), False
+            view, self.changed = self._broker.view, False
+            self._mine = view.partitions_of(self._broker.id)
+            self._min_isrs = {topic_id: view.min_isr(topic_id) for topic_id, _ in self._mine}
             for key in self._machine.replicas.keys() - self._mine.keys():
                 del self._machine.replicas[key]
 
@@ -162,7 +165,7 @@ class Replicas:
             led.take(partition)
         for each in partition.replicas:
             led.remotes.setdefault(each, Remote(now))
-        enough = len(led.isr) >= self._broker.view.min_isr(key[0])
+        enough = len(led.isr) >= self._min_isrs[key[0]]
         if enough:
             self._acknowledge(key, led, replica)
             if self._world.produces and len(replica.entries) < ENTRIES_MAX and self._world.rng.random() < TAKES:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.brokers.world import World
 
 NOBODY = -1
+NOWHERE = bytes(16)
 UNCLEAN = "unclean.leader.election.enable"
 ELR = "eligible.leader.replicas.version"
 
@@ -56,8 +57,8 @@ class Part(NamedTuple):
 
     def directory_of(self, broker_id: int) -> bytes:
         """Where a replica lies."""
-        found = dict(zip(self.replicas, self.directories, strict=False))
-        return found.get(broker_id, bytes(16))
+        found = zip(self.replicas, self.directories, strict=False)
+        return next((directory for replica, directory in found if replica == broker_id), NOWHERE)
 
 
 class History:
@@ -129,6 +130,7 @@ class LifeWitness(Witness):
                     if isinstance(record, RegisterBrokerRecord):
                         assert record.broker_epoch == at, f"{record} is at offset {at}"
                         self.wire[record.incarnation_id.hex()] = at
+        self._metadata_end = self._world.quorum_disk.durable_end
 
     def broker(self, broker_id: int, end: int | None = None) -> Known | None:
         """A broker, now or then."""
@@ -291,9 +293,8 @@ class LifeWitness(Witness):
         assert all(member >= 0 for member in part.isr), f"{name}: a placeholder is in sync: {part}"
 
     def _lives(self, broker_id: int, part: Part) -> bool:
-        known, directory = self.broker(broker_id), part.directory_of(broker_id)
-        is_lost = known is not None and directory not in known.directories and directory != bytes(16)
-        return known is not None and known.lives and not is_lost
+        known = self.broker(broker_id)
+        return known is not None and known.lives and part.directory_of(broker_id) in (NOWHERE, *known.directories)
 
     def _elected(self, key: Key, topic: str, before: Part, after: Part, command: str) -> None:
         leader, name = after.leader, f"{topic}-{key[1]}"
