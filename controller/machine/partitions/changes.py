@@ -156,6 +156,8 @@ class _Step:
             self.want_isr, self.want_replicas, self.want_adding, self.want_removing = isr, replicas, (), ()
 
     def _find_eligible(self) -> None:
+        if len(self.partition.isr) >= self.rules.min_isr:
+            self.want_elr = ()  # left from a higher min.insync.replicas: they miss what was acknowledged since
         if not self.rules.elr:
             return
         if len(self.want_isr) >= self.rules.min_isr:

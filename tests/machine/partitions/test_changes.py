@@ -26,9 +26,9 @@ class Case:
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
+        self.min_isr = draw.choice((1, 1, 2, 2, 3))
         self.partition = self._partition()
         self.live = self._some(range(1, 7), 0.7)
-        self.min_isr = draw.choice((1, 1, 2, 2, 3))
         self.elr = draw.random() < 0.6
         self.directory_for = draw.choice(self.partition.replicas) if draw.random() < 0.1 else None
         self.wanted = self._wanted()
@@ -46,7 +46,9 @@ class Case:
         draw = self.draw
         replicas = tuple(BrokerId(one) for one in draw.sample(range(1, 7), draw.choice((1, 2, 3, 3, 4))))
         isr = self._some(replicas, 0.6)
-        elr = tuple(sorted(self._some([one for one in replicas if one not in isr], 0.3)))
+        # Where enough are in sync, Kafka elects those who were eligible until it looks for them, and ours not any more.
+        is_few = len(isr) < self.min_isr
+        elr = tuple(sorted(self._some([one for one in replicas if one not in isr], 0.5 if is_few else 0)))
         leader = draw.choice(isr) if isr and draw.random() < 0.8 else BrokerId(-1)
         last: Ids = (draw.choice(replicas),) if draw.random() < 0.4 else ()
         if draw.random() < 0.05:

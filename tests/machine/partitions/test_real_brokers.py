@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.machine.partitions.leadership import is_settled
 from tests.machine.audit.lives import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
@@ -142,6 +143,17 @@ e3/8) => NONE
         unfence 2                       | unfenced(2 e2) => NONE 2
         review t                        | changed(0: leader=2 isr=2 elr=- last_known_elr=- e2/2)
     """,
+    "fewer in sync are enough, and the one that is goes before the partition was looked at": """
+        alter t delete:min.insync.replicas | configs() => NONE
+        configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
+        configure 4: set:min.insync.replicas=1 | configs(4: min.insync.replicas=1) => NONE
+        unfence 2                       | unfenced(2 e2) => NONE 2
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=3 last_known_elr=3 e2/2)
+    """,
     "elections that are requested": """
         elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0 unclean               | => NONE 0:ELECTION_NOT_NEEDED
@@ -242,6 +254,22 @@ def test_with_eligible_leader_replicas(story: str) -> None:
 @pytest.mark.parametrize("story", WITHOUT_ELIGIBLE.values(), ids=WITHOUT_ELIGIBLE)
 def test_without_eligible_leader_replicas(story: str) -> None:
     _play("", story)
+
+
+def test_nobody_stays_eligible_where_fewer_in_sync_are_enough_now() -> None:
+    """As all brokers have it: the topics are looked at by a sweep, which passes over those that are settled."""
+    rig = _play("elr", """
+        alter t delete:min.insync.replicas | configs() => NONE
+        configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
+    """)  # fmt: skip
+    assert is_settled(rig.topic("t"), rig.state.cluster)
+    rig.put(command(rig, "configure 4: set:min.insync.replicas=1"))
+    assert not is_settled(rig.topic("t"), rig.state.cluster)
+    assert in_short(rig.put(command(rig, "review t"))) == "changed(0: elr=- e1/2)"
+    assert is_settled(rig.topic("t"), rig.state.cluster)
 
 
 def test_placeholders_get_brokers_with_their_directories() -> None:
