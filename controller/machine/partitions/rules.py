@@ -71,6 +71,12 @@ def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Upkeep | Non
     return Upkeep(tuple(default_directory(cluster, replica) for replica in replicas))
 
 
+def directory_of(partition: Partition, broker_id: BrokerId) -> bytes:
+    """The directory that a broker's replica lies in, as far as it is known."""
+    directories = zip(partition.replicas, (partition.upkeep or Upkeep()).directories, strict=False)
+    return dict(directories).get(broker_id, UNASSIGNED)
+
+
 def lost_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
     """The members of the in-sync set that do not serve, or may have lost records since they did."""
     directories = dict(zip(partition.replicas, (partition.upkeep or Upkeep()).directories, strict=False))

@@ -81,6 +81,33 @@ STORIES = {
         lies u by=1 0:11                | => NONE 0:UNKNOWN_TOPIC_ID
         lies t by=1 epoch=1 0:11        | => STALE_BROKER_EPOCH
     """,
+    "a directory is taken away, and its broker makes the replica anew in another one": """
+        alter t set:min.insync.replicas=3 | configs(min.insync.replicas=3) => NONE
+        join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
+        unfence 1                       | unfenced(1 e4) => NONE 4
+        lies t by=1 0:11                | changed(0: directories=11.20.30 e0/1) => NONE 0:NONE
+        fence 1                         | fenced(1 e4) => NONE 4
+        review t                        | changed(0: leader=2 isr=2.3 elr=1 e1/2)
+        join 1 as=third dirs=10         | registered(1 e5) => NONE 5
+        unfence 1                       | unfenced(1 e5) => NONE 5
+        review t                        | nothing
+        lies t by=1 0:10                | changed(0: elr=- directories=10.20.30 e1/3) => NONE 0:NONE
+        fence 2                         | fenced(2 e2) => NONE 2
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=2 e2/4)
+    """,
+    "a broker that is not live yet says so before its partition was looked at": """
+        join 1 as=second dirs=11        | fenced(1 e1) registered(1 e4) => NONE 4
+        lies t by=1 0:11                | changed(0: leader=2 isr=2.3 directories=11.20.30 e1/1) => NONE 0:NONE
+        review t                        | nothing
+    """,
+    "a replica moves to another directory, and both work": """
+        alter t set:min.insync.replicas=3 | configs(min.insync.replicas=3) => NONE
+        join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
+        review t                        | changed(0: leader=2 isr=2.3 elr=1 e1/1)
+        unfence 1                       | unfenced(1 e4) => NONE 4
+        lies t by=1 0:11                | changed(0: directories=11.20.30 e1/2) => NONE 0:NONE
+    """,
     "a partition moves to another broker": """
         join 4                          | registered(4 e4) => NONE 4
         unfence 4                       | unfenced(4 e4) => NONE 4
