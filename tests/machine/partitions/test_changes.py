@@ -71,7 +71,8 @@ class Case:
             removing=removing if moved else None,
             directories={} if self.directory_for is None else {self.directory_for: _directory(77)},
             recovering=draw.random() < 0.5 if draw.random() < 0.3 else None,
-            unclean=self._some(old.replicas, 0.3) if draw.random() < 0.2 else (),
+            # Without the feature Kafka elects them.
+            unclean=self._some(old.replicas, 0.3) if self.elr and draw.random() < 0.2 else (),
             election=draw.choice(list(Election)),
         )
 
@@ -92,7 +93,8 @@ class Case:
 
     def without_stale(self, theirs: str) -> str:
         """Kafka's change without those whom it leaves eligible though they are no replicas any more, or though enough
-        are in sync once one of them was elected: they would be elected later as if they had all."""
+        are in sync once one of them was elected: they would be elected later as if they had all. And with those whom it
+        forgets where nobody is in sync, and they are not kept any more: nobody else has all."""
         fields = theirs.split("|")
         if len(fields) == 1:
             return theirs
@@ -104,6 +106,8 @@ class Case:
         isr = fields[_ISR] if fields[_ISR] != "-" else _text(self.partition.isr)
         if isr != "." and isr.count(",") + 1 >= self.min_isr:
             eligible = "."
+        if not self.elr and not self.partition.isr and fields[_ISR] == "-":
+            eligible = ",".join(one for one in before.split(",") if one in replicas.split(",")) or "."
         fields[_ELR] = "-" if eligible == before else eligible
         return "none" if set(fields[:_EPOCHS]) == {"-"} else "|".join(fields)
 

@@ -181,6 +181,23 @@ e3/8) => NONE
         fence 3                         | fenced(3 e3) => NONE 3
         review t                        | changed(0: leader=-1 isr=- elr=3 last_known_elr=3 e2/2)
     """,
+    "eligible leaders are switched off while nobody else has all records": """
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
+        features metadata.version=30    | features(metadata.version=30) => NONE
+        unfence 1                       | unfenced(1 e1) => NONE 1
+        review t                        | nothing
+        join 3 as=second dirs=31 unclean | registered(3 e4) => NONE 4
+        review t                        | changed(0: elr=2 e3/4)
+        unfence 3                       | unfenced(3 e4) => NONE 4
+        review t                        | nothing
+        unfence 2                       | unfenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=2 isr=2 elr=- e4/5)
+    """,
     "elections that are requested": """
         elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0 unclean               | => NONE 0:ELECTION_NOT_NEEDED
