@@ -147,7 +147,8 @@ class BrokerHeartbeatHandler:
         """What leads to the next state, one after the other."""
         of: OfBroker = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
         controller, broker_id = self._front.controller, broker.broker_id
-        online = tuple(each for each in broker.log_dirs if each not in request.offline_log_dirs)
+        offline = frozenset(request.offline_log_dirs)
+        online = tuple(each for each in broker.log_dirs if each not in offline)
         if online != broker.log_dirs:
             logger.warning("log directories failed", broker=broker_id, online=len(online))
             yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online)

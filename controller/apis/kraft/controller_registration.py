@@ -5,16 +5,13 @@ from __future__ import annotations
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader
-from controller.brokers.kraft.registration import controller_record
+from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
 from controller.machine.errors import ErrorCode
-
-NAMED_MAX = 100
-"""Listeners and features of one controller; Kafka's have a few of each."""
 
 
 class ControllerRegistrationHandler:
@@ -38,7 +35,7 @@ class ControllerRegistrationHandler:
             )
         try:
             await self._node.committed(self._node.append([(None, encode_record(controller_record(request)))]))
-        except NotLeader:
+        except (NotLeader, OSError):  # without room for it, or with a disk that failed, which has ended the node
             return ControllerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         return ControllerRegistrationResponse()
 

@@ -120,7 +120,7 @@ class UpdateFeaturesHandler:
         try:
             node.raise_kraft_version()
             await node.committed(node.quorum.log.end - 1)
-        except NotLeader:
+        except (NotLeader, OSError):  # without room for it, or with a disk that failed, which has ended the node
             return UpdateFeaturesResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         except Refused as why:
             return UpdateFeaturesResponse(error_code=int(ErrorCode.INVALID_UPDATE_VERSION), error_message=str(why))

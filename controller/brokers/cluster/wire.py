@@ -61,7 +61,7 @@ class BrokerConnection:
         try:
             async with asyncio.timeout(CONNECT_S):
                 reader, writer = await asyncio.open_connection(host, port, ssl=security.context())
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: no host can have that name
             raise ClusterUnreachable(f"{host}:{port} cannot be reached: {_why(error)}") from error
         connection = cls(address, reader, writer, answer_bytes_max)
         if security.mechanism:

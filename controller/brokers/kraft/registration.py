@@ -23,6 +23,10 @@ from events.names import BrokerId
 OLDEST_METADATA_VERSION = 1
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
 """As Kafka's `DirectoryId.reserved`."""
+NAMED_MAX = 100
+"""Listeners, or features, of one node; Kafka's have a few of each."""
+DIRECTORIES_MAX = 256
+"""Log directories of one broker: those of all brokers are compared, and each partition's is looked for among them."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -50,10 +54,22 @@ def refusal(
     if request.is_migrating_zk_broker:
         return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers that still use ZooKeeper cannot register")
     return (
-        _bad_directories(request, cluster.brokers.values())
+        _out_of_bounds(request)
+        or _bad_directories(request, cluster.brokers.values())
         or _bad_listeners(request)
         or _unsupported(request, dict(cluster.features))
     )
+
+
+def _out_of_bounds(request: BrokerRegistrationRequest) -> Refused | None:
+    if request.broker_id < 0:
+        return Refused(ErrorCode.INVALID_REGISTRATION, f"no broker has the id {request.broker_id}")
+    if max(len(request.listeners), len(request.features)) > NAMED_MAX or len(request.log_dirs) > DIRECTORIES_MAX:
+        return Refused(
+            ErrorCode.INVALID_REGISTRATION,
+            f"more than {NAMED_MAX} listeners or features, or more than {DIRECTORIES_MAX} log directories",
+        )
+    return None
 
 
 def _bad_listeners(request: BrokerRegistrationRequest) -> Refused | None:
@@ -68,12 +84,13 @@ def _bad_directories(request: BrokerRegistrationRequest, brokers: Iterable[Broke
         return Refused(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
     if any(directory in RESERVED_DIRECTORIES for directory in directories):
         return Refused(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
-    if len(set(directories)) != len(directories):
+    distinct = set(directories)
+    if len(distinct) != len(directories):
         return Refused(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
     for broker in brokers:
-        shared = [each for each in directories if each in broker.log_dirs and broker.broker_id != request.broker_id]
+        shared = distinct.intersection(broker.log_dirs) if broker.broker_id != request.broker_id else ()
         if shared:
-            why = f"Broker {broker.broker_id} is already registered with directory {shared[0].hex()}"
+            why = f"Broker {broker.broker_id} is already registered with directory {min(shared).hex()}"
             return Refused(ErrorCode.INVALID_REGISTRATION, why)
     return None
 

@@ -156,7 +156,12 @@ class _Step:
             self.want_isr, self.want_replicas, self.want_adding, self.want_removing = isr, replicas, (), ()
 
     def _find_eligible(self) -> None:
-        if not self.rules.elr:
+        if len(self.partition.isr) >= self.rules.min_isr:
+            self.want_elr = ()  # left from a higher min.insync.replicas: they miss what was acknowledged since
+        if not self.rules.elr:  # it was switched off: who was eligible is so as long as nobody is in sync
+            self.want_elr = tuple(
+                one for one in _without(self.want_elr, self.wanted.unclean) if one in self.want_replicas
+            )
             return
         if len(self.want_isr) >= self.rules.min_isr:
             self.want_elr = ()
@@ -212,13 +217,19 @@ class _Step:
     # What else changes.
 
     def _change_eligible(self) -> None:
-        if self.isr is not None or not self.rules.elr:
+        if self.isr is not None or not (self.rules.elr or self._is_nobody_in_sync()):
             self.want_elr = ()
         if self.want_elr != self.before.elr:
             self.elr = self.want_elr
 
+    def _is_nobody_in_sync(self) -> bool:
+        return not (self.want_isr or self.partition.isr)
+
     def _change_last_known(self) -> None:
-        if not self.rules.elr:
+        if not self.rules.elr:  # it was switched off: who was eligible is so as long as nobody is in sync
+            self.want_elr = tuple(
+                one for one in _without(self.want_elr, self.wanted.unclean) if one in self.want_replicas
+            )
             return
         last = self.before.last_known_elr
         if self.leader == NO_LEADER and not last:

@@ -20,7 +20,14 @@ from controller.machine.configs.topic_configs import allows_unclean_election
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import placement, reports
 from controller.machine.partitions.blocks import Span, changed, numbered
-from controller.machine.partitions.rules import fill, has_real_brokers, is_kept_up, new_upkeep
+from controller.machine.partitions.rules import (
+    are_eligible_no_more,
+    enough_in_sync,
+    fill,
+    has_real_brokers,
+    is_kept_up,
+    new_upkeep,
+)
 from controller.machine.state import Cluster, Topic
 from events.catalog import Event, IsrChanged, LeaderElected, Partition
 from events.names import NO_LEADER, BrokerId, TopicName
@@ -77,7 +84,8 @@ def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool
     if cluster.settings.cluster_carries_out:
         return all(p.replicas[-1] >= 0 or all(broker in p.replicas for broker in live) for p in partitions)
     if has_real_brokers(cluster):
-        return all(is_kept_up(partition, cluster) for partition in partitions)
+        enough = enough_in_sync(topic, cluster)
+        return all(is_kept_up(each, cluster) and not are_eligible_no_more(each, enough) for each in partitions)
     for partition in partitions:
         if partition.leader not in live and (
             partition.leader >= 0 or any(replica in live for replica in partition.replicas)

@@ -198,15 +198,20 @@ def _assigned(
     topic_rules: Rules,
     election: Election,
 ) -> Iterator[PartitionChanged]:
-    partition = topic.partitions[index]
+    partition, broker = topic.partitions[index], cluster.brokers[broker_id]
+    others = tuple(member for member in partition.isr if member != broker_id)
     reason = f"directory told by broker {broker_id}"  # as logs have it
-    assigned = change(topic.name, index, partition, Wanted(directories={broker_id: directory}), topic_rules, reason)
+    to = Wanted(directories={broker_id: directory})
+    was_online = rules.is_online(broker, rules.directory_of(partition, broker_id))
+    if rules.is_online(broker, directory) and not was_online:
+        # The replica was made anew, without records. A live broker is in sync only as what it is since it registered.
+        to = replace(to, isr=None if cluster.is_live(broker_id) else others, unclean=(broker_id,))
+    assigned = change(topic.name, index, partition, to, topic_rules, reason)
     if assigned is not None:
         yield assigned
         partition = after_step(partition, assigned)
-    if not rules.is_online(cluster.brokers[broker_id], directory):
-        isr = tuple(member for member in partition.isr if member != broker_id)
-        then, reason = Wanted(isr=isr, election=election), f"directory of broker {broker_id} failed"
+    if not rules.is_online(broker, directory):
+        then, reason = Wanted(isr=others, election=election), f"directory of broker {broker_id} failed"
     elif partition.leader == NO_LEADER:  # it may be that nobody could lead but from there
         then, reason = Wanted(election=election), f"directory of broker {broker_id} is online"
     else:

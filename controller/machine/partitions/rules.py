@@ -23,13 +23,17 @@ def has_real_brokers(cluster: Cluster) -> bool:
 
 def rules_for(topic: Topic, cluster: Cluster) -> Rules:
     """What a change of the topic's partitions depends on."""
-    floor = min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
     return Rules(
         may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
-        min_isr=floor,
+        min_isr=enough_in_sync(topic, cluster),
         elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
         directory=lambda broker_id: default_directory(cluster, broker_id),
     )
+
+
+def enough_in_sync(topic: Topic, cluster: Cluster) -> int:
+    """How many in sync are enough to acknowledge records of the topic."""
+    return min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
 
 
 def election_for(topic: Topic, cluster: Cluster) -> Election:
@@ -67,6 +71,12 @@ def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Upkeep | Non
     return Upkeep(tuple(default_directory(cluster, replica) for replica in replicas))
 
 
+def directory_of(partition: Partition, broker_id: BrokerId) -> bytes:
+    """The directory that a broker's replica lies in, as far as it is known."""
+    directories = zip(partition.replicas, (partition.upkeep or Upkeep()).directories, strict=False)
+    return dict(directories).get(broker_id, UNASSIGNED)
+
+
 def lost_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
     """The members of the in-sync set that do not serve, or may have lost records since they did."""
     directories = dict(zip(partition.replicas, (partition.upkeep or Upkeep()).directories, strict=False))
@@ -86,6 +96,12 @@ def is_untouched(partition: Partition, cluster: Cluster) -> bool:
     if upkeep is None or upkeep.elr or upkeep.last_known_elr or upkeep.adding or upkeep.removing:
         return False
     return partition.leader >= 0 and is_kept_up(partition, cluster)
+
+
+def are_eligible_no_more(partition: Partition, enough: int) -> bool:
+    """Whether replicas are eligible though enough are in sync, as where min.insync.replicas was lowered: they miss what
+    is acknowledged from then on."""
+    return partition.upkeep is not None and bool(partition.upkeep.elr) and len(partition.isr) >= enough
 
 
 def is_kept_up(partition: Partition, cluster: Cluster) -> bool:

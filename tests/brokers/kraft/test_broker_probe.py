@@ -56,3 +56,10 @@ async def test_what_a_broker_knows_and_leads() -> None:
         await probe.knows("known")
     with pytest.raises(Unanswered, match=f"127.0.0.1:{server.port} cannot be reached"):
         await probe.knows("known")
+
+
+@pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
+async def test_a_broker_under_a_name_that_no_host_has_is_not_reached(host: str) -> None:
+    """It chose the name itself: it must not end the controller."""
+    with pytest.raises(Unanswered, match="cannot be reached"):
+        await BrokerConnection(Endpoint("PLAINTEXT", host, 9092)).knows("known")

@@ -5,13 +5,23 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
+from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
+from controller.apis.kraft.features import UpdateFeaturesHandler
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.quorum.segment import Segment
+from controller.brokers.kraft.registration import controller_registration
 from controller.brokers.port import LeadLost
+from controller.front.front import Front
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Cluster
 from events.logs.log import LogDiskFull, LogWriteError
 from tests.brokers.kraft.desks import Desk, alone, steps, three
 from tests.brokers.kraft.logs import access_history
@@ -137,3 +147,22 @@ async def test_who_cannot_write_its_events_lets_another_lead(tmp_path: Path, mon
         await leader.follow(lambda: leader.log.next_offset == len(HISTORY))
         assert leader.node.quorum.can_lead
         assert leader.events() == HISTORY
+
+
+async def test_what_a_full_disk_does_not_take_is_to_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what is in the metadata log alone: without an answer the connection would end."""
+    async with alone(tmp_path) as desk:
+        front = cast("Front", Mock(cluster=Cluster(), grants=lambda *_: True))
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+        registering = ControllerRegistrationHandler(desk.node)
+        request = controller_registration(desk.seat.voter, b"i" * 16, 0)
+        with monkeypatch.context() as patch:
+            fill(desk, patch)
+            raising = UpdateFeaturesHandler(front, desk.node)
+            answer = await raising(RequestContext(57, 1), UpdateFeaturesRequest(feature_updates=(update,)))
+            assert answer.error_code == ErrorCode.NOT_CONTROLLER
+            assert (await registering(RequestContext(70, 0), request)).error_code == ErrorCode.NOT_CONTROLLER
+        assert not desk.node.ended.done()
+        assert desk.node.quorum.kraft_version == 0

@@ -26,9 +26,9 @@ class Case:
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
+        self.min_isr = draw.choice((1, 1, 2, 2, 3))
         self.partition = self._partition()
         self.live = self._some(range(1, 7), 0.7)
-        self.min_isr = draw.choice((1, 1, 2, 2, 3))
         self.elr = draw.random() < 0.6
         self.directory_for = draw.choice(self.partition.replicas) if draw.random() < 0.1 else None
         self.wanted = self._wanted()
@@ -46,7 +46,9 @@ class Case:
         draw = self.draw
         replicas = tuple(BrokerId(one) for one in draw.sample(range(1, 7), draw.choice((1, 2, 3, 3, 4))))
         isr = self._some(replicas, 0.6)
-        elr = tuple(sorted(self._some([one for one in replicas if one not in isr], 0.3)))
+        # Where enough are in sync, Kafka elects those who were eligible until it looks for them, and ours not any more.
+        is_few = len(isr) < self.min_isr
+        elr = tuple(sorted(self._some([one for one in replicas if one not in isr], 0.5 if is_few else 0)))
         leader = draw.choice(isr) if isr and draw.random() < 0.8 else BrokerId(-1)
         last: Ids = (draw.choice(replicas),) if draw.random() < 0.4 else ()
         if draw.random() < 0.05:
@@ -69,7 +71,8 @@ class Case:
             removing=removing if moved else None,
             directories={} if self.directory_for is None else {self.directory_for: _directory(77)},
             recovering=draw.random() < 0.5 if draw.random() < 0.3 else None,
-            unclean=self._some(old.replicas, 0.3) if draw.random() < 0.2 else (),
+            # Without the feature Kafka elects them.
+            unclean=self._some(old.replicas, 0.3) if self.elr and draw.random() < 0.2 else (),
             election=draw.choice(list(Election)),
         )
 
@@ -90,7 +93,8 @@ class Case:
 
     def without_stale(self, theirs: str) -> str:
         """Kafka's change without those whom it leaves eligible though they are no replicas any more, or though enough
-        are in sync once one of them was elected: they would be elected later as if they had all."""
+        are in sync once one of them was elected: they would be elected later as if they had all. And with those whom it
+        forgets where nobody is in sync, and they are not kept any more: nobody else has all."""
         fields = theirs.split("|")
         if len(fields) == 1:
             return theirs
@@ -102,6 +106,8 @@ class Case:
         isr = fields[_ISR] if fields[_ISR] != "-" else _text(self.partition.isr)
         if isr != "." and isr.count(",") + 1 >= self.min_isr:
             eligible = "."
+        if not self.elr and not self.partition.isr and fields[_ISR] == "-":
+            eligible = ",".join(one for one in before.split(",") if one in replicas.split(",")) or "."
         fields[_ELR] = "-" if eligible == before else eligible
         return "none" if set(fields[:_EPOCHS]) == {"-"} else "|".join(fields)
 

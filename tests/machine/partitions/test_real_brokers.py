@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.machine.partitions.leadership import is_settled
 from tests.machine.audit.lives import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
@@ -80,6 +81,33 @@ STORIES = {
         lies u by=1 0:11                | => NONE 0:UNKNOWN_TOPIC_ID
         lies t by=1 epoch=1 0:11        | => STALE_BROKER_EPOCH
     """,
+    "a directory is taken away, and its broker makes the replica anew in another one": """
+        alter t set:min.insync.replicas=3 | configs(min.insync.replicas=3) => NONE
+        join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
+        unfence 1                       | unfenced(1 e4) => NONE 4
+        lies t by=1 0:11                | changed(0: directories=11.20.30 e0/1) => NONE 0:NONE
+        fence 1                         | fenced(1 e4) => NONE 4
+        review t                        | changed(0: leader=2 isr=2.3 elr=1 e1/2)
+        join 1 as=third dirs=10         | registered(1 e5) => NONE 5
+        unfence 1                       | unfenced(1 e5) => NONE 5
+        review t                        | nothing
+        lies t by=1 0:10                | changed(0: elr=- directories=10.20.30 e1/3) => NONE 0:NONE
+        fence 2                         | fenced(2 e2) => NONE 2
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=2 e2/4)
+    """,
+    "a broker that is not live yet says so before its partition was looked at": """
+        join 1 as=second dirs=11        | fenced(1 e1) registered(1 e4) => NONE 4
+        lies t by=1 0:11                | changed(0: leader=2 isr=2.3 directories=11.20.30 e1/1) => NONE 0:NONE
+        review t                        | nothing
+    """,
+    "a replica moves to another directory, and both work": """
+        alter t set:min.insync.replicas=3 | configs(min.insync.replicas=3) => NONE
+        join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
+        review t                        | changed(0: leader=2 isr=2.3 elr=1 e1/1)
+        unfence 1                       | unfenced(1 e4) => NONE 4
+        lies t by=1 0:11                | changed(0: directories=11.20.30 e1/2) => NONE 0:NONE
+    """,
     "a partition moves to another broker": """
         join 4                          | registered(4 e4) => NONE 4
         unfence 4                       | unfenced(4 e4) => NONE 4
@@ -141,6 +169,34 @@ e3/8) => NONE
         review t                        | changed(0: leader=-1 isr=- elr=1.2.3 last_known_elr=1 e1/1)
         unfence 2                       | unfenced(2 e2) => NONE 2
         review t                        | changed(0: leader=2 isr=2 elr=- last_known_elr=- e2/2)
+    """,
+    "fewer in sync are enough, and the one that is goes before the partition was looked at": """
+        alter t delete:min.insync.replicas | configs() => NONE
+        configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
+        configure 4: set:min.insync.replicas=1 | configs(4: min.insync.replicas=1) => NONE
+        unfence 2                       | unfenced(2 e2) => NONE 2
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=3 last_known_elr=3 e2/2)
+    """,
+    "eligible leaders are switched off while nobody else has all records": """
+        fence 1                         | fenced(1 e1) => NONE 1
+        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
+        fence 3                         | fenced(3 e3) => NONE 3
+        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
+        features metadata.version=30    | features(metadata.version=30) => NONE
+        unfence 1                       | unfenced(1 e1) => NONE 1
+        review t                        | nothing
+        join 3 as=second dirs=31 unclean | registered(3 e4) => NONE 4
+        review t                        | changed(0: elr=2 e3/4)
+        unfence 3                       | unfenced(3 e4) => NONE 4
+        review t                        | nothing
+        unfence 2                       | unfenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=2 isr=2 elr=- e4/5)
     """,
     "elections that are requested": """
         elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
@@ -242,6 +298,22 @@ def test_with_eligible_leader_replicas(story: str) -> None:
 @pytest.mark.parametrize("story", WITHOUT_ELIGIBLE.values(), ids=WITHOUT_ELIGIBLE)
 def test_without_eligible_leader_replicas(story: str) -> None:
     _play("", story)
+
+
+def test_nobody_stays_eligible_where_fewer_in_sync_are_enough_now() -> None:
+    """As all brokers have it: the topics are looked at by a sweep, which passes over those that are settled."""
+    rig = _play("elr", """
+        alter t delete:min.insync.replicas | configs() => NONE
+        configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
+        fence 1                         | fenced(1 e1) => NONE 1
+        fence 2                         | fenced(2 e2) => NONE 2
+        review t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
+    """)  # fmt: skip
+    assert is_settled(rig.topic("t"), rig.state.cluster)
+    rig.put(command(rig, "configure 4: set:min.insync.replicas=1"))
+    assert not is_settled(rig.topic("t"), rig.state.cluster)
+    assert in_short(rig.put(command(rig, "review t"))) == "changed(0: elr=- e1/2)"
+    assert is_settled(rig.topic("t"), rig.state.cluster)
 
 
 def test_placeholders_get_brokers_with_their_directories() -> None:

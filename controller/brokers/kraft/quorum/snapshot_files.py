@@ -54,12 +54,16 @@ class SnapshotFiles:
         return self._partition / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
     def read(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """The size of a snapshot and a piece of it; None if it is not there. Raises OSError."""
+        """The size of a snapshot and a piece of it, which is empty where it has none at that position; None if it is
+        not there. Raises OSError."""
         if wanted not in self._known:
             return None
         with self.path(wanted).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if not 0 <= position < size or max_bytes <= 0:  # whoever requests it says so: it is no fault of the disk
+                return size, b""
             file.seek(position)
-            return os.fstat(file.fileno()).st_size, file.read(max_bytes)
+            return size, file.read(max_bytes)
 
     def control_batches(self, snapshot: SnapshotId) -> Sequence[RecordBatch]:
         """The batches of control records in a snapshot. Raises BrokenBatch and OSError."""

@@ -10,6 +10,7 @@ from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batch
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost
 from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import REPLICAS_MAX, Progress
+from controller.brokers.kraft.quorum.raft.voters import VoterSet
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import fetch_snapshot as fs
 from controller.machine.errors import ErrorCode
@@ -73,13 +74,33 @@ def test_an_observer_has_what_is_committed_and_a_voter_all() -> None:
 
 
 def test_made_up_replicas_are_not_remembered_without_bound() -> None:
-    progress = Progress()
+    progress = Progress(VoterSet)
     for number in range(3 * REPLICAS_MAX):
         progress.fetched(float(number) / 1000, number, b"d" * 16, 5, 5)
         progress.fetched(float(number) / 1000, -7, b"e" * 16, 3, 5)
     assert len(progress._seen) == REPLICAS_MAX
     assert progress.end_of(-7) == 3, "who goes on fetching is kept"
     assert progress.end_of(0) == 0, "and is forgotten who was silent the longest"
+
+
+def test_voters_are_heard_however_many_others_fetch() -> None:
+    """More brokers than are remembered must not depose a leader."""
+    world = settled()
+    leader = leader_of(world)
+    epoch = quorum_of(leader).epoch
+    world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
+    end, newest = leader.disk.end, leader.disk.last_epoch
+    part = f.FetchPartition(current_leader_epoch=epoch, fetch_offset=end, last_fetched_epoch=newest)
+    topic = f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
+    for number in range(100, 100 + 2 * REPLICAS_MAX):
+        state = f.ReplicaState(replica_id=number)
+        answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state))
+    world.run_until(world.now + 0.2)
+    leader.append(b"x")
+    world.run_until(world.now + 0.5)
+    assert (leader_of(world), quorum_of(leader).epoch) == (leader, epoch)
+    assert quorum_of(leader).high_watermark == leader.disk.end
+    assert len(quorum_of(leader).leading.progress._seen) == REPLICAS_MAX  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("topic_id", "index"), [(b"x" * 16, 0), (bytes(16), 0), (METADATA_TOPIC_ID, 1)])

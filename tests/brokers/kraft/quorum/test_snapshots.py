@@ -84,7 +84,8 @@ def test_a_snapshot_says_who_votes_and_is_read_in_pieces(tmp_path: Path) -> None
     (head, foot) = log.snapshot_control_batches()
     assert [len(head.records), len(foot.records)] == [3, 1]
     assert log.read_snapshot(SnapshotId(8, 2), 3, 5) == (len(data), data[3:8])
-    assert log.read_snapshot(SnapshotId(8, 2), len(data), 5) == (len(data), b"")
+    for position, size in ((len(data), 5), (-1, 5), (1 << 62, 5), ((1 << 63) - 1, 5), (0, 0), (0, -1), (0, -7)):
+        assert log.read_snapshot(SnapshotId(8, 2), position, size) == (len(data), b""), "a request, not the disk"
     assert log.read_snapshot(SnapshotId(8, 1), 0, 5) is None
     log.close()
 

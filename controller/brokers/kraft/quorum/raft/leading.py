@@ -65,7 +65,7 @@ class Leader:
         self._had_news: set[int] = set()  # whose last response had some
         self._leave_at: float | None = None
         self.epoch_start = core.log.end
-        self.progress = Progress()
+        self.progress = Progress(lambda: core.voters)
         self.changes = VoterChanges(core, self)
 
     def enter(self, now: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ FORGOTTEN_S: Final = 300.0
 """Who has not fetched for so long is no observer any more (`LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
 
 REPLICAS_MAX: Final = 1000
-"""Who may fetch can give any id: beyond so many the one that was silent the longest goes."""
+"""Who may fetch can give any id: beyond so many the one goes that was silent the longest, of those that do not vote."""
 
 
 class Replica(msgspec.Struct):
@@ -28,9 +28,10 @@ class Replica(msgspec.Struct):
 
 
 class Progress:
-    """The replicas of an epoch, by id and directory id."""
+    """The replicas of an epoch, by id and directory id. `voters` gives who votes."""
 
-    def __init__(self) -> None:
+    def __init__(self, voters: Callable[[], VoterSet]) -> None:
+        self._voters = voters
         self._seen: dict[tuple[int, bytes], Replica] = {}
 
     def fetched(self, now: float, node_id: int, directory: bytes, offset: int, leader_end: int) -> None:
@@ -51,7 +52,8 @@ class Progress:
         if replica is None:
             self._seen = {key: each for key, each in self._seen.items() if now - each.fetched_at <= FORGOTTEN_S}
             if len(self._seen) >= REPLICAS_MAX:
-                del self._seen[min(self._seen, key=lambda key: self._seen[key].fetched_at)]
+                voters = self._voters()
+                del self._seen[min(self._seen, key=lambda key: (voters.has(*key), self._seen[key].fetched_at))]
             replica = self._seen[node_id, directory] = Replica()
         return replica
 
