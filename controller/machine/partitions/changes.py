@@ -226,10 +226,7 @@ class _Step:
         return not (self.want_isr or self.partition.isr)
 
     def _change_last_known(self) -> None:
-        if not self.rules.elr:  # it was switched off: who was eligible is so as long as nobody is in sync
-            self.want_elr = tuple(
-                one for one in _without(self.want_elr, self.wanted.unclean) if one in self.want_replicas
-            )
+        if not self.rules.elr:
             return
         last = self.before.last_known_elr
         if self.leader == NO_LEADER and not last:
