@@ -63,8 +63,8 @@ async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: Clea
     return [replace(command, clearance=by_topic.get(command.topic, Clearance())) for command in commands]
 
 
-def put_again(command: TopicCommand, now_ms: int, spent_ms: int) -> TopicCommand:
-    """The command as of now: the time that was spent on it is gone from its timeout."""
+def put_again(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
+    """The command as of now: of its timeout no more is left than of its request's."""
     if not isinstance(command, CreateTopic) or command.timeout_ms <= 0:
         return replace(command, at_ms=now_ms)
-    return replace(command, at_ms=now_ms, timeout_ms=max(0, command.timeout_ms - spent_ms))
+    return replace(command, at_ms=now_ms, timeout_ms=min(command.timeout_ms, left_ms))

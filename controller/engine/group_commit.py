@@ -339,8 +339,7 @@ class Controller:
 
     async def _consult(self, commands: Sequence[TopicCommand]) -> None:
         """Ask the policies, and the cluster, about the topics of one request, and put them again with their words."""
-        recoveries, clock_s = self._storage.recoveries, asyncio.get_running_loop().time
-        begun_s = clock_s()
+        recoveries = self._storage.recoveries
         try:
             judged = await consulted(commands, self.state, self._policies, self._cluster)
         except PolicyRunnerClosed:
@@ -349,9 +348,9 @@ class Controller:
             self._fail_alone(commands, error)
             return
         if self._storage.recoveries == recoveries:  # else its client was answered KAFKA_STORAGE_ERROR meanwhile
-            now_ms, spent_ms = self.now_ms(), round((clock_s() - begun_s) * 1000)
+            now_ms, left_ms = self.now_ms(), self.replies.left_ms(commands[0].request_id)
             for command in judged:
-                self.observe(put_again(command, now_ms, spent_ms))  # type: ignore[arg-type]
+                self.observe(put_again(command, now_ms, left_ms))  # type: ignore[arg-type]
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
         """Something raised on commands that were consulted about together: the one at fault fails."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final
 
 from controller.front.port import Reply
 from controller.machine.commands.commands import ClientCommand
@@ -15,6 +17,8 @@ from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicName
 
+MS_MAX: Final = 2**31 - 1
+"""The longest timeout that a request can have."""
 STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
 CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
 LEAD_LOST = "This controller leads no longer: whether this was done is not known. The one that leads knows."
@@ -47,6 +51,10 @@ class PendingRequest:
         """Do something if the request is still on its way after some seconds."""
         self._timer = asyncio.get_running_loop().call_later(after_s, work)
 
+    def left_s(self) -> float:
+        """How much time is left until then; infinite without such a time."""
+        return inf if self._timer is None else self._timer.when() - asyncio.get_running_loop().time()
+
     def end(self) -> None:
         """The request is on its way no more."""
         if self._timer is not None:
@@ -67,6 +75,11 @@ class Replies:
         pending = PendingRequest(commands)
         self._pending[pending.request_id] = pending
         return pending
+
+    def left_ms(self, request_id: RequestId) -> int:
+        """How much of a request's timeout is left; nothing once it is answered."""
+        pending = self._pending.get(request_id)
+        return 0 if pending is None else int(max(0.0, min(pending.left_s() * 1000, MS_MAX)))
 
     def throttle(self, request_id: RequestId, wait_ms: int) -> None:
         """The reply is to say that the quota of the request's sender is exhausted for so long from now."""

@@ -141,6 +141,21 @@ async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
 
 
 @on_virtual_time
+async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_timeout() -> None:
+    stage = await Stage(policies=slow(0)).start()
+    stage.fleet.set_delay(1, 60_000)
+    stage.held.clear()
+    earlier, late = stage.delete("gone"), stage.create("late", timeout_ms=100)
+    await stage.settle(0.2)
+    stage.held.set()
+    assert codes(await late) == [7]
+    await stage.settle(1)
+    assert stage.shows("late")
+    assert stage.answers_in_log("late") == [7], "nobody else would answer it"
+    await earlier
+
+
+@on_virtual_time
 async def test_a_policy_without_end_does_not_hold_up_the_end() -> None:
     stage = await Stage(policies=slow(10**9)).start()
     reply = stage.create("never", timeout_ms=10**9)
