@@ -49,9 +49,9 @@ def test_each_process_is_judged_from_its_own_start() -> None:
     def sawtooth(minute: float) -> float:
         return 120 + 3 * minute
 
-    short = [each for n in range(5) for each in _life(sawtooth, minutes=3, pid=n, begin_s=180 * n)]
+    short = [each for n in range(5) for each in _life(sawtooth, minutes=9, pid=n, begin_s=540 * n)]
     assert grows("worker", short) == [], "none of them lived long enough"
-    (found,) = grows("worker", [*short, *_life(sawtooth, minutes=10, pid=9, begin_s=900)])
+    (found,) = grows("worker", [*short, *_life(sawtooth, minutes=15, pid=9, begin_s=2700)])
     assert found.startswith("worker: memory grows by 3."), found
 
 
