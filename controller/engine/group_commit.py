@@ -273,23 +273,23 @@ class Controller:
 
     async def _may_decide(self) -> bool:
         """Whether there is something to decide; False at the end. As long as another leads, take what it commits."""
-        if self._storage.leads:
-            return True
-        self._give_up(ErrorCode.NOT_CONTROLLER, replies.LEAD_LOST)
-        try:
-            self._storage.load()
-            while (records := await self._storage.follow(self._inbox.closed)) is not None:
-                self._storage.show()
-                self.fleet.learn(records)
-        except LogError as error:
-            await self._storage_failed(error)
-            return not self._inbox.closed.is_set()
-        if not self._storage.leads:
-            return False
-        self._take_up()
-        self.fleet.resume()
-        self._reviews.sweep()
-        await asyncio.sleep(0)  # a lead that is lost again and again must not keep the loop
+        while not self._storage.leads:
+            self._give_up(ErrorCode.NOT_CONTROLLER, replies.LEAD_LOST)
+            try:
+                self._storage.load()
+                while (records := await self._storage.follow(self._inbox.closed)) is not None:
+                    self._storage.show()
+                    self.fleet.learn(records)
+            except LogError as error:
+                await self._storage_failed(error)  # then it follows again, from where the log is
+            else:
+                if self._storage.leads:
+                    self._take_up()
+                    self.fleet.resume()
+                    self._reviews.sweep()
+                    await asyncio.sleep(0)  # a lead that is lost again and again must not keep the loop
+            if self._inbox.closed.is_set() and not self._storage.leads:
+                return False
         return True
 
     async def _commit(self, commands: list[AnyCommand]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.simulated import SimulatedFleet
@@ -18,6 +20,7 @@ from controller.machine.commands.commands import ChangeSettings, CreateTopic
 from controller.machine.errors import ErrorCode
 from events.catalog import Recorded, SettingsChanged
 from events.codec import decode_event
+from events.logs.log import LogDiskFull
 from events.logs.memory_log import InMemoryLog
 from events.names import TopicName
 from tests.brokers.kraft.desks import FIRST
@@ -133,3 +136,23 @@ async def test_who_comes_to_lead_takes_up_by_its_own_settings_and_who_led_follow
         await until(lambda: leader.shows("after"))
         assert leader.controller.state.cluster.settings_pairs == chosen.settings
         assert leader.events() == chosen.events()[: leader.log.next_offset]
+
+
+async def test_who_could_not_write_what_others_commit_follows_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with three(tmp_path) as (leader, (follower, _)):
+        await leader.has_a_broker()
+        failed = asyncio.Event()
+
+        def fail(*_: object) -> None:
+            monkeypatch.undo()
+            failed.set()
+            raise LogDiskFull("planted")
+
+        monkeypatch.setattr(follower.log, "write", fail)
+        assert codes((await leader.create("t")).answers) == [ErrorCode.NONE]
+        await failed.wait()
+        await until(lambda: follower.shows("t"))
+        assert codes((await leader.create("later")).answers) == [ErrorCode.NONE]
+        await until(lambda: follower.shows("later"))
