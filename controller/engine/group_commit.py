@@ -329,7 +329,8 @@ class Controller:
         if survivors is None:
             return
         self.reports.storage_recovered(self._storage.log.next_offset)
-        self._deadlines.begin(self.state.waiting)
+        if self._storage.leads:
+            self._take_up()  # the settings, too: what was to record them may be what could not be written
         self.fleet.resume()
         if survivors:
             self._notify(survivors)

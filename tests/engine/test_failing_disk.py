@@ -10,7 +10,7 @@ import pytest
 from controller.machine.state import DictTopics, State
 from events.catalog import BrokerFenced, CreateAnswered, TopicCreated
 from events.logs.log import LogCorrupted, LogError, LogWriteError
-from tests.engine.stage import Stage, codes
+from tests.engine.stage import POLICY, Stage, codes
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
 from tests.simulation.slow_policies import SlowPolicies
@@ -269,3 +269,26 @@ async def test_a_lost_fence_is_fenced_again() -> None:
     await stage.settle(2)
     assert [event.broker_id for event in stage.events(BrokerFenced)] == [1]
     assert stage.controller.store.durable_cluster.live == (2, 3)
+
+
+@on_virtual_time
+async def test_settings_that_a_failing_disk_did_not_take_at_the_start_count_when_there_is_room() -> None:
+    """Policies above all: what they are to judge must not pass them by, nor wait for those that are there no more."""
+    before = await Stage().start()
+    await before.controller.stop()
+    judged = Stage(disk=before.disk, policies=SlowPolicies(random.Random(1)), boot_id="s2")
+    fill(judged)
+    await judged.start()
+    fill(judged, False)
+    await judged.settle(2)
+    assert judged.controller.state.cluster.settings_pairs == ((POLICY, "some.Policy"),)
+    await judged.create("judged")
+    await judged.controller.stop()
+    unjudged = Stage(disk=before.disk, boot_id="s3")
+    fill(unjudged)
+    await unjudged.start()
+    fill(unjudged, False)
+    await unjudged.settle(2)
+    assert unjudged.controller.state.cluster.settings_pairs == ()
+    assert codes(await unjudged.create("free")) == [0]
+    check(unjudged)
