@@ -15,6 +15,7 @@ import msgspec
 
 from controller.front.front import Node
 from events.catalog import Endpoint, Fact
+from events.codec import UNREADABLE
 
 ANNOUNCEMENT_VERSION = 1  # others than this are passed over
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
@@ -69,7 +70,7 @@ class Members:
         """Take an announcement; what this release cannot read is skipped: announcements are not part of the history."""
         try:
             heard = _decode(value)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return
         if heard.leaving and heard.front_id != self.own.front_id:
             self._heard.pop(heard.front_id, None)

@@ -220,6 +220,7 @@ async def test_a_front_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> N
     rig.hear(rig.members.own)
     assert [member.front_id for member in rig.members.live()] == ["a-front"]
     rig.members.hear(b"\xc1 not an announcement")
+    rig.members.hear(encode_announcement(other("b-front", host="no-utf8")).replace(b"no", b"n\xff"))
     rig.members.hear(encode_announcement(other("a-front", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
 
