@@ -26,6 +26,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
+from events.codec import UNREADABLE
 from events.logs.archive.place import ArchiveError, Place
 from events.logs.log import EventLog, LogCorrupted, StateKeys
 
@@ -226,7 +227,7 @@ def read_object(place: Place, name: str, kind: type[_T]) -> _T | None:
         return None
     try:
         found = msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ArchiveDamaged(f"{place.url}: {name} cannot be read: {error}") from None
     written = getattr(found, "format", FORMAT)
     if written > FORMAT:

@@ -76,9 +76,10 @@ def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Pat
         last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
         with pytest.raises(ArchiveDamaged, match=r"the manifest of the stretch from offset .* was changed"):
             archiver(log, Folder(place)).step()
-        last.write_text("{")
-        with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
-            archiver(log, Folder(place)).step()
+        for content in (b"{", b'{"cluster_id": "\xff"}', b"[" * 100_000):
+            last.write_bytes(content)
+            with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
+                archiver(log, Folder(place)).step()
         last.unlink()
         with pytest.raises(ArchiveDamaged, match=r"lacks the stretch from offset"):
             archiver(log, Folder(place)).step()
