@@ -16,8 +16,10 @@ from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_ma
 from events.logs.archive.place import Folder, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
+from events.logs.rocksdb_batch import KEPT
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_runs import pack
 from events.logs.snapshot_file import Snapshot
 from projections.queries.auditing import audit
 from projections.queries.backwards import newest_of_topic
@@ -116,6 +118,19 @@ def test_an_audit_reads_both(cut: RocksDbLog) -> None:
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert found.findings == ()
     assert found.size == cut.next_offset
+
+
+@pytest.mark.parametrize("place", ["kept", "event"])
+def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: RocksDbLog, place: str) -> None:
+    other, batch, database = cut.read_one(7), WriteBatch(raw_mode=True), cut._readable()
+    if place == "kept":
+        batch.put(KEPT + pack(5), other, database.views_handle)
+    else:
+        batch.put(pack(5), other)
+    database.write(batch)
+    assert cut.read_one(5) == other, "who looks at it is shown another one"
+    found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
+    assert found.findings == ("event 5, which stayed here, is not the one that is in the archive",)
 
 
 # --- retention
