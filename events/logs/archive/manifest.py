@@ -19,6 +19,7 @@ What is read of the archive must have the hashes that the log kept: it is truste
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Annotated, Final, TypeVar
@@ -106,7 +107,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_requests(self, place: Place) -> str | None:
         """The name of an object with its requests, None where there is none yet. Raises ArchiveAway."""
-        there = (name for name in place.names(_REQUESTS_FOLDER) if name.startswith(f"{self.start:020}-"))
+        own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # somebody may have put a copy beside it
+        there = filter(own.fullmatch, place.names(_REQUESTS_FOLDER))
         return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 
 
