@@ -3,10 +3,14 @@ nothing there twice; what was changed in the archive is found."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
@@ -81,6 +85,28 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
         assert owners == {cut.archive._own}, "those of the log that was read last"
     cut.archive.close()
     assert not kept._kept
+
+
+@pytest.mark.parametrize("after", range(1, 12))
+def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
+    """After so many lines of the other's look."""
+    looked, end = archive.Archive(cut), cut.start_offset
+    stretches = [one for one in manifests_of(cut) if one.end <= end]
+    found, lines, before = list[list[Manifest]](), count(), sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not archive.Archive.stretches.__code__:
+            return None
+        if event == "line" and next(lines) == after:
+            found.append(list(looked.stretches(0, end)))
+        return trace
+
+    sys.settrace(trace)
+    try:
+        found.append(list(looked.stretches(0, end)))
+    finally:
+        sys.settrace(before)
+    assert found in ([stretches], [stretches] * 2)
 
 
 def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
