@@ -76,6 +76,9 @@ class Members:
             self._heard.pop(heard.front_id, None)
         elif heard.front_id != self.own.front_id or heard.process == self.own.process:
             self._heard[heard.front_id] = (self._clock(), heard)
+        if heard.front_id == self.own.front_id:  # else those that died would be kept for as long as this one lives
+            live = {self.own.front_id, *(each.front_id for each in self.live())}
+            self._heard = {front_id: each for front_id, each in self._heard.items() if front_id in live}
 
     @property
     def heard_own(self) -> bool:
