@@ -11,9 +11,9 @@ A manifest is written last, when all that it names is there; names have a hash o
 anything but with the same. So each stretch is there once, whenever who archives dies.
 
 The log keeps each manifest beside its events, as state keys:
-    k                            where the archive is (`Noted`)
-    k START                      the manifest of a stretch (eight bytes)
-    k START r                    of a dropped stretch: the object with its requests (`Stored`)
+    p                            where the archive is (`Noted`)
+    p START                      the manifest of a stretch (eight bytes)
+    p START r                    of a dropped stretch: the object with its requests (`Stored`)
 What is read of the archive must have the hashes that the log kept: it is trusted as little as the disk is.
 """
 
