@@ -28,6 +28,9 @@ from events.catalog import (
 from events.names import Offset, TopicName
 from events.values import Fact
 
+UNREADABLE = (ValueError, RecursionError)
+"""What msgspec raises on bytes that are not what they should be: DecodeError, or UnicodeDecodeError where text is no
+UTF-8, which both are ValueErrors, or RecursionError where they are nested too deep."""
 UPCASTS: dict[int, Callable[[list[Any]], list[Any]]] = {}
 """`UPCASTS[n]` takes the array of an event written in version n (its type first) and returns the array of the same
 event in version n + 1. Version 1 is the first, so there is nothing to raise yet."""
@@ -115,7 +118,7 @@ def decode_event(offset: int, value: bytes) -> Recorded:
         envelope = _decoder.decode(value)
         if envelope.version == EVENT_VERSION:
             return Recorded(Offset(offset), envelope.at_ms, envelope.cause, envelope.event)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return _decode_other_version(offset, value, str(error))
     return _decode_other_version(offset, value, f"version {envelope.version}")
 
@@ -137,7 +140,7 @@ def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
             event = beginning.event
             if event.topic is not None:
                 return event.topic, event.place
-    except msgspec.DecodeError:
+    except UNREADABLE:
         pass  # the decoder of whole events has the better message
     return getattr(decode_event(offset, value).event, "topic", None), OF_NO_PARTITION
 
@@ -145,7 +148,7 @@ def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
 def _decode_other_version(offset: int, value: bytes, why: str) -> Recorded:
     try:
         raw = _raw_decoder.decode(value)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         raise EventDecodeError(offset, f"not an event: {why}") from None
     if raw.version > EVENT_VERSION:
         raise EventDecodeError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from events.catalog import EVENT_VERSION, Fact
+from events.codec import UNREADABLE
 
 
 class RecordError(Exception):
@@ -60,7 +61,7 @@ def decode_record(value: bytes) -> Record:
     """The record in `value`. Raises RecordError, or RecordFromNewerVersion for a fence of a newer event version."""
     try:
         record = _decoder.decode(value)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         why = f"not a record that this release knows ({error}); a newer release may have written it"
         raise RecordError(why) from None
     if isinstance(record, Fence) and record.event_version > EVENT_VERSION:

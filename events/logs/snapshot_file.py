@@ -25,6 +25,7 @@ from typing import Self
 
 import msgspec
 
+from events.codec import UNREADABLE
 from events.logs.log import key_range
 
 FORMAT = 1
@@ -184,15 +185,18 @@ class Snapshot:
             return block
         try:
             block = _decode_block(zlib.decompress(self._stored(number)))
-            self._last = (number, block)
-            return block
-        except (zlib.error, msgspec.DecodeError) as error:
+        except (zlib.error, *UNREADABLE) as error:
             raise self._damaged(str(error)) from None
+        if len(block) % 2:
+            raise self._damaged(f"block {number} has a key without a value")
+        self._last = (number, block)
+        return block
 
     def _stored(self, number: int) -> bytes:
         block = self._head.blocks[number]
-        stored = os.pread(self._file, block.size, block.position)
-        if zlib.crc32(stored) != block.checksum:
+        is_inside = 0 <= block.position <= block.position + block.size <= self.size
+        stored = os.pread(self._file, block.size, block.position) if is_inside else b""
+        if not is_inside or zlib.crc32(stored) != block.checksum:
             raise self._damaged(f"{block.size} bytes at {block.position} are not as they were written")
         return stored
 
@@ -204,12 +208,12 @@ class Snapshot:
         place, checksum, magic = _END.unpack(end)
         if magic != _MAGIC:
             raise self._damaged("it does not end as a snapshot does")
-        head = os.pread(self._file, size - _END.size - place, place) if place < size else b""
+        head = os.pread(self._file, size - _END.size - place, place) if place <= size - _END.size else b""
         if zlib.crc32(head) != checksum:
             raise self._damaged("its head is not as it was written")
         try:
             decoded = _decode_head(head)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise self._damaged(str(error)) from None
         if decoded.about.format > FORMAT:
             raise self._damaged(f"it is in format {decoded.about.format}; this release reads up to {FORMAT}")

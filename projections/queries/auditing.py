@@ -4,6 +4,7 @@ Every event is read and hashed. What comes of it is compared with
 - the subtrees and the head that are kept with the log: they say where it was changed;
 - the heads that were signed and are kept as events;
 - heads that somebody kept elsewhere: who may write the disk may make all of the above anew, but not these;
+- the few events that stayed beside the log where those around them went to the archive;
 - the index by topic and by request, as a sum over its entries that is the same in any order. The sum is keyed with what
   whoever changed the log did not know.
 
@@ -39,6 +40,10 @@ class IndexedLog(EventLog, Protocol):
 
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
         """Names with the first and last offset of each run of events under them."""
+        ...
+
+    def stayed(self) -> Iterator[tuple[int, bytes]]:
+        """The events that are here all the same though they are read from an archive."""
         ...
 
 
@@ -103,6 +108,7 @@ class _Auditor:
         self._sums = [0, 0]
         self._counts = [0, 0]
         self._end = log.durable_offset
+        self._stayed: dict[int, bytes] = {}
 
     def read(self, sizes: set[int], progress: Callable[[int], object]) -> None:
         kept_size, kept_root = 0, EMPTY_ROOT
@@ -113,6 +119,7 @@ class _Auditor:
         if self._end - kept_size > BEHIND_MAX:
             self.findings.found(f"the tree is over {kept_size} of {self._end} events only: it is not finished")
         try:
+            self._take_stayed()
             self._read_events(sorted({size for size in sizes if size <= self._end} | {kept_size, self._end}), progress)
         except LogCorrupted as error:
             self.findings.found(f"after {self.frontier.size} events reading ends: {error}")
@@ -121,6 +128,11 @@ class _Auditor:
             self.findings.found(f"the head that is kept with the log is not that of its first {kept_size} events")
         for of_requests in (False, True):
             self._check_index(of_requests)
+
+    def _take_stayed(self) -> None:
+        for offset, value in self._log.stayed():
+            if self._stayed.setdefault(offset, value) != value:
+                self.findings.found(f"event {offset} stayed here twice, and not as the same one")
 
     def _read_events(self, stops: Sequence[int], progress: Callable[[int], object]) -> None:
         kept_size = max((stop for stop in stops if stop <= self._end), default=0)
@@ -148,6 +160,8 @@ class _Auditor:
             self.findings.found(f"events {first} to {last} are not those that the tree was made over")
 
     def _take(self, offset: int, value: bytes) -> None:
+        if self._stayed.get(offset, value) != value:
+            self.findings.found(f"event {offset}, which stayed here, is not the one that is in the archive")
         try:
             record = decode_event(offset, value)
         except EventDecodeError as error:

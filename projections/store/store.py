@@ -16,7 +16,8 @@ Keys, each the first byte of a state key of the log:
     r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
     b …           which names were born when: see `projections.store.births`
     m …           the Merkle tree over the events: see `projections.store.tree`
-    k …           what of the log is archived, and where: see `events.logs.archive.manifest`
+    p …           what of the log is archived, and where: see `events.logs.archive.manifest`
+    k             of a partition of a stream its place in the events topic: see `controller.stream.log.partition`
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """

@@ -148,6 +148,8 @@ REFUSED = {
     "a field of another type": (_raw(event=["TopicReady", 5]), "malformed event of type 'TopicReady'"),
     "no array": (msgspec.msgpack.encode({"version": 1}), "not an event"),
     "a version that is no number": (_raw(version="1"), "not an event"),
+    "text that is no UTF-8": (_raw(event=["TopicReady", "tt"]).replace(b"tt", b"t\xff"), "not an event"),
+    "nested too deep": (_raw(event=["X", 0])[:-1] + b"\x91" * 100_000 + b"\xc0", "not an event"),
     "nothing": (b"", "not an event"),
 }
 

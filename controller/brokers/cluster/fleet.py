@@ -29,6 +29,7 @@ from controller.machine.commands.cluster import FinishChange, RefuseCreation
 from controller.machine.commands.commands import Clearance
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
+from events.logs.archive.place import ArchiveError
 from events.names import ShardKey, TopicId, TopicName, shard_key
 
 QUIET_S = 3.0
@@ -232,7 +233,7 @@ class ClusterFleet:
                     await self._watch.look_at_configs()
                     configs_due = self._loop.time() + self._times.configs_ms / 1000
                     self._reconciling = False
-            except (ClusterUnreachable, NotAuthenticated) as unreachable:
+            except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # histories may be archived
                 self._in_trouble(str(unreachable))
             else:
                 self._out_of_trouble()
@@ -262,9 +263,9 @@ class ClusterFleet:
 
     def _take_up_changes(self) -> None:
         """What was not reported as done is done again, also where nothing differs: that is how it gets reported."""
-        self._unfinished = False
         for name in left_open(self._recent()):
             self.take_up(name, past_of(self._history(shard_key(name))))
+        self._unfinished = False
 
     def _waiting(self) -> list[Topic]:
         if not self._sink.has_waiting_topics():

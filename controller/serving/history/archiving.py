@@ -159,10 +159,10 @@ class Archiving:
 
         state: dict[bytes, bytes] = {}
         before = noted(self._log)
+        if self._archiver.begins_anew:
+            state |= forget_manifests(self._log)
+            self._manifests, self._archiver.begins_anew = [], False
         if before.url != self._place.url:
-            if self._archiver.begins_anew:
-                state |= forget_manifests(self._log)
-                self._manifests = []
             state |= note(replace(before, url=self._place.url))
         if manifest is not None:
             state |= note_manifest(manifest)

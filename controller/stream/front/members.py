@@ -15,6 +15,7 @@ import msgspec
 
 from controller.front.front import Node
 from events.catalog import Endpoint, Fact
+from events.codec import UNREADABLE
 
 ANNOUNCEMENT_VERSION = 1  # others than this are passed over
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
@@ -69,12 +70,15 @@ class Members:
         """Take an announcement; what this release cannot read is skipped: announcements are not part of the history."""
         try:
             heard = _decode(value)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return
         if heard.leaving and heard.front_id != self.own.front_id:
             self._heard.pop(heard.front_id, None)
         elif heard.front_id != self.own.front_id or heard.process == self.own.process:
             self._heard[heard.front_id] = (self._clock(), heard)
+        if heard.front_id == self.own.front_id:  # else those that died would be kept for as long as this one lives
+            live = {self.own.front_id, *(each.front_id for each in self.live())}
+            self._heard = {front_id: each for front_id, each in self._heard.items() if front_id in live}
 
     @property
     def heard_own(self) -> bool:

@@ -7,7 +7,7 @@ answered all the same. A topic that the events lead to is not repeated: a reader
 from __future__ import annotations
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from controller.machine.decision import Answer, Decision, Detail, PartitionAnswer
 from controller.machine.state import Topic, Topics
@@ -41,9 +41,12 @@ def encode_answers(decision: Decision, topics: Topics) -> bytes:
     return _encode([_carried(answer, decision, topics) for answer in decision.answers])
 
 
-def size_of_details(decision: Decision) -> int:
-    """How many bytes the details of its answers take; each may list thousands of access control entries."""
-    return sum(len(_encode(answer.details)) for answer in decision.answers if answer.details)
+def size_of_answers(decision: Decision) -> int:
+    """About how many bytes its answers take: their details, each of which may list thousands of access control entries,
+    and the topics that a decision without events shows."""
+    shown = () if decision.events else tuple(answer.topic for answer in decision.answers)
+    large = (*(answer.details for answer in decision.answers), *shown)
+    return sum(len(_encode(one)) for one in large if one)
 
 
 def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
@@ -56,6 +59,8 @@ def _carried(answer: Answer, decision: Decision, topics: Topics) -> _Carried:
     if shown is not None and decision.events:
         stands = topics.get(shard_key(shown.name))
         as_it_stands = stands is not None and stands.topic_id == shown.topic_id
+        if stands is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
+            shown = replace(shown, partitions=())
     fields = {**asdict(answer), "code": int(answer.code), "topic": None if as_it_stands else shown}
     return _Carried(**fields, as_it_stands=as_it_stands)
 

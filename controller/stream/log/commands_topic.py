@@ -20,6 +20,7 @@ from controller.machine.commands.commands import (
     ReportLeader,
     TopicCommand,
 )
+from events.codec import UNREADABLE
 from events.logs.kafka_partitions import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
@@ -46,6 +47,10 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
 
 
+TIME_END_MS = 1 << 47
+"""In the year 6429. The time of a partition never goes back, and nobody can write down one past the year 9999."""
+
+
 class CommandError(Exception):
     """Bytes that are no command of this version, and never will be: the command can only be passed over."""
 
@@ -69,9 +74,12 @@ def decode_command(value: bytes | None) -> AnyCommand:
             "upgrade workers before fronts"
         )
     try:
-        return _decoder.decode(memoryview(value)[1:])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        command = _decoder.decode(memoryview(value)[1:])
+    except UNREADABLE as error:
         raise CommandError(f"not a command: {error}") from None
+    if command.at_ms >= TIME_END_MS:
+        raise CommandError(f"not a command: no clock has its time, {command.at_ms} ms since the epoch")
+    return command
 
 
 def home_of(command: TopicCommand | ClusterCommand, partitions: int) -> int:

@@ -29,7 +29,7 @@ from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
-from controller.stream.log.answers import encode_answers, size_of_details
+from controller.stream.log.answers import encode_answers, size_of_answers
 from controller.stream.log.commands_topic import CommandError, decode_command, home_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import RECORD_BYTES_MAX
@@ -172,7 +172,7 @@ class PartitionDecider:
         cause = Cause(type(command).__name__, command.request_id)
         try:
             values = tuple([encode_event(command.at_ms, cause, event) for event in decision.events])
-            size = sum(map(len, values)) + size_of_details(decision)
+            size = sum(map(len, values)) + size_of_answers(decision)
             if size > RECORD_BYTES_MAX - _ROOM_BYTES:
                 why = f"its events and answers take {size} bytes, more than a record may"
                 return Fault(sourced.partition, sourced.offset, why)

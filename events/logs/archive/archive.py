@@ -52,8 +52,8 @@ class Archive:
     def __init__(self, log: ArchivedLog) -> None:
         self._log = log
         self._place: Place | None = None
-        self._manifests: tuple[Manifest, ...] = ()
-        self._starts: list[int] = []
+        self._known: tuple[tuple[Manifest, ...], list[int]] = (), []
+        """The stretches that were seen so far, and where each starts: replaced as one, since any thread may look."""
         self._own = object()
         """Whose is what is kept."""
         self.fetched = 0
@@ -113,13 +113,15 @@ class Archive:
         known."""
         if start >= end:
             return ()
-        if not self._manifests or self._manifests[-1].end < end:
-            self._manifests = (*self._manifests, *manifests_of(self._log, self._end))
-            self._starts = [one.start for one in self._manifests]
-        if end > self._end:
+        known, starts = self._known
+        if not known or known[-1].end < end:
+            known = (*known, *manifests_of(self._log, known[-1].end if known else 0))
+            starts = [one.start for one in known]
+            self._known = known, starts
+        if not known or known[-1].end < end:
             raise ArchiveError(f"the log does not say where its events {start} to {end - 1} are archived")
-        first = bisect_right(self._starts, start) - 1
-        return self._manifests[first : bisect_right(self._starts, end - 1)]
+        first = bisect_right(starts, start) - 1
+        return known[first : bisect_right(starts, end - 1)]
 
     def content(self, manifest: Manifest) -> bytes:
         """The Parquet of a stretch, as it was archived. Raises ArchiveError."""
@@ -137,10 +139,6 @@ class Archive:
     def runs_of(self, manifest: Manifest) -> list[tuple[bytes, range]]:
         """All that the index of a stretch has: the keys of names, with their runs. Raises ArchiveError."""
         return [(name, run) for name, runs in self._index(manifest).each() for run in runs]
-
-    @property
-    def _end(self) -> int:
-        return self._manifests[-1].end if self._manifests else 0
 
     def _file(self, manifest: Manifest) -> StretchFile:
         return _files.get((self._own, manifest.start), lambda: StretchFile(manifest, self.content(manifest)))

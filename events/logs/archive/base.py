@@ -17,6 +17,7 @@ who can write to a data folder can: `projections.store.archived.bases` holds it 
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -53,6 +54,7 @@ PART_BYTES: Final = 16 << 20
 PAIRS_PER_WRITE: Final = 1000
 CACHE_BYTES: Final = 8 << 20
 _BASES: Final = "bases"
+_NAME = re.compile(r"([0-9]{20})(?:\.json|-[0-9a-f]{16}\.part)")
 _EVENT: Final = b"\0"
 _KINDS: Final = frozenset((_EVENT, b"s", b"t", b"r", b"m", b"e"))
 """What the keys of the database of a log begin with."""
@@ -208,7 +210,6 @@ def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
 def _let_go(place: Place, newest: Base) -> None:
     """Remove what is older than the bases that stay, first what says that they are there."""
     stay = [offset for offset in offsets_of_bases(place) if offset <= newest.offset][-KEPT:]
-    for name in place.names(_BASES):
-        offset = name[:20]
-        if offset.isascii() and offset.isdigit() and int(offset) < min(stay):
-            place.remove(f"{_BASES}/{name}")
+    for found in filter(None, map(_NAME.fullmatch, place.names(_BASES))):
+        if int(found[1]) < min(stay):
+            place.remove(f"{_BASES}/{found[0]}")

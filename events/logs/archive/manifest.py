@@ -11,14 +11,15 @@ A manifest is written last, when all that it names is there; names have a hash o
 anything but with the same. So each stretch is there once, whenever who archives dies.
 
 The log keeps each manifest beside its events, as state keys:
-    k                            where the archive is (`Noted`)
-    k START                      the manifest of a stretch (eight bytes)
-    k START r                    of a dropped stretch: the object with its requests (`Stored`)
+    p                            where the archive is (`Noted`)
+    p START                      the manifest of a stretch (eight bytes)
+    p START r                    of a dropped stretch: the object with its requests (`Stored`)
 What is read of the archive must have the hashes that the log kept: it is trusted as little as the disk is.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Annotated, Final, TypeVar
@@ -26,6 +27,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
+from events.codec import UNREADABLE
 from events.logs.archive.place import ArchiveError, Place
 from events.logs.log import EventLog, LogCorrupted, StateKeys
 
@@ -105,7 +107,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_requests(self, place: Place) -> str | None:
         """The name of an object with its requests, None where there is none yet. Raises ArchiveAway."""
-        there = (name for name in place.names(_REQUESTS_FOLDER) if name.startswith(f"{self.start:020}-"))
+        own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # somebody may have put a copy beside it
+        there = filter(own.fullmatch, place.names(_REQUESTS_FOLDER))
         return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 
 
@@ -226,7 +229,7 @@ def read_object(place: Place, name: str, kind: type[_T]) -> _T | None:
         return None
     try:
         found = msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ArchiveDamaged(f"{place.url}: {name} cannot be read: {error}") from None
     written = getattr(found, "format", FORMAT)
     if written > FORMAT:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from events.logs import log
-from events.logs.rocksdb_batch import REQUEST, SHARD, STATE, kept
+from events.logs.rocksdb_batch import KEPT, REQUEST, SHARD, STATE, kept
 from events.logs.rocksdb_database import Database, Frozen, Page
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_runs import pack, run_prefix
@@ -145,6 +145,13 @@ class WholeLog:
             first = int.from_bytes(key[-8:], "big")
             if first >= start:  # others are of events that were dropped
                 yield _name_of(key[:-8]), first, int.from_bytes(value, "big")
+
+    def stayed(self) -> Iterator[tuple[int, bytes]]:
+        """The events before `start_offset` that are here all the same: `read_one` gives these, `read` the archive's."""
+        for key, value in self._each_view(pack(0), pack(self._start_offset), Database.event_page):
+            yield int.from_bytes(key, "big"), value
+        for key, value in self._each_view(KEPT, bytes((KEPT[0] + 1,))):
+            yield int.from_bytes(key[1:], "big"), value
 
     def frozen_scan(self, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that

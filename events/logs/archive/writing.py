@@ -68,7 +68,7 @@ class Archiver:
         self.next_offset = 0
         """Where the next stretch begins."""
         self.begins_anew = False
-        """Whether the log has archived to another place before, which it is to forget."""
+        """Whether the log has archived before, to another place or to one that was emptied, which it is to forget."""
 
     def look_again(self) -> None:
         """Begin with a look at the archive: what the log knows of it is not what it was."""
@@ -125,14 +125,16 @@ class Archiver:
         if found is not None:
             _check_about(place, found, about)
         known = self._known()
-        self.begins_anew = False
-        if found is None and known:
-            if log.start_offset:
-                raise ArchiveForeign(
-                    f"{place.url} is empty, and the log's events below {log.start_offset} are in {noted(log).url} "
-                    "alone: copy all that is there first, or name that place again"
-                )
-            self.begins_anew, known = True, []
+        if found is None and known and log.start_offset:
+            raise ArchiveForeign(
+                f"{place.url} is empty, and the log's events below {log.start_offset} are in {noted(log).url} "
+                "alone: copy all that is there first, or name that place again"
+            )
+        # What was noted of another place may be gone again, with a power cut, when this one has its first stretches.
+        is_another = found is None or noted(log).url != place.url
+        self.begins_anew = bool(known) and is_another and not log.start_offset
+        if self.begins_anew:
+            known = []
         if found is None:
             write_about(place, about)
         write_writer(place, self._writer)
@@ -195,10 +197,10 @@ class Taking:
         log, place = self._log, self._place
         if self._about is None:
             found, own = read_about(place), About(cluster_id=log.cluster_id, history=history_of(log))
+            self.begins_anew = not log.start_offset and noted(log).url != place.url
             if found is None:
                 return None
             _check_about(place, found, own)
-            self.begins_anew = not log.start_offset and noted(log).url != place.url
             known = [] if self.begins_anew else self._known()
             self._about, self._next = found, known[-1].end if known else 0
         manifest = find_manifest(place, self._next)

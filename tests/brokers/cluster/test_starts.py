@@ -1,14 +1,59 @@
-"""Starting before a Kafka cluster that is not there."""
+"""Starting before a Kafka cluster that is not there, or with an archive that is not."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 
+from controller.brokers.cluster.fleet import ClusterFleet, WatchTimes
+from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.serving import log_lines
 from controller.serving.reach_cluster import reach_as
+from events.catalog import Cause, Recorded, TopicDeleted
+from events.logs.archive.place import ArchiveAway
+from events.names import Offset, RequestId, ShardKey, TopicId, TopicName
+
+
+class _Sink:
+    """A controller to which nothing happens."""
+
+    background = staticmethod(asyncio.ensure_future)
+
+    def has_waiting_topics(self) -> bool:
+        return False
+
+
+async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was to be done to a topic may be in the archive alone."""
+    went: list[str] = []
+
+    def history(shard: ShardKey) -> Iterable[Recorded]:
+        went.append(shard)
+        if len(went) < 3:
+            raise ArchiveAway("the archive is away")
+        return ()
+
+    async def look(_: ClusterWatch) -> None:
+        return None
+
+    monkeypatch.setattr(ClusterWatch, "look", look)
+    monkeypatch.setattr(ClusterWatch, "look_at_configs", look)
+    missing: Any = None
+    deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
+    recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
+    fleet = ClusterFleet(
+        missing, history, WatchTimes(topics_ms=1), structlog.get_logger(), recent=lambda: recent, shared=True
+    )
+    fleet.start(_Sink())  # type: ignore[arg-type]
+    await asyncio.wait_for(fleet.looked(), 10)
+    assert went == ["t", "t", "t"]
+    await fleet.stop()
 
 
 def test_a_start_without_the_cluster_says_why(

@@ -40,6 +40,7 @@ def test_bytes_are_those_of_this_version() -> None:
         (msgspec.msgpack.encode({"epoch": 1}), "array"),
         (b"", "newer release"),
         (b"\xc1", "newer release"),
+        (encode_record(FENCE).replace(b"w-1", b"w\xff1"), "utf-8"),
     ],
 )
 def test_what_is_not_known_is_an_error(value: bytes, says: str) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import struct
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
+from events.logs.snapshot_file import About, Block, Head, Snapshot, SnapshotDamaged, write_snapshot
 from events.logs.snapshots import (
     FOLDER,
     about_at,
@@ -88,6 +91,34 @@ def test_one_that_is_cut_is_refused(tmp_path: Path) -> None:
         cut(place, size)
         with pytest.raises(SnapshotDamaged):
             Snapshot(place)
+
+
+def with_head(place: Path, *blocks: Block, content: bytes = b"", cluster_id: bytes = b"cccc", shift: int = 0) -> None:
+    """A file that has the checksums that it should have, and says of itself what no snapshot does."""
+    said = Head(About("cccc", 7, 1, 0), tuple(blocks))
+    head = msgspec.msgpack.encode(said).replace(b"cccc", cluster_id)
+    end = struct.pack(">QI8s", 8 + len(content) + shift, zlib.crc32(head), b"TWSNAP01")
+    place.write_bytes(b"TWSNAP01" + content + head + end)
+
+
+ODD = zlib.compress(msgspec.msgpack.encode([b"a", b"1", b"b"]))
+FORGED: dict[str, Callable[[Path], None]] = {
+    "text that is no UTF-8": lambda place: with_head(place, cluster_id=b"c\xffcc"),
+    "a head behind its end": lambda place: with_head(place, shift=len(msgspec.msgpack.encode(Head(ABOUT, ())))),
+    "a key without a value": lambda place: with_head(place, Block(b"a", 8, len(ODD), zlib.crc32(ODD)), content=ODD),
+    "a block before the file": lambda place: with_head(place, Block(b"a", -8, 4, 0)),
+    "a block of less than nothing": lambda place: with_head(place, Block(b"a", 8, -1, 0)),
+    "a block that no memory holds": lambda place: with_head(place, Block(b"a", 8, 1 << 62, 0)),
+    "a block beyond all files": lambda place: with_head(place, Block(b"a", 1 << 63, 4, 0)),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_one_that_somebody_forged_is_refused(what: str, tmp_path: Path) -> None:
+    """In an archive a base has this form: who begins with it passes a forged one over."""
+    FORGED[what](tmp_path / "one")
+    with pytest.raises(SnapshotDamaged), Snapshot(tmp_path / "one") as snapshot:
+        list(snapshot.scan())
 
 
 def test_the_nearest_that_can_be_used_counts(log: RocksDbLog) -> None:

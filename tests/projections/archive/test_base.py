@@ -63,6 +63,18 @@ def test_the_two_newest_stay_and_are_what_was_put(
         assert list(log.read()) == list(cut.read())
 
 
+def test_what_somebody_put_beside_them_stays(tmp_path: Path) -> None:
+    """A copy of an object, by hand: no name of ours, so it is nobody's to remove, and in nobody's way."""
+    place, names = Folder(tmp_path), (f"{1:020}.json.bak", f"{1:020}-copy of.part", "notes")
+    (tmp_path / "bases").mkdir()
+    for name in names:
+        (tmp_path / "bases" / name).write_bytes(b"")
+    for offset in (2, 3, 4):
+        put_base(place, base_at(offset), iter([(b"mnext", b"")]))
+    assert set(names) < set(place.names("bases"))
+    assert [one.offset for one in bases(place, "c", "t")] == [4, 3]
+
+
 CHANGED: dict[str, Callable[[dict[str, object]], object]] = {
     "no offset": lambda one: one.pop("offset"),
     "a name with a line feed": lambda one: one.update(topic_id="t\n"),

@@ -3,10 +3,14 @@ nothing there twice; what was changed in the archive is found."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
@@ -16,8 +20,10 @@ from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_ma
 from events.logs.archive.place import Folder, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
+from events.logs.rocksdb_batch import KEPT
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_runs import pack
 from events.logs.snapshot_file import Snapshot
 from projections.queries.auditing import audit
 from projections.queries.backwards import newest_of_topic
@@ -81,6 +87,28 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     assert not kept._kept
 
 
+@pytest.mark.parametrize("after", range(1, 12))
+def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
+    """After so many lines of the other's look."""
+    looked, end = archive.Archive(cut), cut.start_offset
+    stretches = [one for one in manifests_of(cut) if one.end <= end]
+    found, lines, before = list[list[Manifest]](), count(), sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not archive.Archive.stretches.__code__:
+            return None
+        if event == "line" and next(lines) == after:
+            found.append(list(looked.stretches(0, end)))
+        return trace
+
+    sys.settrace(trace)
+    try:
+        found.append(list(looked.stretches(0, end)))
+    finally:
+        sys.settrace(before)
+    assert found in ([stretches], [stretches] * 2)
+
+
 def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
     cut.flush()
     assert cut.path is not None
@@ -116,6 +144,19 @@ def test_an_audit_reads_both(cut: RocksDbLog) -> None:
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert found.findings == ()
     assert found.size == cut.next_offset
+
+
+@pytest.mark.parametrize("place", ["kept", "event"])
+def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: RocksDbLog, place: str) -> None:
+    other, batch, database = cut.read_one(7), WriteBatch(raw_mode=True), cut._readable()
+    if place == "kept":
+        batch.put(KEPT + pack(5), other, database.views_handle)
+    else:
+        batch.put(pack(5), other)
+    database.write(batch)
+    assert cut.read_one(5) == other, "who looks at it is shown another one"
+    found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
+    assert found.findings == ("event 5, which stayed here, is not the one that is in the archive",)
 
 
 # --- retention

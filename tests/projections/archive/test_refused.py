@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.serving.history.archiving import Archiving, Keeping
+from controller.settings.load import load_settings
 from events.logs.archive import place
 from events.logs.archive.manifest import (
     ArchiveDamaged,
@@ -76,9 +78,10 @@ def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Pat
         last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
         with pytest.raises(ArchiveDamaged, match=r"the manifest of the stretch from offset .* was changed"):
             archiver(log, Folder(place)).step()
-        last.write_text("{")
-        with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
-            archiver(log, Folder(place)).step()
+        for content in (b"{", b'{"cluster_id": "\xff"}', b"[" * 100_000):
+            last.write_bytes(content)
+            with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
+                archiver(log, Folder(place)).step()
         last.unlink()
         with pytest.raises(ArchiveDamaged, match=r"lacks the stretch from offset"):
             archiver(log, Folder(place)).step()
@@ -166,6 +169,36 @@ def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Pat
         moved = archiver(log, Folder(tmp_path / "elsewhere"))
         assert moved.step() == before[0]
         assert moved.begins_anew
+
+
+def test_what_was_noted_of_another_place_may_be_lost_again(folder: Path, tmp_path: Path) -> None:
+    """With a power cut, after the new place has its first stretch."""
+    with closing(open_log(folder)) as log:
+        before = archive_all(log, tmp_path / "archive")
+        assert archiver(log, Folder(tmp_path / "elsewhere")).step() == before[0]
+        again = archiver(log, Folder(tmp_path / "elsewhere"))
+        assert [again.step(), again.step()] == before[:2]
+        assert again.begins_anew
+
+
+async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_service_dies(
+    folder: Path, tmp_path: Path
+) -> None:
+    settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
+
+    async def archived(stretches: int) -> Archiving:
+        with closing(open_log(folder)) as log:
+            one = Archiving(log, settings, "boot", "here", lambda: 0, Folder(place), Keeping(ms=-1))
+            for _ in range(stretches):
+                await one._once()
+            assert list(manifests_of(log)) == one._manifests
+            return one
+
+    await archived(3)
+    shutil.rmtree(place)
+    assert len((await archived(1))._manifests) == 1, "what was archived before is not there"
+    one = await archived(3)
+    assert (one.trouble, [each.start for each in one._manifests]) == (None, [0, 256])
 
 
 class Full(Folder):

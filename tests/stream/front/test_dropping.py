@@ -14,7 +14,7 @@ from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.archive.manifest import manifests_of, noted
-from events.logs.archive.place import Place
+from events.logs.archive.place import Folder, Place
 from tests.projections.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases
@@ -45,6 +45,8 @@ async def drop(front: PartitionState, place: Place, kept_ms: int = 0) -> archivi
 async def test_a_front_drops_what_is_archived_and_reads_it_from_there(partitions: Partitions) -> None:
     await two_bases(partitions)
     folder = partitions.folder / "archive"
+    for one in folder.glob("*/requests/*"):
+        one.with_name(f"{one.name[:21]}0 copy.index").write_bytes(b"somebody's")
     before = files(folder)
     for number in range(TOPICS.partitions):
         with (
@@ -93,6 +95,18 @@ async def test_it_goes_on_beside_following(partitions: Partitions) -> None:
     await worker.close()
     snapshots.close()
     front.close()
+
+
+async def test_what_another_place_has_is_forgotten_before_anything_is_in_the_new_one(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    with closing(partitions.front("front", archive=False)) as front:
+        await drop(front, partitions.archive(0), kept_ms=-1)
+        assert list(manifests_of(front.log))
+        take_snapshot(front.log, front.log.next_offset)
+        new = Folder(partitions.folder / "elsewhere")
+        await drop(front, new)
+        assert (noted(front.log).url, list(manifests_of(front.log))) == (new.url, [])
+        assert front.log.start_offset == 0, "nothing goes that is not there"
 
 
 async def test_what_is_not_archived_stays(partitions: Partitions) -> None:

@@ -219,7 +219,9 @@ async def test_a_front_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> N
     assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
     rig.hear(rig.members.own)
     assert [member.front_id for member in rig.members.live()] == ["a-front"]
+    assert list(rig.members._heard) == ["a-front"], "nothing is kept of those that died"
     rig.members.hear(b"\xc1 not an announcement")
+    rig.members.hear(encode_announcement(other("b-front", host="no-utf8")).replace(b"no", b"n\xff"))
     rig.members.hear(encode_announcement(other("a-front", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
 

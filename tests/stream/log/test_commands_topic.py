@@ -13,6 +13,7 @@ from controller.machine.commands.commands import (
 )
 from controller.stream.log.commands_topic import (
     COMMAND_VERSION,
+    TIME_END_MS,
     CommandError,
     CommandFromNewerVersion,
     decode_command,
@@ -44,7 +45,11 @@ def test_keys_are_those_of_the_shards() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, b"", b"\x01", b"\x01\xc1", b"\x01\x81\xa4type\xa5Paint", b"\x00\x80", encode_command(COMMANDS[0])[:40]],
+    [
+        *(None, b"", b"\x01", b"\x01\xc1", b"\x01\x81\xa4type\xa5Paint", b"\x00\x80"),
+        encode_command(COMMANDS[0])[:40],
+        *(encode_command(create("t", at_ms=at_ms)) for at_ms in (TIME_END_MS, 2**63 - 1)),
+    ],
 )
 def test_what_is_no_command_is_refused(value: bytes | None) -> None:
     with pytest.raises(CommandError, match="not a command"):

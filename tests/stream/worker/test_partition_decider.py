@@ -146,6 +146,26 @@ async def test_a_decision_that_no_record_holds_is_a_fault(
     await worker.close()
 
 
+async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record(
+    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have come to more than a record holds in steps. It can be deleted all the same, with its id as answer."""
+    monkeypatch.setattr(partition_decider, "RECORD_BYTES_MAX", partition_decider._ROOM_BYTES + 1000)
+    worker = Stage(kafka, tmp_path)
+    stamps: dict[str, Any] = {"at_ms": BORN_MS, "topic": TopicName("t")}
+    await worker.claim()
+    await worker.decide(create("t", num_partitions=20, timeout_ms=0))
+    for count in range(40, 400, 20):
+        await worker.decide(CreatePartitions(request_id=RequestId(f"{count}"), count=count, **stamps))
+    dry: dict[str, Any] = {"validate_only": True, "request_id": RequestId("dry"), **stamps}
+    await worker.decide(CreatePartitions(count=400, **dry), create("u", num_partitions=400, validate_only=True))
+    assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"] * 2
+    await worker.decide(DeleteTopic(request_id=RequestId("gone"), **stamps))
+    assert (len(worker.faults), topic_of(worker, "t")) == (2, None)
+    assert max(map(len, kafka.events[home("t")])) < 1000
+    await worker.close()
+
+
 async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()

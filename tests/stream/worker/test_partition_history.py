@@ -168,6 +168,19 @@ async def test_an_empty_worker_begins_with_a_base_and_takes_over_with_it(partiti
     check_all_decided(partitions.kafka)
 
 
+async def test_a_partition_is_taken_over_while_the_store_is_away(partitions: Partitions) -> None:
+    worker = await partitions.worker("a")
+    await partitions.create(worker, 300)
+    await partitions.until_base(worker)
+    await worker.engine.revoke()
+    (partitions.folder / "archive").rename(partitions.folder / "away")
+    (partitions.folder / "archive").touch()
+    await worker.claim()
+    await partitions.create(worker, 10)
+    assert worker.state(0).log.start_offset > 0
+    await worker.close()
+
+
 async def test_who_has_read_everything_goes_on_where_the_archive_is(partitions: Partitions) -> None:
     """Also while one that was replaced does not know it yet."""
     first, second = await partitions.worker("a"), Stage(partitions.kafka, partitions.folder, "b", brokers=2)
