@@ -252,6 +252,21 @@ async def test_others_have_their_turn_while_a_long_answer_is_made(key: ApiKey, v
         assert await turns_taken(served, key, version, request_) > 30
 
 
+async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None:
+    async with rig() as served:
+        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(3, num_partitions=9)))
+
+        async def page(index: int) -> list[tuple[str, int]]:
+            cursor = describe_partitions.Cursor(topic_name="t0", partition_index=index)
+            request = describe_partitions.DescribeTopicPartitionsRequest(response_partition_limit=10, cursor=cursor)
+            answer = await served.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+            return [(each.name, len(each.partitions)) for each in answer.topics]
+
+        assert await page(8) == [("t0", 1), ("t1", 9)]
+        assert await page(2**31 - 1) == [("t0", 0), ("t1", 9), ("t2", 1)]
+        assert await page(-1) == [], "it is refused, as in Kafka"
+
+
 async def test_a_topic_is_shown_once_however_often_it_is_named() -> None:
     async with rig() as served:
         await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(1)))
