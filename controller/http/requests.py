@@ -54,9 +54,17 @@ async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> Non
     origin = connection.headers.get("origin")
     if connection.scope.get("method") in {"GET", "HEAD"} or origin is None:
         return
-    if urlsplit(origin).netloc != connection.headers.get("host"):
+    if _site_of(origin) != connection.headers.get("host"):
         message = f"pages of {origin} may not change anything here"
         raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+
+
+def _site_of(origin: str) -> str:
+    """The host, and its port, that an Origin header names; empty where it names none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # `http://[`
+        return ""
 
 
 async def refuse_unknown_parameters(connection: Connection, handler: BaseRouteHandler) -> None:
