@@ -96,6 +96,9 @@ async def test_a_form_needs_a_token_of_the_page_and_comes_from_it() -> None:
             answer = await one.client.post("/topics", content=body, headers=HTML)
             assert answer.status_code == 400, body
             assert "body:" in answer.text
+        large = b"a=" + b"%41" * 25_000
+        answer = await one.client.post("/topics", content=large, headers=HTML)
+        assert (answer.status_code, "at most 65536 bytes" in answer.text) == (413, True)
         await one.get("/topics/t", 404)
         assert (await one.get("/requests"))["requests"] == []
 
