@@ -243,6 +243,16 @@ LONG: list[tuple[ApiKey, int, Message]] = [
             users=tuple(describe_scram.UserName(name=name) for name in NAMES)
         ),
     ),
+    (
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        incremental.IncrementalAlterConfigsRequest(
+            resources=tuple(
+                incremental.AlterConfigsResource(resource_type=4, resource_name=str(number))
+                for number in range(10, CHANGES_MAX)
+            )
+        ),
+    ),
 ]
 
 
