@@ -23,6 +23,7 @@ from controller.kafka.messages import create_partitions as partitions
 from controller.kafka.messages import create_topics as creates
 from controller.kafka.messages import delete_acls as acl_deletion
 from controller.kafka.messages import delete_topics as deletes
+from controller.kafka.messages import describe_client_quotas as describe_quotas
 from controller.kafka.messages import describe_configs as describe
 from controller.kafka.messages import describe_topic_partitions as describe_partitions
 from controller.kafka.messages import describe_user_scram_credentials as describe_scram
@@ -260,6 +261,21 @@ LONG: list[tuple[ApiKey, int, Message]] = [
 async def test_others_have_their_turn_while_a_long_answer_is_made(key: ApiKey, version: int, request_: Message) -> None:
     async with rig() as served:
         assert await turns_taken(served, key, version, request_) > 30
+
+
+async def test_others_have_their_turn_while_very_many_quotas_are_described() -> None:
+    async with rig() as served:
+        rate = (quotas.OpData(key="producer_byte_rate", value=1.0),)
+        users = [quotas.EntityData(entity_type="user", entity_name=f"user-{number}") for number in range(5000)]
+        entries = tuple(quotas.EntryData(entity=(user,), ops=rate) for user in users)
+        request = quotas.AlterClientQuotasRequest(entries=entries)
+        await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)
+        everything = describe_quotas.DescribeClientQuotasRequest()
+        assert await turns_taken(served, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything) >= 10
+        answer = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
+        frame = codec.encode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, 1, answer)
+        read: Any = codec.decode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, frame[4:])[1]
+        assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
 
 
 async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None:
