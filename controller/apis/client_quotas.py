@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from itertools import chain
 
@@ -10,7 +11,9 @@ from msgspec.structs import replace
 from controller.apis.acls import DENIED, details_of
 from controller.apis.bounds import slices
 from controller.front.front import Front
+from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
+from controller.kafka.messages import Encoded
 from controller.kafka.messages import alter_client_quotas as alter
 from controller.kafka.messages import describe_client_quotas as describe
 from controller.machine.access.quotas import CLIENT_ID, IP, USER, sorted_entity
@@ -20,7 +23,7 @@ from controller.machine.errors import ErrorCode, Rejection
 from events.access import QuotaEntity
 
 ENTITIES_PER_COMMAND = 500
-"""Of a long request, before others have their turn."""
+"""Of a long request, or a long answer, before others have their turn."""
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """How a component of a filter matches."""
 
@@ -79,7 +82,7 @@ def _entity(entry: alter.EntryData) -> QuotaEntity:
     return tuple((part.entity_type, part.entity_name) for part in entry.entity)
 
 
-def describe_client_quotas(
+async def describe_client_quotas(
     front: Front, context: RequestContext, request: describe.DescribeClientQuotasRequest
 ) -> describe.DescribeClientQuotasResponse:
     """The entities that have all the requested components; with `strict` those that have no others."""
@@ -89,13 +92,17 @@ def describe_client_quotas(
     if wrong is not None:
         return _refused(int(wrong.code), wrong.message)
     quotas = front.cluster.quotas
-    return describe.DescribeClientQuotasResponse(
-        entries=tuple(
-            _entry(entity, quotas[entity])
-            for entity in sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
-            if _matches(dict(entity), request)
-        )
-    )
+    entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
+    if len(entities) <= ENTITIES_PER_COMMAND:
+        found = [_entry(entity, quotas[entity]) for entity in entities if _matches(dict(entity), request)]
+        return describe.DescribeClientQuotasResponse(entries=tuple(found))
+    described: list[bytes] = []
+    for part in slices(entities, ENTITIES_PER_COMMAND):
+        async with front.turns:
+            found = [_entry(entity, quotas[entity]) for entity in part if _matches(dict(entity), request)]
+            described += [encode_element(context.api_key, context.api_version, each) for each in found]
+        await asyncio.sleep(0)
+    return describe.DescribeClientQuotasResponse(entries=Encoded(described))
 
 
 def _refused(code: int, message: str) -> describe.DescribeClientQuotasResponse:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
+from controller.apis.bounds import slices
 from controller.apis.configs import BROKER
 from controller.apis.passing_through import PassOn
 from controller.brokers.cluster.security import NotAuthenticated
-from controller.brokers.cluster.wire import CLIENT_ID, ClusterUnreachable
+from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable
 from controller.front.front import Front
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
@@ -28,6 +30,8 @@ from controller.machine.errors import ErrorCode
 
 WITHIN_S = 15.0
 """How long a broker may take: longer than a busy one takes, shorter than clients wait."""
+RESOURCES_AT_ONCE = 1000
+"""In one request to a broker."""
 DEFAULT = 5
 """The source of a config that nobody set."""
 _OPERATIONS: dict[int, Operation] = {
@@ -72,40 +76,47 @@ class _Split:
             given = Counter({name: times for name, times in given.items() if times == 1})  # others are refused here
         if not given or not self._front.allows(context, _OPERATIONS[context.api_key]):
             return self._own(context, request)
-        theirs = tuple(e for e in request.resources if e.resource_type == BROKER and e.resource_name in given)
-        return asyncio.ensure_future(self._both(context, request, theirs))
+        is_theirs = [each.resource_type == BROKER and each.resource_name in given for each in request.resources]
+        return asyncio.ensure_future(self._both(context, request, is_theirs))
 
-    async def _both(self, context: RequestContext, request: Any, theirs: tuple[Any, ...]) -> Any:
-        ours = tuple(each for each in request.resources if each not in theirs)
+    async def _both(self, context: RequestContext, request: Any, is_theirs: list[bool]) -> Any:
+        ours = tuple(each for each, goes_on in zip(request.resources, is_theirs, strict=True) if not goes_on)
         answer: Any = self._own(context, replace(request, resources=ours))
         answer = await answer if isinstance(answer, Awaitable) else answer
         key = context.api_key
         field = "results" if key == ApiKey.DESCRIBE_CONFIGS else "responses"
         results = list(getattr(answer, field))
-        for name in dict.fromkeys(each.resource_name for each in theirs):
-            of_one = tuple(each for each in theirs if each.resource_name == name)
+        for address, part in self._parts(compress(request.resources, is_theirs)):
+            wanted = replace(request, resources=tuple(part))
             try:
-                results += await self._of_broker(key, context.api_version, replace(request, resources=of_one), field)
+                results += await self._of_broker(address, key, context.api_version, wanted, field)
             except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
                 code = int(ErrorCode.REQUEST_TIMED_OUT)
-                results += [_failed(key, each, code, f"The broker does not answer: {why}") for each in of_one]
+                results += [_failed(key, each, code, f"The broker does not answer: {why}") for each in part]
         return replace(answer, **{field: tuple(_in_order(results, request.resources))})
 
-    async def _of_broker(self, key: int, version: int, request: Any, field: str) -> tuple[Any, ...]:
+    async def _of_broker(
+        self, address: Address | None, key: int, version: int, request: Any, field: str
+    ) -> tuple[Any, ...]:
         lowest, highest = self._versions
         version = min(max(version, lowest), highest)
         frame = encode_request(key, version, 1, CLIENT_ID, request)[4:]
-        payload = await self._pass_on(frame, WITHIN_S, self._address(request.resources[0].resource_name))
+        payload = await self._pass_on(frame, WITHIN_S, address)
         _, answer = decode_response(key, version, payload)
         results: tuple[Any, ...] = getattr(answer, field)
         return tuple(map(_with_defaults, results)) if key == ApiKey.DESCRIBE_CONFIGS else results
 
-    def _address(self, name: str) -> tuple[str, int] | None:
-        """Where a broker is; None for all, and for one that is not known, which any broker refuses."""
-        for broker in self._front.cluster.brokers.values():
-            if str(broker.broker_id) == name and broker.endpoints:
-                return broker.endpoints[0].host, broker.endpoints[0].port
-        return None
+    def _parts(self, resources: Iterable[Any]) -> Iterator[tuple[Address | None, Sequence[Any]]]:
+        """Resources by where their broker is, so many at once; None for all brokers, and for those that are not known,
+        which any broker refuses."""
+        brokers = [each for each in self._front.cluster.brokers.values() if each.endpoints]
+        known = {str(each.broker_id): (each.endpoints[0].host, each.endpoints[0].port) for each in brokers}
+        by_address: dict[Address | None, list[Any]] = {}
+        for each in resources:
+            by_address.setdefault(known.get(each.resource_name), []).append(each)
+        for address, there in by_address.items():
+            for part in slices(there, RESOURCES_AT_ONCE):
+                yield address, part
 
 
 def _with_defaults(result: Any) -> Any:

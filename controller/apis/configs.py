@@ -34,6 +34,7 @@ from events.catalog import ConfigOp
 from events.names import TopicName
 
 RESOURCES_PER_SLICE = 20
+REFUSALS_PER_SLICE = 200  # one may name all brokers
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
@@ -184,7 +185,11 @@ async def _alter(
 ) -> list[tuple[int, str | None]]:
     """Error code and message of each resource, in order: each is refused here, or is a command."""
     checked = check_resources([(one.kind, one.name) for one in wanted], others)
-    refusals = [_refusal(front, context, one, wrong) for one, wrong in zip(wanted, checked, strict=True)]
+    refusals: list[Rejection | None] = []
+    for part in slices(list(zip(wanted, checked, strict=True)), REFUSALS_PER_SLICE):
+        if refusals:  # a short request is put at once, before what is pipelined behind it
+            await asyncio.sleep(0)
+        refusals += [_refusal(front, context, one, wrong) for one, wrong in part]
     command_of = _commands(front, context, validate_only)
     commands = [command_of(one) for one, refusal in zip(wanted, refusals, strict=True) if refusal is None]
     answers = {answer.topic_name: answer for answer in await front.submit_change(commands)}

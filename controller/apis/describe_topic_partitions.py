@@ -41,7 +41,7 @@ class DescribeTopicPartitionsHandler:
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
         """One page, with a cursor where there is more."""
-        if request.topics and not _cursor_fits(request):
+        if not _cursor_fits(request):
             names = dict.fromkeys(topic.name for topic in request.topics)
             return await _page(context, [_failed(name, ErrorCode.INVALID_REQUEST) for name in names], None)
         left = max(1, min(request.response_partition_limit, self._front.partitions_per_response_max))
@@ -57,7 +57,7 @@ class DescribeTopicPartitionsHandler:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
                 topics.append(_failed(name, code, operations))
                 continue
-            end = min(len(topic.partitions), start + left)
+            end = max(start, min(len(topic.partitions), start + left))
             topics.append(self._shown(context, topic, start, end))
             left -= end - start
             if end < len(topic.partitions):
@@ -127,11 +127,12 @@ class DescribeTopicPartitionsHandler:
 
 
 def _cursor_fits(request: DescribeTopicPartitionsRequest) -> bool:
-    """Where topics are named, a cursor must be in one of them."""
+    """A cursor has no negative index, and where topics are named, it must be in one of them."""
     cursor = request.cursor
     if cursor is None:
         return True
-    return cursor.partition_index >= 0 and any(topic.name == cursor.topic_name for topic in request.topics)
+    is_among = not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)
+    return cursor.partition_index >= 0 and is_among
 
 
 def _is_in_page(name: str, cursor: Cursor | None) -> bool:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
@@ -77,15 +78,18 @@ class Changes:
         if first in self._at_work:
             raise _refused(AT_WORK, first, "a request with this key is at work: send it again when that has ended")
         self._at_work.add(first)
+        answering: asyncio.Future[Reply] | None = None
         try:
             request_id, known = await self._earlier(first)
             if known is None:
                 put = replace(command, request_id=request_id)
-                answer = await self._answer(put, submit(put))
-                self._note(answer)
-                return answer
+                answering = submit(put)
+                return await self._answer(put, answering)
         finally:
-            self._at_work.discard(first)
+            if answering is None:
+                self._at_work.discard(first)
+            else:  # until its answer is there, also where its client has gone
+                answering.add_done_callback(partial(self._ended, first))
         if not known.wanted_the_same(command):
             raise _refused(OTHER_WISH, request_id, "the request that had this key wanted something else")
         if known.answer is None:
@@ -101,6 +105,11 @@ class Changes:
         except TriedTooOften:
             why = f"requests with this key were in vain {TRIES_MAX} times: take another"
             raise _refused(OTHER_WISH, first, why) from None
+
+    def _ended(self, first: RequestId, answering: asyncio.Future[Reply]) -> None:
+        self._at_work.discard(first)
+        if not answering.cancelled() and answering.exception() is None:
+            self._note(answering.result().answers[0])
 
     def _note(self, answer: Answer) -> None:
         """Whoever decides here may yet decide what was answered too early, so it must not be put again under its id.

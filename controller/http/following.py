@@ -64,25 +64,28 @@ class Followers:
         start: int | None,
         topic: str | None,
         request_id: str | None,
+        may_see: Callable[[], bool],
         partition: int | None = None,
         cursor: str | None = None,
         write: Form = ndjson,
     ) -> AsyncIterator[bytes]:
-        """Events from an offset or a cursor on, or from now, in one of the forms. Raises BadPlace, and Refused where
-        too many listen already."""
+        """Events from an offset or a cursor on, or from now, in one of the forms, for as long as the client may see
+        them. Raises BadPlace, and Refused where too many listen already."""
         if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= OF_ONE_MAX:
             message = f"{len(self)} clients follow the events already"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
         events = listing(self._query, topic, request_id, partition)
         place = events.end() if start is None and cursor is None else events.place(start or 0, cursor)
-        return self._lines(events, place, write)
+        return self._lines(events, place, write, may_see)
 
-    async def _lines(self, events: Listing, place: Place, write: Form) -> AsyncIterator[bytes]:
+    async def _lines(
+        self, events: Listing, place: Place, write: Form, may_see: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
         host = client_host.get()
         self._by_host[host] += 1
         silent_s = 0.0
         try:
-            while not self._stopping.event.is_set():
+            while may_see() and not self._stopping.event.is_set():
                 if any(at < end for at, end in zip(place, events.end(), strict=True)):
                     lines, place = await self._reading.run(self._chunk, events, place, write)
                     if lines:

@@ -23,6 +23,7 @@ from controller.kafka.messages import create_partitions as partitions
 from controller.kafka.messages import create_topics as creates
 from controller.kafka.messages import delete_acls as acl_deletion
 from controller.kafka.messages import delete_topics as deletes
+from controller.kafka.messages import describe_client_quotas as describe_quotas
 from controller.kafka.messages import describe_configs as describe
 from controller.kafka.messages import describe_topic_partitions as describe_partitions
 from controller.kafka.messages import describe_user_scram_credentials as describe_scram
@@ -243,6 +244,16 @@ LONG: list[tuple[ApiKey, int, Message]] = [
             users=tuple(describe_scram.UserName(name=name) for name in NAMES)
         ),
     ),
+    (
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        incremental.IncrementalAlterConfigsRequest(
+            resources=tuple(
+                incremental.AlterConfigsResource(resource_type=4, resource_name=str(number))
+                for number in range(10, CHANGES_MAX)
+            )
+        ),
+    ),
 ]
 
 
@@ -250,6 +261,36 @@ LONG: list[tuple[ApiKey, int, Message]] = [
 async def test_others_have_their_turn_while_a_long_answer_is_made(key: ApiKey, version: int, request_: Message) -> None:
     async with rig() as served:
         assert await turns_taken(served, key, version, request_) > 30
+
+
+async def test_others_have_their_turn_while_very_many_quotas_are_described() -> None:
+    async with rig() as served:
+        rate = (quotas.OpData(key="producer_byte_rate", value=1.0),)
+        users = [quotas.EntityData(entity_type="user", entity_name=f"user-{number}") for number in range(5000)]
+        entries = tuple(quotas.EntryData(entity=(user,), ops=rate) for user in users)
+        request = quotas.AlterClientQuotasRequest(entries=entries)
+        await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)
+        everything = describe_quotas.DescribeClientQuotasRequest()
+        assert await turns_taken(served, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything) >= 10
+        answer = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
+        frame = codec.encode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, 1, answer)
+        read: Any = codec.decode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, frame[4:])[1]
+        assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
+
+
+async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None:
+    async with rig() as served:
+        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(3, num_partitions=9)))
+
+        async def page(index: int) -> list[tuple[str, int]]:
+            cursor = describe_partitions.Cursor(topic_name="t0", partition_index=index)
+            request = describe_partitions.DescribeTopicPartitionsRequest(response_partition_limit=10, cursor=cursor)
+            answer = await served.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+            return [(each.name, len(each.partitions)) for each in answer.topics]
+
+        assert await page(8) == [("t0", 1), ("t1", 9)]
+        assert await page(2**31 - 1) == [("t0", 0), ("t1", 9), ("t2", 1)]
+        assert await page(-1) == [], "it is refused, as in Kafka"
 
 
 async def test_a_topic_is_shown_once_however_often_it_is_named() -> None:

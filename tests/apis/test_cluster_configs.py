@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from controller.apis.cluster_configs import to_brokers
+from controller.apis.cluster_configs import RESOURCES_AT_ONCE, to_brokers
 from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.kafka.codec.codec import decode_request, encode_response, parse_header
 from controller.kafka.handling import ClientConnection, RequestContext
@@ -65,7 +65,16 @@ async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -
         brokers = Brokers()
         rows, _ = await described(a, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
         assert rows == [("2", 0, 1), ("missing", 3, 0), ("", 0, 1), ("9", 0, 1)]
-        assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, [""]), (None, ["9"])]
+        assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, ["", "9"])]
+
+
+async def test_of_brokers_that_are_not_there_many_go_on_together() -> None:
+    async with rig() as a:
+        brokers = Brokers()
+        names = [str(number) for number in range(10, 10 + 2 * RESOURCES_AT_ONCE)]
+        rows, _ = await described(a, brokers, *((BROKER, name) for name in names))
+        assert rows == [(name, 0, 1) for name in names]
+        assert brokers.came == [(None, names[:RESOURCES_AT_ONCE]), (None, names[RESOURCES_AT_ONCE:])]
 
 
 async def test_this_node_answers_for_itself() -> None:

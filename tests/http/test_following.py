@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import following
 from controller.http.reach import Reach
 from controller.http.server import HttpServer
@@ -51,6 +52,28 @@ async def test_a_follower_gets_a_sign_of_life_and_ends_when_the_service_stops(mo
         assert await anext(chunks) == b"\n"
         await one.http.stop()
         assert b"".join([chunk async for chunk in chunks]).strip() == b"", "it ends as a stream should"
+
+
+class _Everything:
+    """Whoever may do all, for as long as it is said."""
+
+    allowed = True
+
+    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return self.allowed
+
+    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return self.allowed
+
+
+async def test_who_may_not_see_events_any_more_is_sent_none() -> None:
+    permissions = _Everything()
+    async with service(authorizer=permissions) as one, one.client.stream("GET", "/events/follow") as answer:
+        await one.until(lambda: followers(one) == 1)
+        permissions.allowed = False
+        await one.create("t", 403)
+        async with asyncio.timeout(60):
+            assert b"".join([chunk async for chunk in answer.aiter_bytes()]).strip() == b""
 
 
 async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,6 +299,7 @@ async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_
 async def test_a_page_of_another_site_may_change_nothing() -> None:
     async with service() as one:
         for method, path in (("POST", "/topics"), ("DELETE", "/topics/t"), ("POST", "/simulated/brokers/1/stop")):
+            await one.request(method, path, 403, headers={"Origin": "http://["})
             reply = await one.request(method, path, 403, headers={"Origin": "http://elsewhere.example"})
             assert reply["message"] == "pages of http://elsewhere.example may not change anything here"
         own = {"Origin": f"http://127.0.0.1:{one.port}"}

@@ -22,7 +22,7 @@ from controller.machine.errors import ErrorCode
 from projections.shown.json_types import CreatedShape, ErrorShape
 from projections.shown.overview_types import PoliciesShape
 
-NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": ""}
+NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _NO_CLUSTER: Final = "Rules and what they refused are for who may describe the cluster, and this login may not."
 
 

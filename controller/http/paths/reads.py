@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Literal
 
 from litestar import Response, get
@@ -14,6 +15,7 @@ from controller.http.errors import HttpRequest
 from controller.http.following import Followers, ndjson, server_sent
 from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
 from controller.http.permissions import Reader, hidden_of_request, may_describe, need_topic
+from controller.http.requests import caller_of
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
 from projections.shown import topic_configs as shown_configs
@@ -134,7 +136,8 @@ async def follow(
     is_sse = SERVER_SENT in request.headers.get("accept", "")
     write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
     place = request.headers.get("last-event-id", cursor) if is_sse else cursor
-    lines = followers.follow(start, topic, request_id, partition, place, write)
+    may_see = partial(reader.front.allows, caller_of(request), "Describe", topic)
+    lines = followers.follow(start, topic, request_id, may_see, partition, place, write)
     return Stream(lines, headers={"content-type": media_type, "cache-control": "no-store"})
 
 

@@ -17,6 +17,9 @@ ELEMENTS_MAX: Final = 50_000
 """In all arrays of one request together, where eight numbers count as one: it bounds the time and the memory that a
 request takes. Kafka has no such bound, but changes no more than 10,000 things at once."""
 
+TAGS_MAX: Final = 1000
+"""Unknown tagged fields in one place, far more than any version has: those of a header are read on the event loop."""
+
 _SMALL: Final = 1 << 14  # lengths up to this are looked up, not computed
 
 
@@ -95,6 +98,8 @@ def read_string_length(buffer: bytes, offset: int) -> tuple[int, int]:
 def skip_tags(buffer: bytes, offset: int, limit: int) -> int:
     """The offset after a section of tagged fields, none of which is known (KIP-482)."""
     count, offset = read_uvarint(buffer, offset)
+    if count > TAGS_MAX:
+        raise Malformation(f"{count} tagged fields, at most {TAGS_MAX} allowed")
     last = -1
     for _ in range(count):
         tag, offset = read_uvarint(buffer, offset)

@@ -12,7 +12,6 @@ Channel binding and delegation tokens are not spoken.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -114,7 +113,7 @@ def _name(said: str) -> str:
 def _decoded(text: str, user: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         raise LoginRefused("a SCRAM message that is not base64 where it should be", user=user) from None
 
 

@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
             session=Session(principal=principal, listener=service.listener, protocol=service.protocol),
             mute=self.mute,
         )
-        self._mutes = 0
+        self._muted: asyncio.TimerHandle | None = None
         self._gate: SaslGate | None = None
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
@@ -105,10 +105,9 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._protocol.end()
         self._hold(0)
-        if self._authentication_timer is not None:
-            self._authentication_timer.cancel()
-        for future in tuple(self._waiting):
-            future.cancel()
+        for due in (self._authentication_timer, self._muted, *self._waiting):
+            if due is not None:
+                due.cancel()
         if not self._waiting:
             self._service.closed(self)
 
@@ -152,11 +151,15 @@ class Connection(asyncio.Protocol):
 
     def mute(self, seconds: float) -> None:
         """Begin no requests for so long: the client has used up a quota (KIP-219)."""
-        self._mutes += 1
-        self._service.loop.call_later(seconds, self._unmute)
+        ends_s = self._service.loop.time() + seconds
+        if self._transport is None or (self._muted is not None and self._muted.when() >= ends_s):
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._service.loop.call_at(ends_s, self._unmute)
 
     def _unmute(self) -> None:
-        self._mutes -= 1
+        self._muted = None
         self._schedule_turn()
 
     # --- authentication
@@ -219,7 +222,7 @@ class Connection(asyncio.Protocol):
             return False
         return (
             self._writable
-            and not self._mutes
+            and self._muted is None
             and self._protocol.in_flight < limits.requests_in_flight_max
             and self._protocol.bytes_in_flight < limits.request_bytes_max
         )

@@ -57,6 +57,7 @@ async def test_a_form_says_what_is_wrong_and_keeps_what_was_filled_in() -> None:
             assert words in found.text
             kept = {attrs["name"]: attrs["value"] for attrs in found.of("input") if attrs.get("name") in given}
             assert all(given[str(name)] == value for name, value in kept.items())
+        assert "Dry run of t" in (await send(one, "/topics", 200, name="t")).text, "what is not filled in is empty"
 
 
 async def test_a_topic_is_grown_changed_and_deleted() -> None:
@@ -95,6 +96,9 @@ async def test_a_form_needs_a_token_of_the_page_and_comes_from_it() -> None:
             answer = await one.client.post("/topics", content=body, headers=HTML)
             assert answer.status_code == 400, body
             assert "body:" in answer.text
+        large = b"a=" + b"%41" * 25_000
+        answer = await one.client.post("/topics", content=large, headers=HTML)
+        assert (answer.status_code, "at most 65536 bytes" in answer.text) == (413, True)
         await one.get("/topics/t", 404)
         assert (await one.get("/requests"))["requests"] == []
 

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from controller.kafka.codec import codec
-from controller.kafka.codec.primitives import ELEMENTS_MAX, MalformedRequest, array_packer, array_unpacker, uvarint
+from controller.kafka.codec.primitives import (
+    ELEMENTS_MAX,
+    TAGS_MAX,
+    MalformedRequest,
+    array_packer,
+    array_unpacker,
+    uvarint,
+)
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.api_versions import ApiVersionsResponse
 from controller.kafka.messages.elect_leaders import ElectLeadersRequest
@@ -60,6 +67,16 @@ def test_unknown_tags_rise_too(tags: bytes) -> None:
     frame = struct.pack(">hhih", ApiKey.CREATE_TOPICS, 7, 1, 1) + b"x" + tags
     with pytest.raises(MalformedRequest, match=r"request header: tag . after tag 5"):
         codec.parse_header(frame)
+
+
+def test_a_header_has_no_more_tags_than_are_read_in_a_moment() -> None:
+    def frame(count: int) -> bytes:
+        tags = b"".join(uvarint(tag) + b"\0" for tag in range(count))
+        return struct.pack(">hhih", ApiKey.API_VERSIONS, 3, 1, 1) + b"x" + uvarint(count) + tags
+
+    assert codec.parse_header(frame(TAGS_MAX)).body_offset == len(frame(TAGS_MAX))
+    with pytest.raises(MalformedRequest, match="request header: 1001 tagged fields, at most 1000 allowed"):
+        codec.parse_header(frame(TAGS_MAX + 1))
 
 
 def test_an_array_in_a_tagged_field_has_no_more_elements_than_fit_in_it() -> None:

@@ -87,6 +87,8 @@ FINALS = [
     (lambda said: re.sub(rb"p=.*", b"p=AAAA", said), "another length"),
     (lambda said: re.sub(rb"p=.*", b"p=" + base64.b64encode(bytes(32)), said), "wrong user name or password"),
     (lambda said: re.sub(rb"p=.*", b"p=%%%", said), "not base64"),
+    (lambda said: re.sub(rb"p=.*", "p=\xe9".encode(), said), "not base64 where"),
+    (lambda said: said.replace(b"c=biws", "c=\xe9".encode()), "base64 where it should be"),
     (lambda said: re.sub(rb",p=.*", b"", said), "malformed final"),
     (lambda said: b"\xff\xfe", "not UTF-8"),
     (lambda said: said + b"x" * 5000, "bytes; 4096 are allowed"),

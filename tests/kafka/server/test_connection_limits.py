@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from contextlib import AsyncExitStack
 
 from structlog.testing import capture_logs
@@ -167,6 +169,45 @@ def test_the_server_looks_for_idle_connections_by_itself(run: Run) -> None:
         limits = Limits(idle_ms_max=20)
         async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
             assert await client.closed() == b""
+
+    run(scenario)
+
+
+def test_nothing_is_kept_of_a_client_that_was_to_be_silent_and_has_gone(run: Run) -> None:
+    async def scenario() -> None:
+        def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
+            context.silence(2**31 - 1)
+            return MetadataResponse()
+
+        limits = Limits(idle_ms_max=100)
+        async with serving({ApiKey.METADATA: silencing}, limits=limits) as server, connected(server) as client:
+            client.send(metadata_request(1))
+            assert await client.correlation_ids(1) == [1]
+            known = [weakref.ref(each) for each in server._connections]
+            assert await client.closed() == b""
+            await until(lambda: server.connections == 0)
+            await settled()
+            gc.collect()
+            assert [each() for each in known] == [None]
+
+    run(scenario)
+
+
+def test_the_longest_silence_counts(run: Run) -> None:
+    async def scenario() -> None:
+        begun: list[int] = []
+
+        def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
+            begun.append(context.correlation_id)
+            for silence_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
+                context.silence(silence_ms)
+            return MetadataResponse()
+
+        async with serving({ApiKey.METADATA: silencing}) as server, connected(server) as client:
+            client.send(*(metadata_request(number) for number in (1, 2, 3)))
+            assert await client.correlation_ids(2) == [1, 2]
+            await asyncio.sleep(0.05)
+            assert begun == [1, 2]
 
     run(scenario)
 
