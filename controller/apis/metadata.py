@@ -315,5 +315,6 @@ class _EncodedTopics:
             self._entries.clear()
             self._live, self._partitions = live, 0
         key = (topic.name, version)
-        self._partitions += len(topic.partitions) if key not in self._entries else 0
+        known = self._entries.get(key)
+        self._partitions += len(topic.partitions) - (0 if known is None else len(known[0].partitions))
         self._entries[key] = (topic, encoded)

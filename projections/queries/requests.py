@@ -8,7 +8,7 @@ its newest part is, with what the others have added.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from heapq import merge
 
 import msgspec
@@ -30,6 +30,7 @@ from projections.store.request_index import (
     request_until,
 )
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 LOOKED_AT_MAX = 20_000
 """Of requests: how many a page looks at before it ends, some tenths of a second."""
 
@@ -96,7 +97,7 @@ def starts(query: Questions, since: str | None) -> Ends:
         return (0,) * len(query.parts)
     moment = parse_moment(since)
     if isinstance(moment, datetime):
-        before = moment - timedelta(milliseconds=1)
+        before = max(moment, _EPOCH) - timedelta(milliseconds=1)
         return tuple(end_at(part.log, before) for part in query.parts)
     query.end(since)  # raises where it is not reached, or where the log has partitions
     return (moment,)

@@ -14,6 +14,9 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from controller.kafka.messages.message import OPERATIONS_OMITTED
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.machine.state import Topic
+from events.catalog import Partition
+from events.names import BrokerId, Offset, TopicId, TopicName
 from tests.apis.rig import rig
 
 VERSION = 12
@@ -66,3 +69,18 @@ def _everybody() -> Any:
         principal, host, client_id, api = "User:ANONYMOUS", "", None, "Metadata"
 
     return Everybody()
+
+
+def test_what_a_topic_has_grown_by_counts_in_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "PARTITIONS_CACHED_MAX", 100)
+    kept = metadata._EncodedTopics()
+    one = BrokerId(1)
+    partition = Partition((one,), (one,), one)
+    for count in (1, 60):
+        for name in ("a", "b"):
+            topic = Topic(TopicName(name), TopicId(bytes(16)), (partition,) * count, (), 0, Offset(0))
+            kept.put(topic, VERSION, (), b"")
+    other = Topic(TopicName("c"), TopicId(bytes(16)), (partition,), (), 0, Offset(0))
+    kept.put(other, VERSION, (), b"")
+    assert kept.find(topic, VERSION, ()) is None, "it is more than may be kept"
+    assert kept.find(other, VERSION, ()) is not None

@@ -132,6 +132,7 @@ async def test_a_timeline_counts_every_event_once() -> None:
             assert len(shown["spans"]) <= spans
         assert sum(each["events"] for each in (await one.get("/v1/timeline?from=3&to=5"))["spans"]) == 3
         assert (await one.get("/v1/timeline?from=2100-01-01"))["spans"] == []
+        assert (await one.get("/v1/timeline?from=0001-01-01"))["spans"] == (await one.get("/v1/timeline"))["spans"]
 
 
 async def test_a_topics_timeline_is_folded_by_what_caused_it() -> None:
