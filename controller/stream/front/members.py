@@ -20,6 +20,9 @@ from events.codec import UNREADABLE
 ANNOUNCEMENT_VERSION = 1  # others than this are passed over
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
 """The ids of fronts as nodes of their own, away from those of brokers."""
+PORTS = range(1, 65_536)
+HOST_MAX = 255
+"""Characters of a host's name: no name of DNS is longer."""
 
 
 class Announcement(Fact, frozen=True):
@@ -44,6 +47,11 @@ class Announcement(Fact, frozen=True):
             if each.name == listener:
                 return each.host, each.port
         return self.host, self.port
+
+    def can_be_reached(self) -> bool:
+        """Whether its places are such as a front can have."""
+        places = [(self.host, self.port), *((each.host, each.port) for each in self.endpoints)]
+        return all(0 < len(host) <= HOST_MAX and port in PORTS for host, port in places)
 
 
 _decode = msgspec.msgpack.Decoder(Announcement).decode
@@ -71,6 +79,8 @@ class Members:
         try:
             heard = _decode(value)
         except UNREADABLE:
+            return
+        if not heard.can_be_reached():  # clients would be shown it, and no answer could be encoded
             return
         if heard.leaving and heard.front_id != self.own.front_id:
             self._heard.pop(heard.front_id, None)

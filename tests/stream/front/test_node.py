@@ -222,6 +222,9 @@ async def test_a_front_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> N
     assert list(rig.members._heard) == ["a-front"], "nothing is kept of those that died"
     rig.members.hear(b"\xc1 not an announcement")
     rig.members.hear(encode_announcement(other("b-front", host="no-utf8")).replace(b"no", b"n\xff"))
+    for host, port in (("b", 0), ("b", 1 << 40), ("", 1), ("h" * 40_000, 1)):
+        rig.hear(other("b-front", host=host, port=port))
+        rig.hear(other("b-front", endpoints=(Endpoint("X", host, port),)))
     rig.members.hear(encode_announcement(other("a-front", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
 
