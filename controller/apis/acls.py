@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Final
 
 from controller.access.authorizer import Operation
+from controller.apis.bounds import slices
 from controller.front.front import Front
+from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Disconnect, RequestContext
+from controller.kafka.messages import Encoded
 from controller.kafka.messages.create_acls import (
     AclCreationResult,
     CreateAclsRequest,
@@ -28,7 +32,7 @@ from controller.kafka.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from controller.machine.access.permissions import OPERATIONS
-from controller.machine.acls import ALLOW, PREFIXED, USER, pattern_of
+from controller.machine.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode
@@ -36,6 +40,8 @@ from events.access import Acl
 
 DISABLED: Final = Detail(int(ErrorCode.SECURITY_DISABLED), "No Authorizer is configured.")
 DENIED: Final = Detail(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "Cluster authorization failed.")
+PATTERNS_PER_TURN: Final = 500
+"""Of a long answer, before others have their turn."""
 
 
 async def create_acls(front: Front, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
@@ -74,23 +80,28 @@ async def _create(front: Front, context: RequestContext, request: CreateAclsRequ
     return details_of(await front.submit_cluster(command), len(acls))
 
 
-def describe_acls(front: Front, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+async def describe_acls(front: Front, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """The entries that a filter finds. Raises Disconnect for codes that Kafka does not have."""
     wanted = _filter(request)
     wrong = _turned_away(front, context, "Describe")
     if wrong is not None:
         return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
-    found = front.cluster.acls.matching(wanted)
-    return DescribeAclsResponse(
-        resources=tuple(
-            DescribeAclsResource(
-                resource_type=kind,
-                resource_name=name,
-                pattern_type=pattern_type,
-                acls=tuple(_described(acl) for acl in acls),
-            )
-            for (kind, pattern_type, name), acls in groupby(found, key=pattern_of)
-        )
+    found = [(pattern, tuple(acls)) for pattern, acls in groupby(front.cluster.acls.matching(wanted), key=pattern_of)]
+    if len(found) <= PATTERNS_PER_TURN:
+        return DescribeAclsResponse(resources=tuple(starmap(_resource, found)))
+    described: list[bytes] = []
+    for part in slices(found, PATTERNS_PER_TURN):
+        async with front.turns:
+            resources = starmap(_resource, part)
+            described += [encode_element(context.api_key, context.api_version, each) for each in resources]
+        await asyncio.sleep(0)
+    return DescribeAclsResponse(resources=Encoded(described))
+
+
+def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:
+    kind, pattern_type, name = pattern
+    return DescribeAclsResource(
+        resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=tuple(map(_described, acls))
     )
 
 

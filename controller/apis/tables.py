@@ -45,6 +45,7 @@ _REPORTS = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
 _LISTS = frozenset(
     {
         ApiKey.METADATA,
+        ApiKey.DESCRIBE_ACLS,
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,

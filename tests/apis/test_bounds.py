@@ -14,7 +14,7 @@ from controller.apis.bounds import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
 from controller.kafka.handling import Disconnect
-from controller.kafka.messages import ApiKey, Message, metadata
+from controller.kafka.messages import ApiKey, Message, describe_acls, metadata
 from controller.kafka.messages import alter_client_quotas as quotas
 from controller.kafka.messages import alter_configs as alter
 from controller.kafka.messages import alter_user_scram_credentials as scram
@@ -276,6 +276,24 @@ async def test_others_have_their_turn_while_very_many_quotas_are_described() -> 
         frame = codec.encode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, 1, answer)
         read: Any = codec.decode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, frame[4:])[1]
         assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
+
+
+async def test_others_have_their_turn_while_very_many_entries_are_described() -> None:
+    async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
+        entry = acls.AclCreation(
+            resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
+        )
+        names = [f"t{number:04}" for number in range(5000)]
+        created = tuple(msgspec.structs.replace(entry, resource_name=name) for name in names)
+        await served.call(ApiKey.CREATE_ACLS, 3, acls.CreateAclsRequest(creations=created))
+        everything = describe_acls.DescribeAclsRequest(
+            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+        )
+        assert await turns_taken(served, ApiKey.DESCRIBE_ACLS, 3, everything) >= 10
+        answer = await served.call(ApiKey.DESCRIBE_ACLS, 3, everything)
+        frame = codec.encode_response(ApiKey.DESCRIBE_ACLS, 3, 1, answer)
+        read: Any = codec.decode_response(ApiKey.DESCRIBE_ACLS, 3, frame[4:])[1]
+        assert [(each.resource_name, len(each.acls)) for each in read.resources] == [(name, 1) for name in names]
 
 
 async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None:
