@@ -30,6 +30,8 @@ LIFE_S = 8.0
 REST_S = 60.0
 """Longer than any deadline of a client, and than all it takes to join a group and claim."""
 LOOK_S = 0.5
+FEW, MANY = (2, 8), (20, 40)
+"""Clients: of few each request is decided alone, of many hundreds are at once on their way, and lie together in records."""
 FAUST_EVERY = 4
 """Each so many seeds have workers with the Faust driver, the others with the plain one."""
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -74,7 +76,8 @@ async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s
         world.start_worker(f"worker-{number}")
     for number in range(rng.choice((1, 2))):
         world.start_front(f"front-{number}")
-    clients = [FrontsClient(f"c{number}", world, world.witness, answers) for number in range(rng.randint(2, 8))]
+    count = rng.randint(*rng.choice((FEW, MANY)))
+    clients = [FrontsClient(f"c{number}", world, world.witness, answers) for number in range(count)]
     faults, think_s = Faults(world), rng.choice((0.01, 0.02, 0.1))
     async with asyncio.TaskGroup() as group:
         for client in clients:
