@@ -94,6 +94,7 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
         one.fleet.set_delay(1, 60_000)
         slow = await one.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
+        await one.until(lambda: (topic := one.front.topic("pay.slow")) is not None and len(topic.propagated) == 1)
         (waiting,) = (await one.get("/v1/summary"))["waiting"]
         assert waiting["name"] == slow["name"]
         assert "1 of 2 live brokers know it" in waiting["waits_for"]

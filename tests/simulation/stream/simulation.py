@@ -31,7 +31,7 @@ REST_S = 60.0
 """Longer than any deadline of a client, and than all it takes to join a group and claim."""
 LOOK_S = 0.5
 FEW, MANY = (2, 8), (20, 40)
-"""Clients: of few each request is decided alone, of many hundreds are at once on their way, and lie together in records."""
+"""Clients: of few each request is decided alone, of many hundreds are on their way at once."""
 FAUST_EVERY = 4
 """Each so many seeds have workers with the Faust driver, the others with the plain one."""
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
