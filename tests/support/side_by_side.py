@@ -1,10 +1,10 @@
-"""Run all tests, in groups: three pytest processes at a time, each of which takes the next group when its own is done.
+"""Run all tests, in groups: four pytest processes at a time, each of which takes the next group when its own is done.
 
 `python -m tests.support.side_by_side [ARGUMENT…]` gives the arguments to each pytest, shows a group's output whole when
 it has ended, then what each group took, and in the last line the sum: `N passed, N failed`. The exit code is the worst.
 
 Tests in one group share servers (the session fixtures of tests/conftest.py) and Spark, which a group of its own would
-start again. Of three groups that run at once, one or two wait for clusters most of the time: so two cores are busy.
+start again. Of four groups that run at once, two wait for clusters most of the time: so two cores are busy.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from pathlib import Path
 
 from tests.support.tools import ROOT
 
-AT_ONCE = 3
+AT_ONCE = 4
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
+    "all else": (ALL,),
     "workers and fronts": (ALL / "stream",),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
-    "all else": (ALL,),
-    "Spark and Kafka": (ALL / "replay/log", ALL / "replay/spark", ALL / "replay/watch"),
     "real brokers": (ALL / "brokers/kraft",),
+    "Spark and Kafka": (ALL / "replay/log", ALL / "replay/spark", ALL / "replay/watch"),
+    "soak": (ALL / "soak",),
     "Spark": (ALL / "replay",),
     "clusters": (ALL / "brokers", ALL / "security", ALL / "support"),
 }
