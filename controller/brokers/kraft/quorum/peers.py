@@ -29,6 +29,8 @@ BACKOFF_S_MAX: Final = 1.0
 """Kafka's reconnect.backoff.ms and reconnect.backoff.max.ms."""
 RESPONSE_BYTES_MAX: Final = 64 << 20
 """A fetch is for 8 MB; a single batch may be larger."""
+LINES_MAX: Final = 64
+"""Connections; the one that was not used for longest goes first. Voters are few, but over years they come and go."""
 _API_VERSIONS_VERSION: Final = 3
 Spoke = Callable[[Address, Mapping[int, int], tuple[SupportedFeatureKey, ...]], None]
 _API_OF: Final[Mapping[type[Message], Api]] = {api.request: api for api in APIS.values()}
@@ -56,9 +58,10 @@ class Peers:
 
     async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
         """A request, in the newest version that both sides speak, and its response; None if there is none in time."""
-        line = self._lines.get((address, purpose))
-        if line is None:
-            line = self._lines[address, purpose] = _Line(address, self._security, self._spoke)
+        line = self._lines.pop((address, purpose), None) or _Line(address, self._security, self._spoke)
+        self._lines[address, purpose] = line  # the last in order, which is by use
+        if len(self._lines) > LINES_MAX:
+            self._end(next(iter(self._lines)))
         try:
             async with asyncio.timeout(timeout_s):
                 response = await line.send(request)
@@ -73,15 +76,14 @@ class Peers:
             self._trouble(address, None)
         return response
 
-    def keep(self, addresses: frozenset[Address]) -> None:
-        """Close the connections to all others: they are no voters any more."""
-        for key in [key for key in self._lines if key[0] not in addresses]:
-            self._lines.pop(key).end()
-        self._failing &= addresses
-
     def close(self) -> None:
         """Close all connections; what is under way ends without a response."""
-        self.keep(frozenset())
+        for key in list(self._lines):
+            self._end(key)
+
+    def _end(self, key: tuple[Address, str]) -> None:
+        self._lines.pop(key).end()
+        self._failing.discard(key[0])
 
     def _failed(self, address: Address, why: str) -> None:
         if address not in self._failing:

@@ -12,6 +12,7 @@ import pytest
 
 from controller.apis.api_versions import with_api_versions
 from controller.brokers.cluster.security import Security, security_of
+from controller.brokers.kraft.quorum import peers as peers_of
 from controller.brokers.kraft.quorum.peers import BACKOFF_S_MAX, Peers
 from controller.kafka.codec.codec import encode_response
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
@@ -194,7 +195,8 @@ async def test_a_peer_that_speaks_nonsense_is_told_of(said: list[bytes], why: st
     assert why in str(noted.troubles[0])
 
 
-async def test_those_who_are_voters_no_more_are_let_go() -> None:
+async def test_who_was_not_sent_anything_for_longest_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_of, "LINES_MAX", 1)
     noted, waiting = Noted(), asyncio.Event()
 
     async def parked(*_: Any) -> Answer:
@@ -206,8 +208,10 @@ async def test_those_who_are_voters_no_more_are_let_go() -> None:
         peers, address = noted.peers(), ("127.0.0.1", server.port)
         sent = asyncio.create_task(peers.send(address, "vote", VOTE, PATIENCE_S))
         await asyncio.wait_for(waiting.wait(), PATIENCE_S)
-        peers.keep(frozenset({("127.0.0.1", 1)}))
+        another = asyncio.create_task(peers.send(address, "another", VOTE, PATIENCE_S))
         assert await asyncio.wait_for(sent, PATIENCE_S) is None
+        peers.close()
+        assert await asyncio.wait_for(another, PATIENCE_S) is None
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
