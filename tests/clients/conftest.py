@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import tools
 
+pytest.register_assert_rewrite("tests.clients.seen")  # so that what a client has seen is shown
 JAVA = tools.ROOT / "tests/clients/java"
 
 

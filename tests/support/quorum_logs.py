@@ -87,17 +87,20 @@ def _events(folder: Path) -> list[bytes]:
         log.close()
 
 
+def snapshots_in(partition: Path) -> list[tuple[Path, int]]:
+    """The snapshots that were taken of a metadata log, and where each ends; not what a log begins with."""
+    found = ((path, CHECKPOINT.fullmatch(path.name)) for path in sorted(partition.iterdir()))
+    return [(path, int(name[1])) for path, name in found if name is not None and int(name[1]) > 0]
+
+
 def assert_snapshots_say_the_same(snapshots_of: Iterable[Path], whole: Path) -> int:
     """Each snapshot that was taken says what the records of a whole log say, up to its end; how many there were."""
     folder = read_folder(whole, cut_torn_tail=True)
     assert folder.batches[0].base_offset == 0, f"{whole} has its whole log"
     count = 0
     for partition in snapshots_of:
-        for path in sorted(partition.iterdir()):
-            found = CHECKPOINT.fullmatch(path.name)
-            if found is None or int(found[1]) == 0:
-                continue
-            image, ours, end = MetadataImage(), MetadataImage(), int(found[1])
+        for path, end in snapshots_in(partition):
+            image, ours = MetadataImage(), MetadataImage()
             image.fold(decode_batches(path.read_bytes(), str(path)))
             ours.fold(each for each in folder.batches if each.last_offset < end)
             theirs, mine = said(image), said(ours)

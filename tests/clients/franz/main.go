@@ -45,9 +45,9 @@ func code(err error) int16 {
 	return 0
 }
 
-// A real cluster's brokers may learn of a change a little after its answer.
+// Brokers, and fronts, may learn of a change a little after its answer, one later than another.
 func eventually(seen func() bool) bool {
-	for range 200 {
+	for range 2000 {
 		if seen() {
 			return true
 		}
@@ -70,15 +70,21 @@ func main() {
 	must(created, created.Err)
 	var found seen
 	found.Listed = eventually(func() bool { return must(admin.ListTopics(ctx)).Has(topic) })
-	details := must(admin.ListTopics(ctx, topic))
-	found.Partitions = len(details[topic].Partitions)
-	found.Factor = details[topic].Partitions.NumReplicas()
-	described := must(admin.DescribeTopicConfigs(ctx, topic))
-	for _, config := range must(described.On(topic, nil)).Configs {
-		if config.Key == "retention.ms" {
-			found.RetentionMs = config.MaybeValue()
+	eventually(func() bool {
+		details := must(admin.ListTopics(ctx, topic))
+		found.Partitions = len(details[topic].Partitions)
+		found.Factor = details[topic].Partitions.NumReplicas()
+		return found.Partitions == 3
+	})
+	eventually(func() bool {
+		described, err := must(admin.DescribeTopicConfigs(ctx, topic)).On(topic, nil)
+		for _, config := range described.Configs {
+			if config.Key == "retention.ms" {
+				found.RetentionMs = config.MaybeValue()
+			}
 		}
-	}
+		return err == nil && described.Err == nil
+	})
 	_, err := admin.CreateTopic(ctx, 3, 2, configs, topic)
 	found.Again = code(err)
 	bad, err := admin.CreateTopic(ctx, 3, 2, map[string]*string{"retention.ms": &soon}, topic+"-bad")

@@ -9,7 +9,8 @@ import pytest
 from tests.support.network import Network
 from tests.support.quorum_cluster import quorum_cluster
 from tests.support.quorum_faults import FAULTS, check_logs, load_on, one_round
-from tests.support.quorum_logs import assert_one_history
+from tests.support.quorum_logs import assert_one_history, snapshots_in
+from tests.support.real_brokers import until
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "20000"}
 
@@ -36,6 +37,8 @@ def test_nothing_that_was_acknowledged_is_lost_and_all_logs_agree(
         with load_on(cluster) as load:
             for fault in faults:
                 one_round(cluster, fault, load)
+            folders = [each.metadata for each in cluster.members.values()]
+            until(lambda: sum(len(snapshots_in(each)) for each in folders) > 1, 240, "two snapshots were taken")
         assert load.churn.count > 100 * len(faults)
         assert len(load.creates.made) > 10 * len(faults)
         size, snapshots = check_logs(cluster)
