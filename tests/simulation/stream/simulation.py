@@ -30,7 +30,7 @@ LIFE_S = 8.0
 REST_S = 60.0
 """Longer than any deadline of a client, and than all it takes to join a group and claim."""
 LOOK_S = 0.5
-FEW, MANY = (2, 8), (20, 40)
+FEW, MANY = (2, 8), (30, 50)
 """Clients: of few each request is decided alone, of many hundreds are on their way at once."""
 FAUST_EVERY = 4
 """Each so many seeds have workers with the Faust driver, the others with the plain one."""
