@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby, starmap
 from typing import Final
 
 from controller.access.authorizer import Operation
-from controller.apis.bounds import slices
+from controller.apis.bounds import in_turns
 from controller.front.front import Front
-from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Disconnect, RequestContext
-from controller.kafka.messages import Encoded
 from controller.kafka.messages.create_acls import (
     AclCreationResult,
     CreateAclsRequest,
@@ -87,15 +85,8 @@ async def describe_acls(front: Front, context: RequestContext, request: Describe
     if wrong is not None:
         return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
     found = [(pattern, tuple(acls)) for pattern, acls in groupby(front.cluster.acls.matching(wanted), key=pattern_of)]
-    if len(found) <= PATTERNS_PER_TURN:
-        return DescribeAclsResponse(resources=tuple(starmap(_resource, found)))
-    described: list[bytes] = []
-    for part in slices(found, PATTERNS_PER_TURN):
-        async with front.turns:
-            resources = starmap(_resource, part)
-            described += [encode_element(context.api_key, context.api_version, each) for each in resources]
-        await asyncio.sleep(0)
-    return DescribeAclsResponse(resources=Encoded(described))
+    resources = await in_turns(front, context, found, PATTERNS_PER_TURN, partial(starmap, _resource))
+    return DescribeAclsResponse(resources=resources)
 
 
 def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from controller.apis import for_each
 from controller.front.front import Front
+from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import ApiKey, Encoded, Message
 from controller.kafka.messages.create_partitions import CreatePartitionsRequest
 from controller.kafka.messages.create_topics import CreateTopicsRequest
 from controller.kafka.messages.delete_acls import DeleteAclsRequest
@@ -33,6 +35,24 @@ def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Items by so many. Whoever works on them does so in the turns of `Front.turns`, and sleeps in between: then the
     loop does one slice of all long answers in a round, however many clients wait for one."""
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+async def in_turns(
+    front: Front,
+    context: RequestContext,
+    items: Sequence[T],
+    size: int,
+    elements: Callable[[Sequence[T]], Iterable[Any]],
+) -> tuple[Any, ...]:
+    """The elements that items lead to, for an array of an answer; beyond `size` items encoded, so many in a turn."""
+    if len(items) <= size:
+        return tuple(elements(items))
+    encoded: list[bytes] = []
+    for part in slices(items, size):
+        async with front.turns:
+            encoded += [encode_element(context.api_key, context.api_version, each) for each in elements(part)]
+        await asyncio.sleep(0)
+    return Encoded(encoded)
 
 
 def bounded(front: Front, api_key: ApiKey, handle: Handler) -> Handler:

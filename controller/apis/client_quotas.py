@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from itertools import chain
 
 from msgspec.structs import replace
 
 from controller.apis.acls import DENIED, details_of
-from controller.apis.bounds import slices
+from controller.apis.bounds import in_turns, slices
 from controller.front.front import Front
-from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import Encoded
 from controller.kafka.messages import alter_client_quotas as alter
 from controller.kafka.messages import describe_client_quotas as describe
 from controller.machine.access.quotas import CLIENT_ID, IP, USER, sorted_entity
@@ -93,16 +90,12 @@ async def describe_client_quotas(
         return _refused(int(wrong.code), wrong.message)
     quotas = front.cluster.quotas
     entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
-    if len(entities) <= ENTITIES_PER_COMMAND:
-        found = [_entry(entity, quotas[entity]) for entity in entities if _matches(dict(entity), request)]
-        return describe.DescribeClientQuotasResponse(entries=tuple(found))
-    described: list[bytes] = []
-    for part in slices(entities, ENTITIES_PER_COMMAND):
-        async with front.turns:
-            found = [_entry(entity, quotas[entity]) for entity in part if _matches(dict(entity), request)]
-            described += [encode_element(context.api_key, context.api_version, each) for each in found]
-        await asyncio.sleep(0)
-    return describe.DescribeClientQuotasResponse(entries=Encoded(described))
+
+    def entries(of: Sequence[QuotaEntity]) -> list[describe.EntryData]:
+        return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
+
+    found = await in_turns(front, context, entities, ENTITIES_PER_COMMAND, entries)
+    return describe.DescribeClientQuotasResponse(entries=found)
 
 
 def _refused(code: int, message: str) -> describe.DescribeClientQuotasResponse:
