@@ -27,6 +27,7 @@ class FairThreads:
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_stand_back)
         self._free = threads
+        self._closed = False
         self._waiting: dict[str, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
         """By party, in the order in which they have their turn; of each its work, oldest first."""
 
@@ -45,11 +46,11 @@ class FairThreads:
 
     def close(self) -> None:
         """Let the threads end; nothing more is begun."""
-        self._free = 0
+        self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
-        while self._free > 0 and self._waiting:
+        while self._free > 0 and self._waiting and not self._closed:
             party = next(iter(self._waiting))
             queue = self._waiting.pop(party)
             outcome = next(iter(queue))

@@ -50,6 +50,22 @@ async def test_what_nobody_waits_for_is_not_begun_nor_kept(threads: FairThreads)
     assert begun == [-1], "a thread that was not waited for is free again"
 
 
+async def test_nothing_is_begun_when_they_are_closed(threads: FairThreads) -> None:
+    wrong: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+    begun: list[int] = []
+    gate = threading.Event()
+    first = asyncio.create_task(threads.run("a", gate.wait))
+    second = asyncio.create_task(threads.run("b", lambda: begun.append(1)))
+    await asyncio.sleep(0)
+    threads.close()
+    gate.set()
+    assert await first
+    await asyncio.sleep(0.01)
+    assert (begun, wrong) == ([], [])
+    second.cancel()
+
+
 async def test_what_goes_wrong_is_raised_where_it_is_waited_for(threads: FairThreads) -> None:
     def fails() -> None:
         raise KeyError("PLANTED")
