@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -180,6 +182,21 @@ def test_what_is_wrong_is_said(line: str, day: Path, tmp_path: Path, capsys: pyt
     words, said = line.split("|")
     arguments = [one.format(place=place, day=day, new=tmp_path / "new") for one in words.split()]
     assert said.strip() in run(capsys, *arguments, code=2)
+
+
+def test_two_recover_to_one_folder_one_after_the_other(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "backup", tmp_path / "backup", "--data", day)
+    (tmp_path / "again.unfinished" / "log").mkdir(parents=True)
+    other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    said = run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
+    assert "again is being made by another process: wait for it, or name another folder" in said
+    assert (tmp_path / "again.unfinished" / "log").is_dir(), "what the other makes is left alone"
+    os.close(other)
+    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again")
+    assert state_of(tmp_path / "again") == state_of(day)
 
 
 def test_what_a_killed_recover_left_is_made_anew(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

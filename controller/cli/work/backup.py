@@ -9,14 +9,15 @@ Exit codes: 0 done; 2 wrong usage, or something is wrong with the log, the store
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import secrets
 import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -103,23 +104,40 @@ def _recover(options: argparse.Namespace) -> None:
         raise Unusable(f"{data} is there, and not empty: name a folder to be made")
     about, manifests = read_chain(place)
     at = None if options.at is None else parse_moment(options.at)
-    fresh = data.absolute().with_name(data.name + UNFINISHED)
-    shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
     history = secrets.token_hex(8)
-    try:
+    with _beside(data) as fresh:
         with closing(_new_log(fresh, about.cluster_id)) as log:
             last = recovered(log, place, manifests, at, history, _progress(manifests[-1].end if manifests else 0))
             real = _real_brokers(log)
         fresh.replace(data)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
     _say(data, about.cluster_id, about.history, history, last)
     if real:
         print(
             "It led real brokers, which follow the metadata log: that is not in a backup. `topicwright restore` makes "
             "a folder to lead them of a broker's copy; this one is to be read."
         )
+
+
+@contextmanager
+def _beside(data: Path) -> Iterator[Path]:
+    """Where to make a data folder: in one beside it, which nobody else uses meanwhile, and which is gone afterwards.
+    What one that was killed has left there goes first. Raises Unusable."""
+    around = data.absolute().with_name(data.name + UNFINISHED)
+    around.mkdir(0o700, parents=True, exist_ok=True)
+    held = os.open(around, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Unusable(f"{data} is being made by another process: wait for it, or name another folder") from None
+        for left in around.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        try:
+            yield around / "log"
+        finally:
+            shutil.rmtree(around, ignore_errors=True)
+    finally:
+        os.close(held)
 
 
 def _new_log(folder: Path, cluster_id: str) -> RocksDbLog:
