@@ -134,8 +134,9 @@ class StretchFile:
         """Raises ArchiveDamaged."""
         self.manifest = manifest
         self._content = pa.py_buffer(content)
+        self._metadata: pq.FileMetaData | None = None
         try:
-            metadata = self._open().metadata
+            metadata = self._metadata = self._open().metadata
         except (pa.ArrowException, OSError) as error:
             raise ArchiveDamaged(f"{manifest.events_name} cannot be read: {error}") from None
         if metadata.num_rows != manifest.end - manifest.start:
@@ -155,7 +156,7 @@ class StretchFile:
 
     def values(self, group: int) -> list[bytes]:
         """The bytes of the events of a group."""
-        table = self._open().read_row_group(group, columns=[VALUE, CANONICAL])
+        table = self._open().read_row_group(group, columns=[VALUE, CANONICAL], use_threads=False)  # two are soon read
         found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).to_pylist()
         return found
 
@@ -176,5 +177,5 @@ class StretchFile:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _open(self) -> pq.ParquetFile:
-        """One for each reading: they are not for several threads."""
-        return pq.ParquetFile(pa.BufferReader(self._content))
+        """One for each reading: they are not for several threads. What the file says of itself is decoded once."""
+        return pq.ParquetFile(pa.BufferReader(self._content), metadata=self._metadata)

@@ -205,7 +205,7 @@ class WholeLog:
         if offsets:
             stayed = zip(offsets, self._read(kept, offsets), strict=True)
             found = {offset: value for offset, value in stayed if value is not None}
-        for offset in offsets:
+        for offset in sorted(offsets):  # so that each group of events in the archive is read once
             self._check_reached(offset)
             if offset not in found:
                 if offset >= self._start_offset:
