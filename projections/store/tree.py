@@ -91,17 +91,25 @@ def build_some(log: EventLog) -> bool:
 
 
 def kept_head(log: EventLog) -> tuple[int, bytes]:
-    """How many events the kept tree is over, and its root. Raises LogCorrupted."""
-    value = log.get(HEAD)
-    if value is None:
-        return 0, merkle.EMPTY_ROOT
-    size = int.from_bytes(value[:8], "big")
-    if len(value) != 8 + merkle.HASH_BYTES or size > log.next_offset:
+    """How many events the kept tree is over, and its root: for who writes the log, or where nobody does. Raises
+    LogCorrupted."""
+    size, root = _kept_head(log)
+    if size > log.next_offset:
         raise LogCorrupted(
             f"the log is damaged: its tree is over {size} events, and there are {log.next_offset}; restore it from a "
             "copy"
         )
-    return size, value[8:]
+    return size, root
+
+
+def _kept_head(log: EventLog) -> tuple[int, bytes]:
+    """The same beside who writes the log: of a commit that is just written the tree may be seen before its end is."""
+    value = log.get(HEAD)
+    if value is None:
+        return 0, merkle.EMPTY_ROOT
+    if len(value) != 8 + merkle.HASH_BYTES:
+        raise LogCorrupted(f"the log is damaged: the head of its tree has {len(value)} bytes; restore it from a copy")
+    return int.from_bytes(value[:8], "big"), value[8:]
 
 
 class TreeReader:
@@ -114,7 +122,7 @@ class TreeReader:
         """A reader of the first `end` events (None: of those that are durable). Raises TreeBehind, LogError."""
         self._log = log
         self.end = log.durable_offset if end is None else end
-        self._kept, _ = kept_head(log)
+        self._kept, _ = _kept_head(log)
         if self.end - self._kept > BEHIND_MAX:
             raise TreeBehind(self._kept, self.end)
         self._levels_of = lru_cache(_BLOCKS_CACHED)(self._levels_of_block)
@@ -176,7 +184,7 @@ def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
     That of a kept subtree is what was kept. Raises LogError."""
     count = end - start
     level = count.bit_length() - 1
-    if end > kept_head(log)[0]:
+    if end > _kept_head(log)[0]:
         return None
     if level >= KEPT_LEVEL and count == 1 << level and not start % count:
         return kept_subtree(log, level, start >> level)
