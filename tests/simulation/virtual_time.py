@@ -29,6 +29,9 @@ LOOK_EVERY = 100
 
 
 THREAD_S = 0.0005
+SHORTEST_S = 1e-9
+"""A delay that is shorter would leave the clock where it is, once that has come far enough: who waits for the rest of a
+span would wait for ever."""
 
 
 class Stuck(AssertionError):
@@ -49,7 +52,7 @@ class _InstantSelector(selectors.DefaultSelector):
             return ready
         if timeout is None:
             raise Stuck("no timer is set and no task is ready")
-        self.now += max(timeout, 1e-9)
+        self.now += max(timeout, SHORTEST_S)
         return ready
 
 
@@ -104,6 +107,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 lambda each: not each.cancelled() and each.when() > self.time(),
             )
         return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return super().call_later(max(delay, SHORTEST_S) if delay > 0 else delay, callback, *args, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
         """What a thread does is done a moment later, all at once; never, where its process dies before."""
