@@ -120,8 +120,8 @@ SETTINGS: tuple[Setting, ...] = (
         "log.signing.interval.ms",
         _LONG,
         "600000",
-        "How often a signed head is kept as an event of the log, where there are new events. In front of workers heads "
-        "are signed when they are requested, and not kept.",
+        "How often a signed head is kept as an event of the log, where there are new events: by serve, and by the "
+        "worker that owns a partition. Fronts sign heads when they are requested, and keep none.",
         AtLeast(1),
     ),
     Setting(
@@ -245,7 +245,9 @@ SETTINGS: tuple[Setting, ...] = (
         "store.cache.bytes",
         _LONG,
         str(128 * MEBIBYTE),
-        "Memory for state read from the log: half for RocksDB's blocks, half for decoded topics.",
+        "Memory for state read from the log: half for RocksDB's blocks, half for decoded topics. A worker or a front "
+        "divides it by the partitions of its log. Write buffers come on top: three times the blocks' part, at least "
+        "8 MiB and at most 48 MiB for each log or partition.",
         AtLeast(MEBIBYTE),
     ),
     Setting(

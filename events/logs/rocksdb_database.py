@@ -22,9 +22,9 @@ Both share one write-ahead log (one sync) and are flushed together, so they neve
 Measured on two shared cores (1,500 events of 160 bytes, 300 index entries and 600 state values in a batch): two
 families cost 4.6 us a topic, a single one with prefixes 5.4.
 
-Limits: the write buffers together take about 48 MiB, and the write-ahead log to replay at a start about 64 MiB (27 MiB
-of it took 0.13 s); the block cache, index and filter blocks included, has the size it is given; at most 512 table files
-are open.
+Limits: the write buffers together take three times as much as the block cache, from 8 to 48 MiB, and the write-ahead
+log to replay at a start about 64 MiB (27 MiB of it took 0.13 s); the block cache, index and filter blocks included, has
+the size it is given; at most 512 table files are open.
 """
 
 from __future__ import annotations
@@ -67,6 +67,9 @@ _ENTRY_BYTES = 64
 
 
 VIEW_BLOCK_BYTES = 8 * 1024
+BUFFERS_BYTES_MIN, BUFFERS_BYTES_MAX = 8 * _MIB, 48 * _MIB
+"""Small ones are written to files more often, which takes a worker a twelfth more of a core; each partition of a log in
+Kafka has its own."""
 
 
 class Database:
@@ -82,8 +85,9 @@ class Database:
         # The other kind of cache has 64 shards: the bloom filter of a file of a million views is larger than one of
         # these, is never kept, and was read anew for every single view, in a millisecond instead of 5 µs.
         cache = Cache.new_hyper_clock_cache(cache_bytes, VIEW_BLOCK_BYTES)
-        events = _options(cache, recovery, bloom=False)
-        views = _options(cache, recovery, bloom=True)
+        buffers = min(max(3 * cache_bytes, BUFFERS_BYTES_MIN), BUFFERS_BYTES_MAX)
+        events = _options(cache, buffers, recovery, bloom=False)
+        views = _options(cache, buffers, recovery, bloom=True)
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         self.path = path
         self._readers = Readers()
@@ -309,16 +313,16 @@ def _check_ended(family: Rdict, after: bytes, options: ReadOptions) -> None:
         raise OSError(f"Corruption: reading ended early, before key {at.key().hex()}")
 
 
-def _options(cache: Cache, recovery: DBRecoveryMode, *, bloom: bool) -> Options:
+def _options(cache: Cache, buffers_bytes: int, recovery: DBRecoveryMode, *, bloom: bool) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_wal_recovery_mode(recovery)
     options.set_paranoid_checks(True)
     options.set_atomic_flush(True)
-    options.set_write_buffer_size(16 * _MIB)
+    options.set_write_buffer_size(buffers_bytes // 3)
     options.set_max_write_buffer_number(3)
-    options.set_db_write_buffer_size(48 * _MIB)
+    options.set_db_write_buffer_size(buffers_bytes)
     options.set_max_total_wal_size(64 * _MIB)
     options.set_level_zero_slowdown_writes_trigger(40)
     options.set_level_zero_stop_writes_trigger(60)

@@ -86,7 +86,7 @@ class RocksDbLog(WholeLog):
 
         `cluster_id` is the cluster whose log it must be; None takes the folder's own, or `new_cluster_id()` for a new
         folder. `event_version` is the newest event version that this release knows. `cache_bytes` bounds the block
-        cache; beside it, write buffers take about 48 MiB.
+        cache; beside it, write buffers take three times as much, from 8 to 48 MiB.
 
         Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
         LogDiskFull.

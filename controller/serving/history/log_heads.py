@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from controller.engine.group_commit import Controller
+from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
 from controller.settings.load import ServeSettings, SettingsError
 from events.logs.heads import BadKey, HeadSigner
@@ -50,7 +50,7 @@ async def build_tree(log: EventLog) -> None:
         logger.info("the tree of the log is made", events=log.next_offset)
 
 
-async def sign_heads(controller: Controller, part: Query, signer: HeadSigner, every_s: float) -> None:
+async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, every_s: float) -> None:
     """Keep a signed head as an event every so often, where there are new events to sign for."""
     kept = 0
     while True:
@@ -58,13 +58,12 @@ async def sign_heads(controller: Controller, part: Query, signer: HeadSigner, ev
         if part.log.durable_offset <= kept:
             continue
         try:
-            head = signer.signed(await asyncio.to_thread(head_of, part, controller.now_ms()))
+            head = signer.signed(head_of(part, controller.now_ms()))
         except (TreeBehind, LogError):
             continue
         controller.observe(
             RecordHead(
-                request_id=controller.new_request_id("head"),
-                at_ms=controller.now_ms(),
+                **stamp(controller, "head"),
                 size=head.size,
                 root=bytes.fromhex(head.root),
                 signed_at_ms=head.at_ms,

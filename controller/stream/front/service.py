@@ -32,7 +32,6 @@ from controller.serving.history.log_heads import head_signer
 from controller.serving.listeners import Speaks, reachable
 from controller.serving.process import (
     DRAIN_S,
-    PARTITION_BYTES,
     SWITCH_S,
     finished,
     reached,
@@ -51,7 +50,7 @@ from controller.stream.front.producer import CommandProducer
 from controller.stream.front.view import StreamFront
 from controller.stream.log.beginning import archive_of
 from controller.stream.log.folder_lock import hold_folder
-from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, first_records, prepare_fronts_topic, prepare_topics
@@ -128,15 +127,14 @@ class FrontService:
         return opened
 
     def _open_partition(self, number: int, archive: Place | None, first_record: int) -> PartitionState:
-        topics, share = self._topics, self.options.settings.store_cache_bytes // self._topics.partitions // 2
+        topics = self._topics
         return PartitionState.open(
             self.options.data,
             number,
             cluster_id=topics.cluster_id,
             topic_id=topics.events_id,
             answers=True,
-            cache_bytes=share,
-            partitions_cached=max(1, share // PARTITION_BYTES),
+            memory=Memory.share(self.options.settings.store_cache_bytes, topics.partitions),
             archive=archive,
             first_record=first_record,
         )

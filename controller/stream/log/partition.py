@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
+from controller.serving.process import PARTITION_BYTES
 from controller.stream.log.answers import decode_answers
 from controller.stream.log.beginning import NO_ARCHIVE, BeginningGone, begin_with_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
@@ -42,12 +43,27 @@ from projections.store.tree import LogTree, build_some
 
 POSITION = b"k"
 """The state key of the fold's position, with the id of the topic that it is a position in."""
-CACHE_BYTES = 16 << 20  # of RocksDB, for each partition
 NOTE_AFTER_RECORDS = 2000
 """So many records without an event may have to be read again at a start."""
 
 _UNUSABLE = (LogCorrupted, LogOfAnotherCluster, LogFromNewerVersion)
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What a partition may keep at hand: of RocksDB's blocks, and partitions of topics that are decoded."""
+
+    cache_bytes: int = 16 << 20
+    partitions_cached: int = 25_000
+
+    @classmethod
+    def share(cls, cache_bytes: int, partitions: int) -> Self:
+        """That of one of so many partitions, of `store.cache.bytes`: half for blocks, half for decoded topics."""
+        half = cache_bytes // partitions // 2
+        return cls(half, max(1, half // PARTITION_BYTES))
+
+
+MEMORY = Memory()
 
 
 class _Place(Fact, frozen=True):
@@ -111,8 +127,7 @@ class PartitionState:
         cluster_id: str,
         topic_id: str,
         answers: bool = False,
-        cache_bytes: int = CACHE_BYTES,
-        partitions_cached: int = 25_000,
+        memory: Memory = MEMORY,
         archive: Place | None = None,
         first_record: int = 0,
     ) -> Self:
@@ -130,7 +145,7 @@ class PartitionState:
         for with_base in (False, True, False) if is_there else (True, False):
             if with_base:
                 why_not = begin_with_base(folder, archive, cluster_id, topic_id)
-            log = _opened(folder, cluster_id, topic_id, cache_bytes, first_record)
+            log = _opened(folder, cluster_id, topic_id, memory.cache_bytes, first_record)
             if log is not None:
                 break
         assert log is not None, "an empty folder can be used"
@@ -139,7 +154,7 @@ class PartitionState:
             raise BeginningGone(partition, first_record, why_not)
         if archive is not None and (answers or not why_not) and log.start_offset:
             log.note(note(replace(noted(log), url=archive.url)))
-        return cls(log, partition, topic_id, answers=answers, partitions_cached=partitions_cached)
+        return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property
     def kept(self) -> Position:

@@ -21,14 +21,17 @@ from controller.engine.reviews import Reviews
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReviewTopics
 from controller.machine.partitions.blocks import Span
+from controller.serving.history.log_heads import sign_heads
 from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaTrouble, Transport
 from controller.stream.worker.partition_cluster import PartitionCluster
 from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import Recorded
+from events.logs.heads import HeadSigner
 from events.logs.kafka_partitions import partition_of
 from events.names import Offset, RequestId, TopicName, shard_key
+from projections.queries.query import Query
 from projections.store.store import TopicStore
 
 MakeFleet = Callable[[PartitionState], Fleet]
@@ -50,6 +53,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """A bug: the process is to end."""
     history: Callable[[PartitionState], PartitionHistory] | None = None
     """Keeps the history of a partition; None where it is not archived."""
+    signer: HeadSigner | None = None
+    """Signs the heads of partitions; None without a key."""
+    signing_interval_s: float = 600.0
 
 
 class PartitionSink:
@@ -158,6 +164,9 @@ class _Duties:
         self.history = None if around.history is None else around.history(partition)
         if self.history is not None:
             self.history.begin()
+        if around.signer is not None:
+            part = Query(partition.log, lambda: partition.store, partition.partition)
+            self.sink.background(sign_heads(self.sink, part, around.signer, around.signing_interval_s))
         self.deadlines.begin(partition.state.waiting)
         self.fleet.start(self.sink)
         self.reviews.sweep()

@@ -32,7 +32,7 @@ import msgspec
 from controller.engine.consulting import Clears
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf
-from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition import MEMORY, Memory, PartitionState
 from controller.stream.log.transport import KafkaTrouble, RecordsGone, Topics, Transport
 from controller.stream.worker.partition_decider import Copy, Fault, PartitionBatch, PartitionDecider, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
@@ -110,12 +110,14 @@ class Engine:
         judge: PolicyJudge | None = None,
         cluster_of: Callable[[int], Clears | None] = lambda _: None,
         archive: ArchiveOf | None = None,
+        memory: Memory = MEMORY,
     ) -> None:
         self.active: set[int] = set()
         """The partitions that are claimed and whose commands are taken."""
         self._data = data
         self._topics = topics
         self._identity = identity
+        self._memory = memory
         self._connect = connect
         self._owner = owner
         self._watcher = watcher
@@ -229,6 +231,7 @@ class Engine:
             cluster_id=cluster_id,
             topic_id=topic_id,
             archive=archive and archive(partition),
+            memory=self._memory,
             first_record=first_record,
         )
         state = opening() if archive is None else await asyncio.to_thread(opening)  # which may fetch much

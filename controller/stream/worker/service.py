@@ -30,13 +30,14 @@ from controller.release import RELEASE
 from controller.serving.clients_entry import Address
 from controller.serving.exposure import is_open, reach_of
 from controller.serving.file_limits import connection_counts
+from controller.serving.history.log_heads import head_signer
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.beginning import archive_of
 from controller.stream.log.folder_lock import hold_folder
-from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
@@ -78,8 +79,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Puts the parts of one `worker` together, and ends them in order. Made with its folder held: raises FolderHeld and
-    PolicyLoadError."""
+    """Puts the parts of one `worker` together, and ends them in order. Made with its folder held: raises FolderHeld,
+    PolicyLoadError and SettingsError."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
@@ -88,6 +89,7 @@ class Worker:
         metrics, settings = Metrics(), options.settings
         self.metrics = metrics
         self._log = structlog.get_logger("topicwright")
+        self._signer = head_signer(settings)
         self._policies = policy_runner(settings, metrics)
         self._folder = hold_folder(options.data)
         decisions = settings.log_level in ("debug", "info")
@@ -208,6 +210,8 @@ class Worker:
                 on_trouble=troubled,
                 on_failure=self.fail,
                 history=None if archive is None else history_of,
+                signer=self._signer,
+                signing_interval_s=settings.log_signing_interval_ms / 1000,
             )
         )
         engine = self._engine = Engine(
@@ -222,6 +226,7 @@ class Worker:
             judge=self._policies,
             cluster_of=duties.cluster_of,
             archive=archive,
+            memory=Memory.share(settings.store_cache_bytes, topics.partitions),
         )
         self._status.show(engine, duties)
         topic_watch = TopicWatch(options.properties, topics)

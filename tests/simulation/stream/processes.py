@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from controller.apis.tables import controller_listener
 from controller.engine.stamps import Stamps
 from controller.stream.front.members import ANNOUNCEMENT_VERSION, Announcement, Members
 from controller.stream.front.node import FrontNode
 from controller.stream.front.presence import Presence
 from controller.stream.front.view import StreamFront
-from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.driver_plain import PlainDriver
@@ -23,6 +25,8 @@ from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Endpoint, Recorded
+from events.logs.heads import Head, HeadSigner
+from projections.store.tree import TreeBehind
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport
 from tests.simulation.stream.kafka import FRONTS, SESSION_S, Link
@@ -36,6 +40,21 @@ ANNOUNCE_S = 0.4
 FRONT_SESSION_S = 3.0
 ANSWER_TIMEOUT_S = 10.0
 CACHE_BYTES = 1 << 20
+SIGNED_EVERY_S = 5.0
+_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+
+
+class _Signer(HeadSigner):
+    """Signs until the world is to come to rest."""
+
+    def __init__(self, world: StreamWorld) -> None:
+        super().__init__(_KEY)
+        self._world = world
+
+    def signed(self, head: Head) -> Head:
+        if not self._world.signs:
+            raise TreeBehind(0, head.size)
+        return super().signed(head)
 
 
 class WorkerProcess:
@@ -58,6 +77,8 @@ class WorkerProcess:
                 make_fleet=lambda partition: PartitionBrokers(world.brokers, partition.log),
                 on_trouble=self._troubled,
                 on_failure=world.failures.append,
+                signer=_Signer(world),
+                signing_interval_s=SIGNED_EVERY_S,
             )
         )
         self.engine = Engine(
@@ -130,8 +151,7 @@ class FrontProcess(Serving):
                     cluster_id=topics.cluster_id,
                     topic_id=topics.events_id,
                     answers=True,
-                    cache_bytes=CACHE_BYTES,
-                    partitions_cached=world.partitions_cached,
+                    memory=Memory(CACHE_BYTES, world.partitions_cached),
                 )
                 for each in range(topics.partitions)
             ],

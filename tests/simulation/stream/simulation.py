@@ -99,7 +99,8 @@ async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s
 
 
 async def _come_to_rest(world: StreamWorld) -> None:
-    """Wait until nothing seems to be left to do, twice in a row."""
+    """Wait until nothing seems to be left to do, twice in a row; that a head is signed meanwhile would be something."""
+    world.signs = False
     await asyncio.sleep(COPIED_S)
     await _until(lambda: _rests(world))
     await asyncio.sleep(LOOK_S)

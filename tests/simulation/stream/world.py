@@ -74,6 +74,8 @@ class StreamWorld:
         self.done: Counter[str] = Counter()
         self.workers: dict[str, WorkerProcess] = {}
         self.fronts: dict[str, FrontProcess] = {}
+        self.signs = True
+        """Whether workers sign heads of their partitions."""
         self._processes = 0
 
     @property

@@ -10,7 +10,7 @@ import pytest
 
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
-from controller.stream.log.partition import NOTE_AFTER_RECORDS, Accepted, PartitionState
+from controller.stream.log.partition import NOTE_AFTER_RECORDS, Accepted, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event
 from events.logs.kafka_record import Decided, Fence, encode_record
@@ -243,3 +243,15 @@ def test_a_losing_fence_changes_nothing(writing: Writing) -> None:
     fold = writing.partition.fold
     assert writing.partition.accept(fold.kafka_offset, encode_record(Fence(9, "x", "1", EVENT_VERSION, ()))) is None
     assert fold.writer == "w1"
+
+
+def test_a_partition_keeps_to_its_share_of_memory(writing: Writing, tmp_path: Path) -> None:
+    memory = Memory.share(64_000, 4)
+    assert memory == Memory(8_000, 8)
+    writing.decide(*(create(f"t{number}") for number in range(20)))
+    front = opened(tmp_path / "front", memory=memory)
+    read_all(front, writing.topic)
+    assert len(front.store.durable_slice(None, 100)) == 20
+    cache = front.store._cache
+    assert sum(len(one.partitions) for kept in (cache._young, cache._old) for one in kept.values()) <= 2 * 8
+    front.close()

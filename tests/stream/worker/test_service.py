@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +22,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.kafka_partitions import partition_of
 from events.logs.kafka_record import Fence, encode_record
 from events.names import shard_key
+from tests.events.logs.test_heads import key_files
 from tests.stream.checking import check_topics, next_source
 from tests.stream.load import POISON, read_topic
 from tests.stream.log.records import create
@@ -210,6 +212,37 @@ def test_a_folder_is_for_one_worker(group: Group) -> None:
     assert second.wait(100) == USAGE
     second.stop()
     assert "is used by process" in second.output
+
+
+def test_it_keeps_signed_heads_of_its_partitions(group: Group, tmp_path: Path) -> None:
+    private, public = key_files(tmp_path)
+    worker, _ = group.ready(settings={"log.signing.key.location": str(private), "log.signing.interval.ms": "100"})
+    group.put("a", "b", "c")
+    deadline = time.monotonic() + 120
+    while not all(any(b"HeadSigned" in record for record in one if record) for one in group.read()[1]):
+        assert time.monotonic() < deadline, "not every partition has a signed head"
+        time.sleep(0.2)
+    group.decided()
+    assert worker.stop() == 0
+    verified = verify(group, public)
+    assert verified.returncode == 0, verified
+    assert verified.stdout.count(" signed heads among them") == PARTITIONS
+    other = tmp_path / "other"
+    other.mkdir()
+    assert "was not signed by the key that it should be" in verify(group, key_files(other)[1]).stdout
+
+
+def verify(group: Group, public: Path) -> subprocess.CompletedProcess[str]:
+    argv: list[str | Path] = [COMMAND, "verify", group.folder / "a", "--key", public]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_key_that_cannot_sign_stops_the_start(group: Group, tmp_path: Path) -> None:
+    worker = group.start(settings={"log.signing.key.location": str(key_files(tmp_path)[1])})
+    assert worker.wait(100) == USAGE, worker.output[-3000:]
+    worker.stop()
+    assert "setting log.signing.key.location=" in worker.output
+    assert "Ed25519 private key in PEM" in worker.output
 
 
 def test_kafka_that_is_down_at_the_start_is_waited_for(tmp_path: Path) -> None:
