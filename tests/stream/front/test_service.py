@@ -158,6 +158,7 @@ def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
         made = json.loads(answer.read())
         assert answer.status == 201
     until("the other front follows", lambda: described(other.kafka, "over.http") == 0)
+    until("and that it is ready", lambda: get(other, "/topics/over.http")["status"] == "ready")
     for front in (one, other):
         assert get(front, "/health/ready") == {"status": "ready", "reason": ""}
         topic = get(front, "/topics/over.http")
