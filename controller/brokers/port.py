@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypedDict
 
 from controller.machine.commands.commands import AnyCommand
+from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.logs.log import Commit
 from events.names import Offset, RequestId
@@ -33,14 +34,19 @@ class Stamper(Protocol):
         ...
 
 
+Slices = Callable[[Callable[[], TopicStore]], Iterator[list[Topic]]]
+"""Durable topics in slices: `projections.store.store.topic_slices`, or `troubled_slices`."""
+
+
 def stamp(controller: Stamper, origin: str) -> Stamp:
     """An id and the time, for a new command."""
     return {"request_id": controller.new_request_id(origin), "at_ms": controller.now_ms()}
 
 
-async def walk(controller: CommandSink) -> AsyncIterator[Part]:
-    """All durable topics in parts. Between two of them all that was put is decided, and others have their turn."""
-    for topics in topic_slices(lambda: controller.store):
+async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncIterator[Part]:
+    """All durable topics in parts, or those of other slices. Between two parts all that was put is decided, and others
+    have their turn."""
+    for topics in slices(lambda: controller.store):
         for part in parts_of(topics):
             yield part
             await asyncio.sleep(0)

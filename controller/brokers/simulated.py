@@ -19,6 +19,7 @@ from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName, shard_key
+from projections.store.store import troubled_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
@@ -223,7 +224,7 @@ class SimulatedFleet:
                 self._report_isr(topic, [(index, topic.partitions[index]) for index in there])
 
     def _sweep(self) -> None:
-        """Report on all topics, now or as soon as the sweep under way is done."""
+        """Report what is not in sync, now or as soon as the sweep under way is done."""
         if self._sweeping is not None and not self._sweeping.done():
             self._sweep_again = True
         else:
@@ -234,7 +235,7 @@ class SimulatedFleet:
         while self._sweep_again:
             self._sweep_again = False
             try:
-                async for part in walk(self._controller):
+                async for part in walk(self._controller, troubled_slices):
                     for topic in part.topics:
                         self._report_isr(topic, numbered(topic.partitions, part.span))
             except LogClosed:

@@ -5,13 +5,18 @@ through the topics in slices, puts a review of those that need one, and goes on 
 commands get in between. A sweep that dies with the process is made good by the sweep at the next start: a review is a
 function of the state alone.
 
-Of real brokers it is known which topics they have replicas of: there a sweep goes through those alone.
+Of real brokers it is known which topics they have replicas of: there a sweep goes through those alone. A simulated
+broker that comes can only help topics that lack something, and these are known, too.
+
+The sweep by which a process begins is for the rare case that the one before died in the middle of its own: it leaves
+half of a core to all else.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
+from itertools import chain
 
 from controller.machine.changing import ELECTED_AT_ONCE_MAX
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
@@ -22,7 +27,7 @@ from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, TopicName, shard_key
-from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices
+from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices, troubled_slices
 
 _ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
 """The configs by which it goes who may lead."""
@@ -30,7 +35,9 @@ _BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalo
 _OF_ONE_REAL_BROKER = frozenset(
     {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
 )
-_OF_ALL_SIMULATED_BROKERS = _BROKER_EVENTS | {catalog.ResourceConfigsChanged}
+_OF_ALL_SIMULATED_BROKERS = frozenset(
+    {catalog.BrokerFenced, catalog.BrokerUnregistered, catalog.ResourceConfigsChanged}
+)
 _OF_ALL_REAL_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
 
 
@@ -55,6 +62,10 @@ class Reviews:
         self._background = background
         self._task: asyncio.Task[None] | None = None
         self._again = False
+        self._calm = False
+        """All topics are to be looked at, but nothing is known to have happened to them."""
+        self._troubled = False
+        """Those that lack something may get it."""
         self._brokers: dict[BrokerId, None] = {}
         """Real brokers that came or went, in order."""
         self._configured: dict[TopicName, None] = {}
@@ -65,8 +76,12 @@ class Reviews:
         self._learn_of_configs(records)
         if has_real_brokers(self._store().durable_cluster):
             self._learn_of_real_brokers(records)
-        elif any(type(record.event) in _OF_ALL_SIMULATED_BROKERS for record in records):
-            self.sweep()
+            return
+        kinds = {type(record.event) for record in records}
+        self._again = self._again or not kinds.isdisjoint(_OF_ALL_SIMULATED_BROKERS)
+        self._troubled = self._troubled or catalog.BrokerUnfenced in kinds
+        if self._again or self._troubled:
+            self._begin()
 
     def _learn_of_configs(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
@@ -88,8 +103,8 @@ class Reviews:
             self._begin()
 
     def sweep(self) -> None:
-        """Walk through all topics, now or as soon as the sweep under way is done."""
-        self._again = True
+        """Walk through all topics, as this process begins to decide, or again."""
+        self._calm = True
         self._begin()
 
     @property
@@ -107,31 +122,43 @@ class Reviews:
             self._task.cancel()
 
     async def _sweep(self) -> None:
-        while self._again or self._brokers or self._configured:
+        while self._again or self._calm or self._troubled or self._brokers or self._configured:
             brokers, self._brokers = self._brokers, {}
             configured, self._configured = self._configured, {}
-            everything, self._again = self._again, False
+            everything, is_calm, troubled = self._again or self._calm, not self._again, self._troubled
+            self._again = self._calm = self._troubled = False
+            slices = topic_slices(self._store) if everything else self._of(brokers, configured, troubled)
             try:
-                for topics in topic_slices(self._store) if everything else self._of(brokers, configured):
-                    for part in parts_of(topics):
-                        in_need = self._in_need(part, configured)
-                        if in_need:
-                            self._review(in_need, part.span)
-                        await asyncio.sleep(0)
-                        await self._decided()
+                await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_calm)
             except LogClosed:
                 return  # the log is being recovered, after which a sweep begins anyway
 
-    def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[list[Topic]]:
+    async def _walk(self, parts: Iterable[Part], configured: Container[TopicName], is_calm: bool) -> None:
+        now_s = asyncio.get_running_loop().time
+        resumed_s = now_s()
+        for part in parts:
+            in_need = self._in_need(part, configured)
+            if in_need:
+                self._review(in_need, part.span)
+            await asyncio.sleep(0)
+            await self._decided()
+            if is_calm and not self._again:
+                await asyncio.sleep(now_s() - resumed_s)
+            resumed_s = now_s()
+
+    def _of(
+        self, brokers: Iterable[BrokerId], configured: Iterable[TopicName], troubled: bool
+    ) -> Iterator[list[Topic]]:
         """Topics with new configs, and those that these real brokers concern: their own, those they may fill, and
-        those that wait for them."""
+        those that wait for them. With `troubled` all that lack something, too."""
         store = self._store()
         keys = dict.fromkeys(map(shard_key, configured))
         for broker_id in brokers:
             keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
         keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
         keys.update(dict.fromkeys(store.durable_keys_waiting()))
-        return store.durable_topics(keys, PARTITIONS_PER_SLICE)
+        some = store.durable_topics(keys, PARTITIONS_PER_SLICE)
+        return chain(some, troubled_slices(self._store)) if troubled else some
 
     def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
         cluster = self._store().durable_cluster

@@ -58,8 +58,9 @@ VIEWS = "views"
 Page = tuple[list[tuple[bytes, bytes]], bool]
 """Some pairs in key order, and whether they are the last in their range."""
 _MIB = 1 << 20
-_PAGE_BYTES = 256 * 1024
-"""What one page may hold before it is handed out: some milliseconds of reading."""
+PAGE_BYTES_MIN, PAGE_BYTES_MAX = 16 * 1024, 256 * 1024
+"""What a page may hold before it is handed out: the first one little, for many want the first few pairs alone; the
+largest takes some milliseconds of reading."""
 _RUNS_AT_ONCE, _NAMES_AT_ONCE = 1000, 250
 """The same of runs of events, and of names that have some."""
 _ENTRY_BYTES = 64
@@ -148,13 +149,13 @@ class Database:
                 return start
         return end
 
-    def event_page(self, lower: bytes, upper: bytes) -> Page:
-        """Some events from key `lower` on, below `upper`."""
-        return self._page(self._events, lower, upper)
+    def event_page(self, lower: bytes, upper: bytes, room: int = PAGE_BYTES_MAX) -> Page:
+        """Some events from key `lower` on, below `upper`, of about `room` bytes."""
+        return self._page(self._events, lower, upper, room)
 
-    def view_page(self, lower: bytes, upper: bytes) -> Page:
-        """Some views from key `lower` on, below `upper`."""
-        return self._page(self._views, lower, upper)
+    def view_page(self, lower: bytes, upper: bytes, room: int = PAGE_BYTES_MAX) -> Page:
+        """Some views from key `lower` on, below `upper`, of about `room` bytes."""
+        return self._page(self._views, lower, upper, room)
 
     def runs(self, prefixes: Sequence[bytes], oldest: int, start: int, end: int) -> list[list[range] | None]:
         """Of the runs under each prefix what there is of the offsets from `start` on, below `end`, of as many prefixes
@@ -208,11 +209,10 @@ class Database:
             _close(self._views)
             _close(self._events)
 
-    def _page(self, family: Rdict, lower: bytes, upper: bytes) -> Page:
+    def _page(self, family: Rdict, lower: bytes, upper: bytes, room: int) -> Page:
         options = ReadOptions()
         options.set_iterate_upper_bound(upper)
         page: list[tuple[Any, Any]] = []
-        room = _PAGE_BYTES
         with self._readers:
             pairs = family.items(from_key=lower, read_opt=options)
             for pair in pairs:
@@ -236,10 +236,9 @@ class Frozen:
         self._readers = readers
         self._own = threading.Lock()
 
-    def page(self, _: Database, lower: bytes, upper: bytes) -> Page:
+    def page(self, _: Database, lower: bytes, upper: bytes, room: int) -> Page:
         """As `Database.view_page`. Raises DbClosedError once it, or the database, is closed."""
         page: list[tuple[bytes, bytes]] = []
-        room = _PAGE_BYTES
         with self._readers, self._own:
             at = self._at
             if at is None:

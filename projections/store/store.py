@@ -378,7 +378,16 @@ def parts_of(topics: Sequence[Topic]) -> Iterator[Part]:
 
 def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
     """All durable topics in slices; `store` gives the view of the moment in which each is read."""
+    return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+
+
+def troubled_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
+    """The same of the topics of `TopicStore.durable_troubled` alone."""
+    return _slices(lambda after: slice_of(store().durable_troubled(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+
+
+def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:
     after: str | None = None
-    while topics := store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE):
+    while topics := slice_after(after):
         yield topics
         after = shard_key(topics[-1].name)

@@ -14,10 +14,11 @@ from controller.machine.commands.commands import AlterPartition, AlterTopicConfi
 from controller.machine.partitions import after_events, blocks, leadership
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
 from controller.machine.partitions.leadership import is_settled
+from controller.machine.state import Topic
 from events.catalog import ConfigOp, LeaderElected, Partition
 from events.names import RequestId, TopicName
 from projections.store import stored_topics
-from projections.store.store import PARTITIONS_PER_SLICE
+from projections.store.store import PARTITIONS_PER_SLICE, TopicStore
 from tests.engine.stage import Stage, codes
 from tests.machine.audit.auditor import audit
 from tests.simulation.virtual_time import on_virtual_time
@@ -94,6 +95,32 @@ async def test_placeholders_of_many_topics_are_filled_when_brokers_join() -> Non
         for partition in topic.partitions:
             assert set(partition.replicas) == set(partition.isr) == {1, 2, 3}, f"{topic.name}: {partition}"
     assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_a_broker_that_comes_concerns_only_topics_that_lack_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await with_topics(500)
+    await stage.settle(5)
+    walks: list[object] = []
+    read = TopicStore.durable_slice
+
+    def walked(store: TopicStore, *of: Any) -> list[Topic]:
+        walks.append(of)
+        return read(store, *of)
+
+    monkeypatch.setattr(TopicStore, "durable_slice", walked)
+    stage.fleet.add()
+    await stage.settle(5)
+    assert walks == [], "all topics lack nothing"
+    stage.fleet.stop_broker(1)
+    await stage.settle(5)
+    assert walks, "a broker that goes concerns all"
+    walks.clear()
+    stage.fleet.start_broker(1)
+    await stage.settle(5)
+    assert walks == []
+    topics = stage.controller.store.durable_from(None)
+    assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions), "in sync again"
 
 
 @on_virtual_time

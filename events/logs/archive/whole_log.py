@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from events.logs import log
 from events.logs.rocksdb_batch import KEPT, REQUEST, SHARD, STATE, kept
-from events.logs.rocksdb_database import Database, Frozen, Page
+from events.logs.rocksdb_database import PAGE_BYTES_MAX, PAGE_BYTES_MIN, Database, Frozen, Page
 from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_runs import pack, run_prefix
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 _Pair = tuple[bytes, bytes]
-_Paging = Callable[[Database, bytes, bytes], Page]
+_Paging = Callable[[Database, bytes, bytes, int], Page]
 
 _PAST_RUNS = b"\1"
 """After all runs of a name, whose offsets begin with 00, and before a name that goes on with a NUL, which is 00 FF."""
@@ -253,12 +253,13 @@ class WholeLog:
             yield key[1:], value
 
     def _each_view(self, lower: bytes, upper: bytes, page: _Paging = Database.view_page) -> Iterator[_Pair]:
-        last = False
+        last, room = False, PAGE_BYTES_MIN
         while not last:
-            pairs, last = self._read(page, lower, upper)
+            pairs, last = self._read(page, lower, upper, room)
             yield from pairs
             if pairs:
                 lower = pairs[-1][0] + b"\0"
+            room = min(4 * room, PAGE_BYTES_MAX)
 
     def _missing(self, offset: int) -> log.LogCorrupted:
         return log.LogCorrupted(

@@ -1,4 +1,4 @@
-"""Runs are found beside any number of deleted ones, and readers do not wait for each other."""
+"""Runs are found beside any number of deleted ones, readers do not wait for each other, and read what they want."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.logs.rocksdb_batch import REQUEST, forget
-from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_database import Database, Page
 from events.logs.rocksdb_runs import pack, run_prefix
+from tests.events.logs.rocksdb_folders import open_log
 
 FORGOTTEN = 3000
 """Offsets of which the index has nothing more; many times what is stepped over one by one."""
@@ -86,3 +88,24 @@ def test_a_reader_in_the_middle_of_a_page_keeps_nobody_waiting_but_who_closes(tm
         assert closing.is_alive()
     closing.join(10)
     assert not closing.is_alive()
+
+
+def test_who_wants_the_first_of_many_keys_reads_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[int] = []
+    read = Database._page
+
+    def counted(self: Database, *of: Any) -> Page:
+        page = read(self, *of)
+        pages.append(len(page[0]))
+        return page
+
+    keys = [b"k%05d" % number for number in range(5_000)]
+    log = open_log(tmp_path / "log")
+    log.note(dict.fromkeys(keys, bytes(200)))
+    monkeypatch.setattr(Database, "_page", counted)
+    assert next(log.scan(b"k"))[0] == keys[0]
+    assert sum(pages) < 100
+    pages.clear()
+    assert [key for key, _ in log.scan(b"k")] == keys
+    assert len(pages) < 10, "those who want all read large pages"
+    log.close()
