@@ -15,7 +15,9 @@ from functools import partial
 import msgspec
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-RECORDS_PER_BATCH = 500  # the loop takes a batch whole
+RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
+"""The loop takes a batch whole, within some ten milliseconds: a record of a review has a thousand events, and as many
+bytes as hundreds of creates."""
 BATCHES_AHEAD = 4
 """How many batches may wait for the event loop before reading pauses."""
 POLL_S = 0.2
@@ -116,9 +118,15 @@ class Follower:
         batch = _batch([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
         if self._behind:
             batch = self._with_ends(consumer, batch)
-        if batch.records or batch.ended:
-            self._room.acquire()
-            self._on_loop(partial(self._hand_over, batch))
+        *early, last = _parts(batch.records)
+        for part in early:
+            self._give(FollowedEvents(part, frozenset()))
+        if last or batch.ended:
+            self._give(FollowedEvents(last, batch.ended))
+
+    def _give(self, batch: FollowedEvents) -> None:
+        self._room.acquire()
+        self._on_loop(partial(self._hand_over, batch))
 
     def _with_ends(self, consumer: Consumer, batch: FollowedEvents) -> FollowedEvents:
         """The batch, with the partitions that have come to where they ended at first: librdkafka reports an end only
@@ -159,6 +167,20 @@ def _batch(messages: Sequence[Message]) -> FollowedEvents:
         else:
             _raise_if_final(error, topic, partition)
     return FollowedEvents(tuple(records), frozenset(ended))
+
+
+def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
+    """Records in order, in parts of no more than `BATCH_BYTES`, or of one record; the last part may be empty."""
+    parts: list[tuple[Record, ...]] = []
+    part: list[Record] = []
+    room = BATCH_BYTES
+    for record in records:
+        if part and len(record.value) > room:
+            parts.append(tuple(part))
+            part, room = [], BATCH_BYTES
+        part.append(record)
+        room -= len(record.value)
+    return [*parts, tuple(part)]
 
 
 def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
