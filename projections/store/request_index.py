@@ -15,6 +15,8 @@ keys of the requests that began in it go to the archive: `events.logs.archive`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import chain, groupby
 from typing import Final, Literal
 
 import msgspec
@@ -124,8 +126,8 @@ class RequestIndex:
 def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     """The entry of the request whose first event is at an offset; None where an earlier release recorded it."""
     key = REQUEST + inverted(first)
-    value = log.get(key)
-    if first < noted(log).forgotten:
+    value = log.get(key)  # there, too, if it changed after its stretch went to the archive
+    if value is None and first < noted(log).forgotten:
         value = next((pairs.get(key) for stretch, pairs in log.older_requests(first + 1) if stretch <= first), None)
     return None if value is None else _decode(value)
 
@@ -144,9 +146,11 @@ def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = No
                 break
             reached = offset_at_end(key)
             yield reached
-    for _, pairs in log.older_requests(min(reached, forgotten)):
-        for key, _ in pairs.scan(prefix, prefix + inverted(reached)):
-            yield offset_at_end(key)
+    below = min(reached, forgotten)
+    archived = (pairs.scan(prefix, prefix + inverted(reached)) for _, pairs in log.older_requests(below))
+    changed_since = log.scan(prefix, prefix + inverted(below))
+    both = merge(chain.from_iterable(archived), changed_since)
+    yield from (offset_at_end(key) for key, _ in groupby(key for key, _ in both))
 
 
 def requests_between(log: EventLog, start: int, end: int) -> list[tuple[bytes, bytes]]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
+from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
 from events.logs.archive.place import Folder, open_place
@@ -25,6 +26,7 @@ from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_runs import pack
 from events.logs.snapshot_file import Snapshot
+from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
 from projections.queries.backwards import newest_of_topic
 from projections.queries.query import Questions
@@ -33,7 +35,7 @@ from projections.replay.log.secondary import look
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
-from projections.store.request_index import requests_between
+from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
 from projections.store.tree import stretch_root
 from projections.words.explain import explain
 from tests.projections.archive.archives import (
@@ -242,6 +244,28 @@ def _requests(log: RocksDbLog) -> list[object]:
     filters = [RequestFilter(), RequestFilter(principal="User:ann"), RequestFilter(outcome="rejected")]
     pages = [requests_page(questions, one, (end,), until=(end,), since=(0,), limit=1000) for one in filters]
     return [*pages, requests_page(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
+
+
+def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
+    end, questions = cut.next_offset, Questions([query_of_log(cut)])
+
+    def shown(which: RequestFilter) -> list[IndexedRequest]:
+        return list(requests_page(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
+
+    before = shown(RequestFilter())
+    late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
+    assert late.asked_offset < noted(cut).forgotten
+    answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
+    cause = Cause("ExpireRequest", RequestId(late.request_id))
+    index = RequestIndex(cut)
+    index._recent[late.request_id] = late  # the process that took it is the one that answers it
+    cut.note(index.changes([Recorded(Offset(end - 1), 0, cause, answer)]))
+    after = shown(RequestFilter())
+    assert [one.request_id for one in after] == [one.request_id for one in before], "each once, in order"
+    assert late not in after
+    timed_out = shown(RequestFilter(outcome="timed-out"))
+    assert late.request_id in [one.request_id for one in timed_out]
+    assert all(dict(one.outcomes).get("timed-out") for one in timed_out)
 
 
 def test_reading_goes_on_while_events_go(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
