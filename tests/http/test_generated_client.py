@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
+from controller.http import app
+from controller.http.form.document import completed
 from tests.http.service import service
 
 PROGRAMS_ONLY = ("/metrics", "/v1/log", "/v1/timeline", "/v1/events/follow")
@@ -78,6 +81,21 @@ async def test_a_generated_client_works(on_path: Path) -> None:
             "newest": {"rejected": 1},
             "gone": (404, 3),
         }
+
+
+async def test_the_document_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_in: list[threading.Thread] = []
+
+    def made(*of: Any) -> object:
+        made_in.append(threading.current_thread())
+        return completed(*of)
+
+    monkeypatch.setattr(app, "completed", made)
+    async with service() as one:
+        for _ in range(2):
+            await one.get("/openapi.json")
+    assert len(made_in) == 1, "once"
+    assert made_in[0] is not threading.current_thread()
 
 
 async def test_the_document_says_how_operations_end_and_how_clients_log_in() -> None:
