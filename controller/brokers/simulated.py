@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from controller.brokers.port import CommandSink, stamp, walk
 from controller.machine.commands import commands
@@ -23,6 +24,9 @@ from projections.store.store import troubled_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
+_OF_PARTITIONS = frozenset({catalog.PlaceholderFilled, catalog.LeaderElected, catalog.IsrChanged})
+_OF_BROKERS = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
+"""Those that leave count too: a report that named one of them was refused as a whole."""
 
 
 class UnknownBroker(Exception):
@@ -207,16 +211,11 @@ class SimulatedFleet:
     def _catch_up_after(self, records: Sequence[catalog.Recorded]) -> None:
         concerned: dict[TopicName, set[int]] = {}
         for record in records:
-            match record.event:
-                case (
-                    catalog.PlaceholderFilled(topic=name, partition=index)
-                    | catalog.LeaderElected(topic=name, partition=index)
-                    | catalog.IsrChanged(topic=name, partition=index)
-                ):
-                    concerned.setdefault(name, set()).add(index)
-                case catalog.BrokerUnfenced() | catalog.BrokerFenced() | catalog.BrokerUnregistered():
-                    # Those that leave count too: a report that named one of them was refused as a whole.
-                    self._sweep()
+            event: Any = record.event
+            if type(event) in _OF_PARTITIONS:
+                concerned.setdefault(event.topic, set()).add(event.partition)
+            elif type(event) in _OF_BROKERS:
+                self._sweep()
         for name, indexes in sorted(concerned.items()):
             topic = self._controller.store.durable(shard_key(name))
             if topic is not None and topic.name == name:

@@ -53,13 +53,14 @@ class Reports:
         out: list[bytes] = []
         for record in records:
             event = record.event
-            if isinstance(event, catalog.CreateRejected):
-                rules[event.request_id, event.topic] = event.rule
+            line = _LINES.get(type(event))
+            if line is None:
+                if isinstance(event, catalog.CreateRejected):
+                    rules[event.request_id, event.topic] = event.rule
                 continue
             if isinstance(event, catalog.CreateAnswered):
                 self.figures.answered("CreateTopics", event.error_code, event.waited_ms)
-            line = _LINES.get(type(event))
-            if line is not None and self._decisions:
+            if self._decisions:
                 out.append(_encode(line(record, event, rules)))
         if out:
             self._lines(b"\n".join(out) + b"\n")
