@@ -15,6 +15,7 @@ from tests.soak.judging import differing_logs, lost_commands, lost_topics, tried
 from tests.soak.nodes import Node
 from tests.soak.readers import Follower, Reader
 from tests.soak.stage import Stage
+from tests.soak.standstills import Standstills, evidence
 from tests.support.churn import QUIET, Churn, Reading
 
 TOPIC: Final = "kept"
@@ -34,6 +35,7 @@ class Load:
     reading: Reading
     readers: dict[str, Reader]
     followers: dict[str, Follower]
+    standstills: Standstills
 
     def lost(self) -> list[str]:
         """End it, and see that everything that was acknowledged is there."""
@@ -56,10 +58,16 @@ class Load:
         return wrong
 
     def _lost_records(self) -> list[str]:
-        self.reading.catches_up(self.churn)
+        try:
+            self.reading.catches_up(self.churn)
+        except AssertionError as error:
+            return [*self.standstills.wrong, f"{error}\n{evidence(self.stage, self.reading, self.churn)}"]
+        finally:
+            self.standstills.end()
         self.churn.__exit__(None, None, None)
         lost = self.churn.lost()
-        return [*self.churn.failed, *([f"records that were acknowledged are not there: {lost}"] if lost else [])]
+        found = [*self.standstills.wrong, *self.churn.failed]
+        return [*found, *([f"records that were acknowledged are not there: {lost}"] if lost else [])]
 
 
 def _unseen(follower: Follower, node: Node) -> list[str]:
@@ -89,6 +97,9 @@ def load_on(stage: Stage, seed: int) -> Iterator[Load]:
             ending.callback(thread.over.set)
         reading = ending.enter_context(Reading(cluster.bootstrap, TOPIC))
         churn = ending.enter_context(Churn(cluster.bootstrap, TOPIC, PARTITIONS))
+        standstills = Standstills(stage, reading, churn)
+        standstills.start()
+        ending.callback(standstills.end)
         churn.goes_on()
         reading.has_begun()
-        yield Load(stage, changes, churn, reading, readers, followers)
+        yield Load(stage, changes, churn, reading, readers, followers, standstills)

@@ -66,8 +66,10 @@ def table(made: Stage, figures: Figures, misfortunes: Misfortunes, load: Load, c
             f"the stream begun {follower.again} times"
         )
     lines.append(
-        f"{load.churn.count} records acknowledged, {sum(map(len, load.reading.read.values()))} read by the group"
+        f"{load.churn.count} records acknowledged, {sum(map(len, load.reading.read.values()))} read by the group, "
+        f"which stood still {len(load.standstills.excused)} times by a known fault of its client"
     )
+    lines += load.standstills.excused
     return "\n".join(lines)
 
 

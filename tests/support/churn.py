@@ -3,6 +3,7 @@ acknowledged is there."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -12,6 +13,8 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 QUIET = {"log_level": 0}
+GROUP = "reading-along"
+LINES = 2000
 
 
 class Churn:
@@ -19,7 +22,7 @@ class Churn:
     by partition, with their offsets."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        self._topic = topic
+        self.topic = topic
         self._partitions = partitions
         self._bootstrap = bootstrap
         self._ended = threading.Event()
@@ -65,7 +68,7 @@ class Churn:
         number = 0
         while not self._ended.is_set():
             partition = number % self._partitions
-            producer.produce(self._topic, str(number).encode(), partition=partition, on_delivery=self._delivered)
+            producer.produce(self.topic, str(number).encode(), partition=partition, on_delivery=self._delivered)
             number += 1
             producer.poll(0.02)  # more would keep the processors from the controllers
         producer.flush(120)
@@ -93,7 +96,7 @@ class Churn:
         }
         consumer = Consumer(settings)
         found: dict[int, dict[int, int]] = defaultdict(dict)
-        consumer.assign([TopicPartition(self._topic, each, 0) for each in range(self._partitions)])
+        consumer.assign([TopicPartition(self.topic, each, 0) for each in range(self._partitions)])
         ended: set[int] = set()
         deadline = time.monotonic() + 240
         while len(ended) < self._partitions and time.monotonic() < deadline:
@@ -118,49 +121,43 @@ class Churn:
         return {partition: offsets for partition, offsets in lost.items() if offsets}
 
 
-class Reading:
-    """A consumer group of one that reads a topic until the block ends, and commits; `read` are the values by partition
-    and offset. What was read and not committed when a coordinator went may come again."""
+class Said(logging.Handler):
+    """The last lines that a client's librdkafka has logged, in order; of what it says again and again, the last."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.read: dict[int, dict[int, int]] = defaultdict(dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self._lines: dict[str, str] = {}
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    @property
+    def lines(self) -> list[str]:
+        """Each with its time."""
+        return list(self._lines.values())
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._ended.set()
-        self._thread.join(60)
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        self._lines.pop(text, None)
+        self._lines[text] = self.format(record)
+        if len(self._lines) > LINES:
+            del self._lines[next(iter(self._lines))]
 
-    def has_begun(self, within_s: float = 240) -> None:
-        """Wait until something is read."""
-        deadline = time.monotonic() + within_s
-        while not self.read:
-            assert time.monotonic() < deadline, f"the group has read nothing in {within_s} s"
-            time.sleep(0.1)
 
-    def catches_up(self, churn: Churn, within_s: float = 240) -> None:
-        """Wait until all that was acknowledged until now is read; it has to be so, without gaps. Both may go on."""
-        deadline = time.monotonic() + within_s
-        wanted = {partition: dict(acked) for partition, acked in list(churn.acked.items())}
-        while any(acked.keys() - self.read[partition].keys() for partition, acked in wanted.items()):
-            assert time.monotonic() < deadline, f"the group has not read all that was acknowledged in {within_s} s"
-            time.sleep(0.1)
-        for partition, acked in wanted.items():
-            found = dict(self.read[partition])
-            assert sorted(found) == list(range(len(found))), f"the group read partition {partition} with gaps"
-            assert acked.items() <= found.items(), f"the group read others in {partition}"
+class Member(threading.Thread):
+    """One consumer of a group, until it is `ended`; its records go to `read`, by partition and offset."""
 
-    def _run(self) -> None:
-        settings = {"group.id": "reading-along", "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, **settings, **QUIET})
+    def __init__(self, bootstrap: str, topic: str, read: dict[int, dict[int, int]]) -> None:
+        super().__init__(daemon=True)
+        self.ended, self.said = threading.Event(), Said()
+        self._address, self._topic, self._read = bootstrap, topic, read
+
+    def run(self) -> None:
+        log = logging.Logger("member")
+        log.addHandler(self.said)
+        settings = {"group.id": GROUP, "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
+        settings |= {"bootstrap.servers": self._address, "debug": "cgrp,topic,metadata"}  # fetch would be most of it
+        consumer = Consumer(settings, logger=log)
         consumer.subscribe([self._topic])
-        while not self._ended.is_set():
+        while not self.ended.is_set():
             for message in consumer.consume(500, 0.1):
                 value, partition, offset = message.value(), message.partition(), message.offset()
                 if (
@@ -169,5 +166,60 @@ class Reading:
                     and partition is not None
                     and offset is not None
                 ):
-                    self.read[partition][offset] = int(value)
+                    self._read[partition][offset] = int(value)
         consumer.close()
+
+
+class Reading:
+    """A consumer group of one that reads a topic until the block ends, and commits; `read` are the values by partition
+    and offset. What was read and not committed when a coordinator went may come again."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self.read: dict[int, dict[int, int]] = defaultdict(dict)
+        self._member = Member(bootstrap, topic, self.read)
+
+    def __enter__(self) -> Self:
+        self._member.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._member.ended.set()
+        self._member.join(60)
+
+    @property
+    def said(self) -> list[str]:
+        """What the member logged last."""
+        return self._member.said.lines
+
+    def begin_anew(self) -> None:
+        """Leave the member to itself, and have a fresh one join the group."""
+        self._member.ended.set()  # nobody waits for it: a consumer that knows of no broker may close for minutes
+        self._member = Member(self._bootstrap, self._topic, self.read)
+        self._member.start()
+
+    def has_begun(self, within_s: float = 240) -> None:
+        """Wait until something is read."""
+        deadline = time.monotonic() + within_s
+        while not self.read:
+            self._before(deadline, f"the group has read nothing in {within_s} s")
+            time.sleep(0.1)
+
+    def catches_up(self, churn: Churn, within_s: float = 240) -> None:
+        """Wait until all that was acknowledged until now is read; it has to be so, without gaps. Both may go on."""
+        deadline = time.monotonic() + within_s
+        wanted = {partition: dict(acked) for partition, acked in list(churn.acked.items())}
+        while any(acked.keys() - self.read[partition].keys() for partition, acked in wanted.items()):
+            self._before(deadline, f"the group has not read all that was acknowledged in {within_s} s")
+            time.sleep(0.1)
+        for partition, acked in wanted.items():
+            found = dict(self.read[partition])
+            assert sorted(found) == list(range(len(found))), f"the group read partition {partition} with gaps"
+            assert acked.items() <= found.items(), f"the group read others in {partition}"
+
+    def _before(self, deadline: float, late: str) -> None:
+        if time.monotonic() > deadline:
+            error = AssertionError(late)
+            error.add_note("\n".join(["its member logged", *self.said]))
+            raise error

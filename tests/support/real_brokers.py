@@ -26,6 +26,10 @@ from tests.support.topicwright import COMMAND
 CLUSTER_ID = "cmVhbC1icm9rZXJzLWlkLg"
 CONTROLLER = 3000
 HEAP = "256m"
+DATED = [
+    f"-Dorg.slf4j.simpleLogger.{each}" for each in ("showDateTime=true", "dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS")
+]
+"""Lines of the log begin with their time."""
 
 T = TypeVar("T")
 
@@ -56,7 +60,7 @@ class RealBroker:
         """Start it; it has registered and is unfenced some time after."""
         properties = self.folder / "server.properties"
         classpath = tools.server_classpath(self.version)
-        argv = tools.java_command(classpath, "kafka.Kafka", properties, heap=self.heap, logs="info")
+        argv = tools.java_command(classpath, "kafka.Kafka", properties, heap=self.heap, logs="info", options=DATED)
         self.process = Process(argv, cwd=self.folder)
 
     @property
