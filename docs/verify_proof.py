@@ -6,7 +6,8 @@
 Prints each event as it stands in the log, and ends with 0; or says what is wrong, and ends with 1. What is checked:
 each event's bytes lead to the root of the head by its path (RFC 9162, 2.1.3.2), and the head is one to be trusted
 (RFC 8032, 5.1.7). Events are MessagePack arrays: a version, a time in ms, the command that led to the event with its
-request, and the event's type with its fields. Of an event that holds a secret there is only the hash.
+request, and the event's type with its fields. Of an event that holds a secret there is only the hash, of which
+nobody sees what it is of.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from hashlib import sha256, sha512
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, P - 2, P) % P
+FORMAT = "topicwright proof 1"
 PUBLIC_KEY = bytes.fromhex("302a300506032b6570032100")  # what stands before its 32 bytes (RFC 8410)
 
 
@@ -107,7 +109,9 @@ def unpacked(data, at):
 
 
 def check(proof, pem, kept):
-    head = proof["head"]
+    head, events, last = proof["head"], proof["events"], -1
+    need(proof.get("format", FORMAT) == FORMAT and type(events) is list and events, "it is no proof")
+    need(type(head["size"]) is type(head["at_ms"]) is int, "its head is none")
     words = ("topicwright log head 1", *(str(head[name]) for name in ("log", "size", "root", "at_ms")))
     if pem is not None:
         text = "".join(word + "\n" for word in words).encode()
@@ -115,15 +119,16 @@ def check(proof, pem, kept):
     if kept is not None:
         kept = kept.get("head", kept)
         need(all(kept[name] == head[name] for name in ("log", "size", "root")), "the head is not the one that was kept")
-    for event in proof["events"]:
+    for event in events:
         value, offset = base64.b64decode(event.get("value", ""), validate=True), event["offset"]
         leaf = sha256(b"\0" + value).digest() if value else base64.b64decode(event["leaf"], validate=True)
-        root = root_from(leaf, offset, head["size"], event["path"])
+        need(type(offset) is int and offset > last and type(event["path"]) is list, f"event {offset} is out of order")
+        root, last = root_from(leaf, offset, head["size"], event["path"]), offset
         need(root == head["root"], f"event {offset} is not what stood there")
-    for event in proof["events"]:
+    for event in events:
         value = base64.b64decode(event.get("value", ""))
-        print(event["offset"], json.dumps(unpacked(value, 0)[0]) if value else "an event with a secret", sep=": ")
-    print(f"holds: {len(proof['events'])} events of log {head['log']}, which had {head['size']}")
+        print(event["offset"], json.dumps(unpacked(value, 0)[0]) if value else "only its hash is shown", sep=": ")
+    print(f"holds: {len(events)} events of log {head['log']}, which had {head['size']}")
 
 
 def main():

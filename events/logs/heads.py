@@ -28,6 +28,8 @@ from msgspec import Meta
 
 KEY_FILE_BYTES_MAX = 1 << 16
 OFFSET_MAX = 2**63 - 1
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999: later ones cannot be written as a date."""
 _V = TypeVar("_V", bound=Hashable)
 
 
@@ -46,7 +48,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     log: _Name
     size: _Count
     root: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-    at_ms: _Count
+    at_ms: Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
     public_key: Annotated[bytes, Meta(max_length=32)] = b""
     signature: Annotated[bytes, Meta(max_length=64)] = b""
 

@@ -58,9 +58,12 @@ def read_proof(text: bytes) -> Proof:
 
 
 def check_paths(proof: Proof) -> None:
-    """Raise ProofFails unless every event stands where it says under the root of the proof's head."""
-    head = proof.head
+    """Raise ProofFails unless every event stands where it says under the root of the proof's head, each once."""
+    head, before = proof.head, -1
     for event in proof.events:
+        if event.offset <= before:
+            raise ProofFails(f"event {event.offset}: it comes after event {before}, which is not the order of the log")
+        before = event.offset
         if (event.leaf is None) != bool(event.value):
             raise ProofFails(f"event {event.offset}: it has either its bytes or their hash")
         leaf = event.leaf if event.leaf is not None else leaf_hash(event.value)

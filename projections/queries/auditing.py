@@ -32,6 +32,7 @@ from projections.queries.query import Query
 from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree
 
 FINDINGS_MAX = 100
+NONE_SIGNED = "no event of it keeps a head that was signed, so a key shows nothing"
 _STRETCH = 1024
 
 
@@ -128,6 +129,8 @@ class _Auditor:
             self.findings.found(f"the head that is kept with the log is not that of its first {kept_size} events")
         for of_requests in (False, True):
             self._check_index(of_requests)
+        if self._public_key is not None and not self.signed:
+            self.findings.found(NONE_SIGNED)
 
     def _take_stayed(self) -> None:
         for offset, value in self._log.stayed():

@@ -6,8 +6,10 @@ All of it rests on durable events and reads the log alone, so it may run in any 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from events.catalog import HeadSigned, Recorded
 from events.codec import decode_event
@@ -64,7 +66,7 @@ class Leaf(msgspec.Struct, frozen=True, omit_defaults=True):
     """The canonical bytes of an event; where it holds a secret, their hash alone."""
 
     value: bytes = b""
-    leaf: bytes = b""
+    leaf: Annotated[bytes, Meta(max_length=merkle.HASH_BYTES)] = b""
 
     @property
     def hash(self) -> bytes:
@@ -115,8 +117,13 @@ def last_signed(part: Query, past: int) -> Head | None:
 
 def kept_head(part: Query, event: HeadSigned) -> Head:
     """The head that an event says was signed."""
+    return signed_head(_name(part), event)
+
+
+def signed_head(log: str, event: HeadSigned) -> Head:
+    """The same, of the log of that name."""
     return Head(
-        log=_name(part),
+        log=log,
         size=event.size,
         root=event.root.hex(),
         at_ms=event.signed_at_ms,

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import pytest
@@ -19,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import RecordHead
 from events.logs.heads import Head, HeadSigner
+from events.logs.merkle import Frontier
 from events.logs.proofs import FILE_BYTES_MAX
 from projections.store.tree import HEAD, head_of
 from tests.cli.commands import CLUSTER_ID, Run, open_log
@@ -122,8 +126,8 @@ def test_an_event_with_a_secret_is_proved_without_it(run: Run, stopped: Stopped,
     (secret,) = (each["offset"] for each in events if each["type"] == "LoginSecretDrawn")
     proof = proof_of(run, tmp_path, secret, "--data", stopped.folder)
     assert "value" not in json.loads(proof.read_text())["events"][0]
-    assert "an event with a secret" in run("verify", proof, "--key", stopped.public).out
-    assert "an event with a secret" in by_itself(proof, "--key", stopped.public).stdout
+    assert "only the hash is shown" in run("verify", proof, "--key", stopped.public).out
+    assert "only its hash is shown" in by_itself(proof, "--key", stopped.public).stdout
 
 
 def test_a_proof_may_be_long_and_goes_on_where_it_ended(run: Run, stopped: Stopped, tmp_path: Path) -> None:
@@ -134,6 +138,18 @@ def test_a_proof_may_be_long_and_goes_on_where_it_ended(run: Run, stopped: Stopp
     start = said[1].removeprefix("there are more: --from ")
     rest = run("prove", "pay.t3", "--data", stopped.folder, "--from", start)
     assert len(json.loads(rest.out)["events"]) > 1
+
+
+def test_the_time_that_is_said_is_that_of_the_head_that_was_kept(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    file = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
+    proof, kept = json.loads(file.read_text()), tmp_path / "kept.json"
+    kept.write_text(json.dumps(proof["head"]))
+    for at_ms, code in ((0, 0), (2**63 - 1, 1)):
+        proof["head"]["at_ms"] = at_ms
+        file.write_text(json.dumps(proof))
+        checked = run("verify", file, "--head", kept)
+        assert checked.code == code
+        assert code or "at 2023-11-14T22:13:20" in checked.out
 
 
 def test_what_came_after_the_last_signed_head_is_proved_to_who_kept_one(
@@ -220,11 +236,36 @@ def no_bytes(proof: dict[str, Any]) -> None:
     del proof["events"][0]["value"]
 
 
+def no_events(proof: dict[str, Any]) -> None:
+    proof["events"] = []
+
+
+def twice_the_same(proof: dict[str, Any]) -> None:
+    proof["events"][1] = proof["events"][0]
+
+
+def turn_around(proof: dict[str, Any]) -> None:
+    proof["events"].reverse()
+
+
+def another_format(proof: dict[str, Any]) -> None:
+    proof["format"] = "topicwright proof 2"
+
+
+def time_as_text(proof: dict[str, Any]) -> None:
+    proof["head"]["at_ms"] = str(proof["head"]["at_ms"])
+
+
+def path_of_names(proof: dict[str, Any]) -> None:
+    proof["events"][0]["path"] = dict.fromkeys(proof["events"][0]["path"])
+
+
 @pytest.mark.parametrize(
     "change",
     [
         change_value, change_offset, swap_places, change_path, shorten_path, lengthen_path, change_root, change_size,
-        change_time, change_log, change_signature, drop_signature, sign_by_another, no_bytes,
+        change_time, change_log, change_signature, drop_signature, sign_by_another, no_bytes, no_events,
+        twice_the_same, turn_around, another_format, time_as_text, path_of_names,
     ],
 )  # fmt: skip
 def test_a_proof_that_was_changed_does_not_hold(
@@ -302,6 +343,76 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     damaged = run("verify", stopped.folder)
     assert damaged.code == 1
     assert "the head that is kept with the log is not that of its first" in damaged.out
+
+
+def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    backup, stranger = tmp_path / "backup", key_files(other)[1]
+    assert run("backup", backup, "--data", stopped.folder).code == 0
+    open_log(tmp_path / "empty").close()
+    for what, key, code, says in (
+        (backup, stopped.public, 0, "1 signed heads among them"),
+        (backup, stranger, 1, "was not signed by that key"),
+        (stopped.folder, stranger, 1, "was not signed by the key"),
+        (tmp_path / "empty", stranger, 1, "no event of it keeps a head that was signed"),
+    ):
+        outcome = run("verify", what, "--key", key)
+        assert (outcome.code, says in outcome.out) == (code, True), outcome
+
+
+def test_a_head_of_none_of_the_partitions_is_not_passed_over(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    kept = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
+    for number in range(2):
+        shutil.copytree(stopped.folder, tmp_path / "parts" / f"partition-{number:05}")
+    outcome = run("verify", tmp_path / "parts", "--head", kept)
+    assert outcome.code == 1
+    assert f"--head is one of log {CLUSTER_ID}, and none of the partitions" in outcome.err
+
+
+class _Replaced(BaseHTTPRequestHandler):
+    """A service whose log was replaced, and that says to whoever asks of an older head what it said then."""
+
+    head: ClassVar[dict[str, object]]
+
+    def do_GET(self) -> None:
+        new = Frontier()
+        new.extend([b"a", b"b", b"c"], 64)
+        answer: dict[str, object] = {
+            "leaves": [{"value": "YQ=="}, {"value": "Yg=="}, {"value": "Yw=="}],
+            "next_offset": 0,
+        }
+        if self.path.startswith("/log/head"):
+            answer = {"head": {**self.head, "size": 3, "root": new.root().hex()}}
+        if "since=" in self.path:
+            answer = {"head": self.head, "consistency": []}
+        if self.path.startswith("/log/leaves?from=3"):
+            answer["leaves"] = []
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("size", "root"), [(2, "0" * 64), (3, "1" * 64)])
+def test_a_service_with_another_log_is_not_believed_about_an_old_head(
+    run: Run, tmp_path: Path, size: int, root: str
+) -> None:
+    head = {"log": CLUSTER_ID, "size": size, "root": root, "at_ms": 1}
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps(head))
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("_", (_Replaced,), {"head": head})) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            outcome = run("verify", f"127.0.0.1:{server.server_port}", "--head", kept)
+        finally:
+            server.shutdown()
+    assert outcome.code == 1
+    assert f"the first {size} events are not those that the head was made over" in outcome.out
 
 
 @pytest.fixture(scope="module")

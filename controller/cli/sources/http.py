@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from controller.cli.sources.http_access import Access, HttpAddress
+from events.logs.heads import Head
 from events.logs.proofs import Proof
 from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
 from projections.shown import json_types, overview_types
@@ -247,9 +248,9 @@ class HttpSource:
         }
         return self._get(Proof, "/log/proof", **parameters)
 
-    def head(self, partition: int | None, since: int | None) -> Consistency:
-        """The head of the log, and that it goes on from its first `since` events."""
-        return self._get(Consistency, "/log/head", partition=partition, since=since)
+    def head(self, partition: int | None) -> Head:
+        """The head of the log."""
+        return self._get(Consistency, "/log/head", partition=partition).head
 
     def leaves(self, start: int, partition: int | None) -> Leaves:
         """A page of the log's events from an offset on, as they are hashed."""
@@ -277,7 +278,7 @@ class HttpSource:
             if answer.status >= 400:
                 raise Refusal(answer.status, msgspec.json.decode(body, type=json_types.ErrorShape))
             return msgspec.json.decode(body, type=shape)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors, as is that of a header
             raise SourceError(f"what answers at {self._address} is not Topicwright's HTTP: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error

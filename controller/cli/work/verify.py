@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -20,14 +20,15 @@ from controller.cli.sources.http import HttpSource, Refusal, SourceError
 from controller.cli.sources.http_access import AccessError, http_address, read_access
 from controller.cli.terminal.tables import harmless
 from controller.cli.terminal.usage import complain
+from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
 from events.logs.heads import BadKey, Head, log_name, read_public_key
 from events.logs.log import LogCorrupted, LogError
-from events.logs.merkle import PATH_LENGTH_MAX, Frontier, is_consistent
+from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, read_proof
-from projections.queries.auditing import Findings, against_head, audit
+from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
 from projections.queries.moments import iso
-from projections.queries.proving import Consistency
+from projections.queries.proving import Consistency, signed_head
 from projections.queries.query import Query
 from projections.shown import to_json
 from projections.store.store import TopicStore
@@ -42,7 +43,7 @@ def verify(options: argparse.Namespace) -> int:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
         if "://" in options.what or (what / "archive.json").is_file():
-            return _archive(options, head)
+            return _archive(options, key, head)
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
@@ -103,7 +104,8 @@ def _proof(text: bytes, key: bytes | None, kept: Head | None) -> int:
                 "`topicwright prove --head`"
             )
         raise ProofFails("its head is not the one that was kept")
-    print(f"holds: {len(proof.events)} events of log {head.log}, which had {head.size} events at {iso(head.at_ms)}")
+    said = head if key is not None or kept is None else kept  # the time is of whom the reader trusts
+    print(f"holds: {len(proof.events)} events of log {head.log}, which had {head.size} events at {iso(said.at_ms)}")
     for line in _in_words(proof):
         print(harmless(line))
     return DONE
@@ -113,7 +115,7 @@ def _in_words(proof: Proof) -> list[str]:
     lines = []
     for event in proof.events:
         if not event.value:
-            lines.append(f"{event.offset}: an event with a secret, of which only the hash is shown")
+            lines.append(f"{event.offset}: an event of which only the hash is shown, as of one with a secret")
             continue
         try:
             shown = to_json.event(decode_event(event.offset, event.value))
@@ -134,11 +136,12 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
         if options.partition not in numbered:
             raise SourceError(f"--partition {options.partition}: {folder} has {len(numbered) - (None in numbered)}")
         numbered = {options.partition: numbered[options.partition]}
-    code = DONE
+    code, compared = DONE, head is None
     for number, path in numbered.items():
         with closing(open_log(path)) as log:
             name = log_name(log.cluster_id, number)
             heads = [head] if head is not None and (len(numbered) == 1 or head.log == name) else []
+            compared = compared or bool(heads)
             part = Query(log, partial(TopicStore, log), number)
             found = audit(
                 log,
@@ -151,10 +154,12 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             )
         more = f", {found.signed} signed heads among them" if found.signed else ""
         code = max(code, _say(found.findings, name, found.size, found.root, heads, more))
+    if head is not None and not compared:
+        return complain(f"--head is one of log {head.log}, and none of the partitions in {folder} is that", FOUND)
     return code
 
 
-def _archive(options: argparse.Namespace, head: Head | None) -> int:
+def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) -> int:
     try:
         from controller.cli.work.verify_bases import wrong_bases
         from events.logs.archive.base import offsets_of_bases
@@ -170,56 +175,76 @@ def _archive(options: argparse.Namespace, head: Head | None) -> int:
         about, manifests = read_chain(place)
         name = log_name(about.cluster_id, options.partition)
         progress = _progress(manifests[-1].end if manifests else 0)
+        signed = [] if key is None else list(_signed_in(archived(place, manifests), name))
+        sizes = {one.size for one in (*heads, *signed)}
         for record, value in archived(place, manifests):
             frontier.extend((value,), PATH_LENGTH_MAX)
-            if head is not None and frontier.size == head.size:
+            if frontier.size in sizes:
                 roots[frontier.size] = frontier.root()
             if not record.offset % _SHOWN_EVERY:
                 progress(record.offset)
         newest = max(offsets_of_bases(place), default=0)
         for one in heads:
-            if not frontier.size < one.size <= newest:  # of events that are in a base alone the base is looked at
+            if one.log == name and one.size > max(frontier.size, newest):
+                findings.found(f"it has the first {frontier.size} events, and the head is over {one.size}")
+            elif one.log != name or one.size <= frontier.size:  # else the base is looked at that has the others
                 against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
+        if key is not None:
+            _check_signed(findings, key, signed, roots)
         for finding in wrong_bases(place, name, options.partition, heads, secrets.token_bytes(32)):
             findings.found(finding)
     except LogError as error:
         return complain(str(error), FOUND if isinstance(error, LogCorrupted) else 2)
-    return _say(findings, name, frontier.size, frontier.root().hex(), heads, "")
+    more = f", {len(signed)} signed heads among them" if signed else ""
+    return _say(findings, name, frontier.size, frontier.root().hex(), heads, more)
+
+
+def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
+    """The heads that are kept as events, of which each is older than its event."""
+    for record, _ in events:
+        if isinstance(record.event, HeadSigned) and record.event.size <= record.offset:
+            yield signed_head(log, record.event)
+
+
+def _check_signed(findings: Findings, key: bytes, signed: list[Head], roots: dict[int, bytes]) -> None:
+    if not signed:
+        findings.found(NONE_SIGNED)
+    for one in signed:
+        if not one.is_signed_by(key):
+            findings.found(f"the head over its first {one.size} events was not signed by that key")
+        elif roots[one.size].hex() != one.root:
+            findings.found(f"its first {one.size} events are not those of the head that was signed")
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
-    address = http_address(options.what)
-    with HttpSource(address, read_access(options.command_config)) as source:
-        reply = source.head(options.partition, None)
-        head, findings = reply.head, Findings()
+    """The roots are those of the events as they were read once: what a service says of an older head, as that it goes
+    on from there, shows nothing of these."""
+    with HttpSource(http_address(options.what), read_access(options.command_config)) as source:
+        head, findings = source.head(options.partition), Findings()
         if key is not None and not head.is_signed_by(key):
             findings.found("its head is not signed by that key")
-        if old is not None:
-            if old.log == head.log and old.size <= head.size:
-                _check_consistency(findings, source.head(options.partition, old.size), old)
-            else:
-                against_head(findings, old, head.log, head.size, str)
-        root = _root_over(source, options.partition, head.size)
-        if root != head.root:
+        sizes = {one.size for one in (head, old) if one is not None and one.size <= head.size}
+        roots = _roots_over(source, options.partition, sorted(sizes))
+        if roots.get(head.size) != head.root:
             findings.found("its events are not those that its head is over")
+        if old is not None:
+            against_head(findings, old, head.log, head.size, lambda size: roots.get(size, ""))
     return _say(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
 
 
-def _check_consistency(findings: Findings, reply: Consistency, old: Head) -> None:
-    roots = bytes.fromhex(old.root), bytes.fromhex(reply.head.root)
-    if not is_consistent(old.size, roots[0], reply.head.size, roots[1], reply.consistency or ()):
-        findings.found(f"the first {old.size} events are not those that the head was made over")
-
-
-def _root_over(source: HttpSource, partition: int | None, size: int) -> str:
-    frontier, progress = Frontier(), _progress(size)
-    while frontier.size < size:
-        page = source.leaves(frontier.size, partition)
-        frontier.extend_leaves(leaf.hash for leaf in page.leaves[: size - frontier.size])
-        progress(frontier.size)
-        if page.next_offset is None:
-            break
-    return frontier.root().hex()
+def _roots_over(source: HttpSource, partition: int | None, sizes: list[int]) -> dict[int, str]:
+    """The roots over the first so many events, for as far as there are events."""
+    frontier, progress = Frontier(), _progress(sizes[-1])
+    roots: dict[int, str] = {}
+    for size in sizes:
+        while frontier.size < size:
+            leaves = source.leaves(frontier.size, partition).leaves[: size - frontier.size]
+            if not leaves:
+                return roots
+            frontier.extend_leaves(leaf.hash for leaf in leaves)
+            progress(frontier.size)
+        roots[size] = frontier.root().hex()
+    return roots
 
 
 def _say(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
