@@ -61,8 +61,8 @@ class Findings(list[str]):
     """What is wrong, in words; no more of it than anybody reads."""
 
     def found(self, what: str) -> None:
-        """Note something, unless there is enough of it."""
-        if len(self) < FINDINGS_MAX:
+        """Note something once, unless there is enough of it."""
+        if len(self) < FINDINGS_MAX and what not in self:
             self.append(what)
 
 
@@ -128,7 +128,10 @@ class _Auditor:
         if self.roots[kept_size] != kept_root:
             self.findings.found(f"the head that is kept with the log is not that of its first {kept_size} events")
         for of_requests in (False, True):
-            self._check_index(of_requests)
+            try:
+                self._check_index(of_requests)
+            except LogCorrupted as error:
+                self.findings.found(str(error))
         if self._public_key is not None and not self.signed:
             self.findings.found(NONE_SIGNED)
 

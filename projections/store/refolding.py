@@ -31,8 +31,10 @@ _NO_CAUSE = Cause("", "")  # type: ignore[arg-type]
 class Refold:
     """The state keys of a log at one offset after another. `rest` is called now and then, and may raise."""
 
-    def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
+    def __init__(self, log: EventLog, rest: Callable[[], None], *, from_scratch: bool = False) -> None:
+        """With `from_scratch` no snapshot is begun with."""
         self._log = log
+        self._from_scratch = from_scratch
         self._rest = rest
         self._at = -1
 
@@ -58,7 +60,7 @@ class Refold:
 
     def _begin_near(self, offset: int) -> None:
         """Begin at the nearest snapshot, if it is nearer than where we are."""
-        snapshot = nearest_snapshot(self._log, offset)
+        snapshot = None if self._from_scratch else nearest_snapshot(self._log, offset)
         if snapshot is None:
             if self._at < 0:
                 self._load({}, 0)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from controller.cli.main import main
 from events.codec import decode_event
 from events.logs.archive.manifest import NOTED, history_of, noted
 from events.logs.log import Commit, Entry
+from events.logs.snapshots import open_snapshot, put_snapshot, snapshot_offsets
 from projections.store.tree import head_of
-from tests.projections.archive.archives import archive_all, write_a_day
+from tests.projections.archive.archives import archive_all, take_snapshot, write_a_day
 from tests.replay.history import CLUSTER_ID, open_log
 
 EVENTS = 320
@@ -126,6 +131,99 @@ def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "head.json").write_text(json.dumps({**head, "root": "0" * 64}))
     said = run(capsys, "verify", place, "--head", tmp_path / "head.json", code=1)
     assert "the first 123 events are not those that the head was made over" in said
+
+
+def _flip_index(place: Path) -> None:
+    one = next((place / "index").iterdir())
+    one.write_bytes(one.read_bytes()[:-1] + b"?")
+
+
+def _put(place: Path, folder: str, ending: str, content: bytes) -> None:
+    """Another object in place of one, and a manifest that names it."""
+    (manifest,) = (place / "manifests").iterdir()
+    said = json.loads(manifest.read_text())
+    said[folder] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    manifest.write_text(json.dumps(said))
+    (place / folder / f"{0:020}-{said[folder]['sha256'][:16]}.{ending}").write_bytes(content)
+
+
+def _other_index(place: Path) -> None:
+    _put(place, "index", "index", b"another")
+
+
+def _other_columns(place: Path) -> None:
+    (manifest,) = (place / "manifests").iterdir()
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"value": [b""] * json.loads(manifest.read_text())["end"]}), sink)
+    _put(place, "events", "parquet", sink.getvalue().to_pybytes())
+
+
+def _no_event(place: Path) -> None:
+    (manifest,) = (place / "manifests").iterdir()
+    nothing = pa.nulls(json.loads(manifest.read_text())["end"], pa.binary())
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"value": nothing, "canonical": nothing}), sink)
+    _put(place, "events", "parquet", sink.getvalue().to_pybytes())
+
+
+def _other_times(place: Path) -> None:
+    (manifest,) = (place / "manifests").iterdir()
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "last_ms": 1}))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_flip_index, "index is not as it was archived"),
+        (_other_index, "does not say what its events say, or has the index of others"),
+        (_other_times, "does not say what its events say, or has the index of others"),
+        (_other_columns, "parquet cannot be read"),
+        (_no_event, "parquet lacks an event"),
+    ],
+)
+def test_verify_finds_what_was_changed_in_a_backup(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], says: str
+) -> None:
+    run(capsys, "backup", tmp_path / "backup", "--data", day)
+    change(tmp_path / "backup")
+    assert says in run(capsys, "verify", tmp_path / "backup", code=1)
+
+
+def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(day, tmp_path / "log"))
+    with closing(open_log(folder)) as log:
+        for offset in (100, 200):
+            take_snapshot(log, offset)
+        first, second = (log.path / "snapshots" / f"{offset:020}.snapshot" for offset in snapshot_offsets(log))
+    assert "events are those of its head" in run(capsys, "verify", folder)
+    content = first.read_bytes()
+    first.write_bytes(content[:50] + b"?" + content[51:])
+    assert "are not as they were written; it is made anew" in run(capsys, "verify", folder, code=1)
+    first.unlink()
+    with closing(open_log(folder)) as log, open_snapshot(log, snapshot_offsets(log)[0]) as snapshot:
+        about, pairs = snapshot.about, [*snapshot.scan()][:-1]
+        put_snapshot(log, about, pairs)
+    assert f"{second} is not what the events before it lead to" in run(capsys, "verify", folder, code=1)
+    second.unlink()
+    with closing(open_log(folder)) as log:
+        log.note({next(key for key, _ in log.scan(b"t")): b"another"})
+    assert "its state is not what its events lead to" in run(capsys, "verify", folder, code=1)
+
+
+def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_place(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(day, tmp_path / "log"))
+    for place in (folder, folder / "snapshots" / ".." / "backup"):
+        said = run(capsys, "backup", place, "--data", folder, code=2)
+        assert "is in the folder that is to be copied: name a place beside it" in said
+    run(capsys, "backup", tmp_path / "backup", "--data", folder)
+    shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
+    with closing(open_log(folder)) as log:
+        log.note({next(key for key, _ in log.scan(b"t")): b"another"})
+    assert "its state is not what its events lead to" in run(capsys, "verify", folder, code=1)
 
 
 def _flip(place: Path) -> None:

@@ -152,6 +152,11 @@ class FolderSource:
 _STOPPED = "a stopped service changes nothing: name a running one with --http HOST:PORT"
 
 
+def holds_log(folder: Path) -> bool:
+    """Whether there is a log in the folder, or a partition of one."""
+    return (folder / "CURRENT").is_file() or (folder / FIRST_PARTITION / "CURRENT").is_file()
+
+
 def partitions_in(folder: Path) -> list[Path]:
     """The folders of a worker's or front's partitions, in order; none where the folder is that of a single log."""
     if not (folder / FIRST_PARTITION / "CURRENT").is_file():

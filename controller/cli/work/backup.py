@@ -58,7 +58,7 @@ def _exit_code(run: Callable[[], None]) -> int:
 
 def _backup(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import Writer, noted, starts_in
-    from events.logs.archive.place import open_place
+    from events.logs.archive.place import Folder, open_place
     from events.logs.archive.writing import Archiver
     from projections.replay.log.secondary import look
     from projections.replay.spark.column_batches import Columns
@@ -67,6 +67,8 @@ def _backup(options: argparse.Namespace) -> None:
 
     place = open_place(options.url)
     with look(options.data) as log:
+        if isinstance(place, Folder) and Path(place.url).resolve().is_relative_to(options.data.resolve()):
+            raise Unusable(f"{place.url} is in the folder that is to be copied: name a place beside it")
         own = noted(log).url
         if own and open_place(own).url == place.url:
             raise Unusable(f"{place.url} is where the service archives: name another place for the backup")

@@ -22,15 +22,21 @@ from controller.cli.terminal.tables import harmless
 from controller.cli.terminal.usage import complain
 from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
+from events.logs.archive.manifest import manifests_of, noted, read_stored, requests_of
+from events.logs.archive.place import open_place
 from events.logs.heads import BadKey, Head, log_name, read_public_key
 from events.logs.log import LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, read_proof
+from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
+from projections.queries.auditing_snapshots import wrong_snapshots
 from projections.queries.moments import iso
 from projections.queries.proving import Consistency, signed_head
 from projections.queries.query import Query
 from projections.shown import to_json
+from projections.store.archived.bases import wrong_state
+from projections.store.refolding import Refold
 from projections.store.store import TopicStore
 
 _SHOWN_EVERY = 10_000
@@ -38,11 +44,13 @@ _SHOWN_EVERY = 10_000
 
 def verify(options: argparse.Namespace) -> int:
     """Say whether it holds; the exit code."""
+    from controller.cli.sources.folder import holds_log
+
     what = Path(options.what)
     try:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
-        if "://" in options.what or (what / "archive.json").is_file():
+        if "://" in options.what or ((what / "archive.json").is_file() and not holds_log(what)):
             return _archive(options, key, head)
         if what.is_dir():
             return _folder(options, what, key, head)
@@ -152,19 +160,36 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
                 index_key=secrets.token_bytes(32),
                 progress=_progress(log.durable_offset),
             )
+            wrong = found.findings or tuple(dict.fromkeys(_wrong_beside(log, part)))
         more = f", {found.signed} signed heads among them" if found.signed else ""
-        code = max(code, _say(found.findings, name, found.size, found.root, heads, more))
+        code = max(code, _say(wrong, name, found.size, found.root, heads, more))
     if head is not None and not compared:
         return complain(f"--head is one of log {head.log}, and none of the partitions in {folder} is that", FOUND)
     return code
 
 
+def _wrong_beside(log: RocksDbLog, part: Query) -> Iterator[str]:
+    """What is not what the events lead to, which are as they should be: snapshots, the state, and of stretches that are
+    in the archive alone their requests. Raises LogError."""
+    refold = Refold(log, lambda: None, from_scratch=True)
+    yield from wrong_snapshots(log, part, refold)
+    yield from wrong_state(log, refold)
+    for manifest in manifests_of(log):
+        stored = requests_of(log, manifest)
+        if stored is not None and manifest.end <= log.start_offset:
+            place = open_place(noted(log).url)
+            try:
+                read_stored(place, manifest.requests_name(stored), stored)
+            except LogCorrupted as error:
+                yield str(error)
+
+
 def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) -> int:
     try:
         from controller.cli.work.verify_bases import wrong_bases
+        from controller.cli.work.verify_stretches import each_event
         from events.logs.archive.base import offsets_of_bases
         from events.logs.archive.manifest import read_chain
-        from events.logs.archive.place import open_place
         from projections.store.archived.recovering import archived
     except ImportError as error:
         return complain(f"this takes {error.name}, which is not installed: pip install 'topicwright[replay]'")
@@ -177,7 +202,7 @@ def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) 
         progress = _progress(manifests[-1].end if manifests else 0)
         signed = [] if key is None else list(_signed_in(archived(place, manifests), name))
         sizes = {one.size for one in (*heads, *signed)}
-        for record, value in archived(place, manifests):
+        for record, value in each_event(place, manifests, findings):
             frontier.extend((value,), PATH_LENGTH_MAX)
             if frontier.size in sizes:
                 roots[frontier.size] = frontier.root()

@@ -23,6 +23,7 @@ from events.logs.log import LogCorrupted
 from projections.queries.auditing import audit
 from projections.queries.query import Query
 from projections.store.archived.bases import check_tree, wrong_state
+from projections.store.refolding import Refold
 from projections.store.store import TopicStore
 
 
@@ -67,4 +68,4 @@ def _wrong(
             index_key=index_key,
         )
         yield from found.findings
-        yield from wrong_state(log)
+        yield from wrong_state(log, Refold(log, lambda: None, from_scratch=True))

@@ -42,9 +42,9 @@ class IndexBuilder:
             if name or not of_requests:
                 self._take(run_prefix(kind, name), record.offset)
 
-    def content(self, cluster_id: str, last_event: bytes) -> bytes:
+    def content(self, cluster_id: str, last_event: bytes, event_version: int = EVENT_VERSION) -> bytes:
         """The file."""
-        about = About(cluster_id, max(self._ends.values()), EVENT_VERSION, zlib.crc32(last_event))
+        about = About(cluster_id, max(self._ends.values()), event_version, zlib.crc32(last_event))
         return packed(about, ((key, _encode(self._runs[key])) for key in sorted(self._runs)))
 
     def _take(self, key: bytes, offset: int) -> None:

@@ -248,7 +248,7 @@ def write_object(place: Place, name: str, what: msgspec.Struct) -> None:
 def noted(log: StateKeys) -> Noted:
     """What a log keeps of its archive. Raises LogError."""
     value = log.get(NOTED)
-    return Noted() if value is None else msgspec.msgpack.decode(value, type=Noted)
+    return Noted() if value is None else _decoded(value, Noted)
 
 
 def note(what: Noted) -> dict[bytes, bytes]:
@@ -270,7 +270,7 @@ def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
     """The manifests that a log keeps, in order, of the stretches that begin at an offset and after. Raises LogError."""
     for key, value in log.scan(NOTED, _key(start - 1) if start else NOTED):
         if value and len(key) == _KEY_BYTES:
-            yield msgspec.msgpack.decode(value, type=Manifest)
+            yield _decoded(value, Manifest)
 
 
 def note_requests(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
@@ -281,7 +281,7 @@ def note_requests(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
 def requests_of(log: StateKeys, manifest: Manifest) -> Stored | None:
     """The object with the requests of a stretch; None while the log's own state has them. Raises LogError."""
     value = log.get(_key(manifest.start) + _REQUESTS)
-    return msgspec.msgpack.decode(value, type=Stored) if value else None
+    return _decoded(value, Stored) if value else None
 
 
 def history_of(log: EventLog) -> str:
@@ -291,6 +291,13 @@ def history_of(log: EventLog) -> str:
     if own or not log.next_offset:
         return own
     return sha256(log.read_one(0)).hexdigest()[:16]
+
+
+def _decoded(value: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.msgpack.decode(value, type=kind)
+    except UNREADABLE as error:
+        raise LogCorrupted(f"what the log keeps of its archive is damaged: {error}; restore it from a copy") from None
 
 
 def _key(start: int) -> bytes:

@@ -155,9 +155,14 @@ class StretchFile:
         return self._firsts[group]
 
     def values(self, group: int) -> list[bytes]:
-        """The bytes of the events of a group."""
-        table = self._open().read_row_group(group, columns=[VALUE, CANONICAL], use_threads=False)  # two are soon read
-        found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).to_pylist()
+        """The bytes of the events of a group. Raises ArchiveDamaged."""
+        try:
+            table = self._open().read_row_group(group, columns=[VALUE, CANONICAL], use_threads=False)  # two: soon read
+            found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).cast(pa.binary()).to_pylist()
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise ArchiveDamaged(f"{self.manifest.events_name} cannot be read: {error}") from None
+        if None in found:
+            raise ArchiveDamaged(f"{self.manifest.events_name} lacks an event")
         return found
 
     def batches(self, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -76,9 +76,9 @@ def _check_stretches(log: EventLog, archived: Iterable[Manifest]) -> None:
             raise LogCorrupted(f"events {one.start} to {one.end - 1} are not those that were archived")
 
 
-def wrong_state(log: EventLog) -> Iterator[str]:
-    """Which state keys of a log are not what its events lead to, in words. Reads all events. Raises LogError."""
-    refold = Refold(log, lambda: None)
+def wrong_state(log: EventLog, refold: Refold) -> Iterator[str]:
+    """Which state keys of a log are not what its events lead to, in words; `refold` goes on to its end. Raises
+    LogError."""
     refold.go_to(log.next_offset)
     found = (pair for prefix in KEPT for pair in log.scan(prefix))
     expected, here = dict(refold.pairs()), dict(found)

@@ -66,8 +66,18 @@ def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path)
     one, other = sorted((tmp_path / "archive" / "index").iterdir())[:2]
     one.write_bytes(other.read_bytes())
     cut.close()
-    with closing(open_log(tmp_path / "log")) as log, pytest.raises(ArchiveDamaged, match=r"is not as it was archived"):
-        list(log.shard_offsets("more_200"))
+    with closing(open_log(tmp_path / "log")) as log:
+        with pytest.raises(ArchiveDamaged, match=r"is not as it was archived"):
+            list(log.shard_offsets("more_200"))
+        found = audit(log, CLUSTER_ID, query_of_log(log), heads=(), public_key=None, index_key=b"k" * 32)
+    (finding,) = found.findings
+    assert f"{one.name} is not as it was archived" in finding
+
+
+def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
+    cut.note(dict.fromkeys(note_manifest(next(manifests_of(cut))), b"\xc1"))
+    with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
+        list(manifests_of(cut))
 
 
 def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Path) -> None:
