@@ -11,18 +11,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from controller.cli.reads.completing import completed_by, context_names
+from controller.cli.sources.chosen import a_source
 from controller.cli.terminal.contexts import DEFAULT_HTTP, HTTP
 from controller.cli.terminal.moments import AGO, moment
 from controller.cli.terminal.printing import FORMATS, add_output
 from controller.cli.terminal.usage import WRONG, complain
 
 if TYPE_CHECKING:
-    from controller.cli.sources.http import HttpSource, Source
+    from controller.cli.sources.http import Source
     from projections.shown.json_types import ErrorShape
 
 DONE, FOUND = 0, 1
@@ -97,33 +97,6 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
         return complain(in_words(refusal.error), FOUND if refusal.status == 404 else WRONG)
     except KeyboardInterrupt:
         return DONE
-
-
-def a_source(options: argparse.Namespace, within_s: float | None = None) -> AbstractContextManager[Source]:
-    """The folder or the running service that is meant, which is to answer soon enough. Raises ContextError,
-    AccessError, SourceError."""
-    if getattr(options, "data", None) is not None:
-        from controller.cli.sources.folder import FolderSource
-
-        return FolderSource(options.data)
-    return http_source(options, within_s)
-
-
-def http_source(options: argparse.Namespace, within_s: float | None = None) -> HttpSource:
-    """The running service that is meant. Raises ContextError, AccessError, SourceError."""
-    from controller.cli.sources.http import ANSWERED_WITHIN_S, HttpSource, SourceError
-    from controller.cli.sources.http_access import http_address, read_access
-    from controller.cli.terminal.contexts import chosen
-
-    context = chosen(options.http, options.context)
-    config = options.command_config
-    if config is None and context.command_config is not None:
-        config = Path(context.command_config)
-    try:
-        address = http_address(context.http)
-    except argparse.ArgumentTypeError as error:  # of the environment, or a context
-        raise SourceError(f"{HTTP} or the context in use: {error}") from None
-    return HttpSource(address, read_access(config), within_s or ANSWERED_WITHIN_S)
 
 
 def in_words(error: ErrorShape) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
+from controller.cli.sources.chosen import a_source
 from controller.cli.terminal import contexts
 
 OFFERED_MAX: Final = 200
@@ -43,7 +44,6 @@ def event_types(**_: Any) -> Iterable[str]:
 
 def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
     """The topics of the service, or the folder, that the line names so far."""
-    from controller.cli.reads.common import a_source
     from controller.cli.sources.http import Refusal, SourceError
     from controller.cli.sources.http_access import AccessError
 
