@@ -43,14 +43,20 @@ async def in_turns(
     items: Sequence[T],
     size: int,
     elements: Callable[[Sequence[T]], Iterable[Any]],
+    beyond: Callable[[Sequence[T]], Iterable[Any]] | None = None,
 ) -> tuple[Any, ...]:
-    """The elements that items lead to, for an array of an answer; beyond `size` items encoded, so many in a turn."""
+    """The elements that items lead to, for an array of an answer; beyond `size` items encoded, so many in a turn. Once
+    the array has `ANSWER_BYTES_MAX` bytes `beyond` gives those of the items that are left."""
     if len(items) <= size:
         return tuple(elements(items))
     encoded: list[bytes] = []
+    left = ANSWER_BYTES_MAX
     for part in slices(items, size):
+        of_part = elements if left > 0 or beyond is None else beyond
         async with front.turns:
-            encoded += [encode_element(context.api_key, context.api_version, each) for each in elements(part)]
+            more = [encode_element(context.api_key, context.api_version, each) for each in of_part(part)]
+        encoded += more
+        left -= sum(map(len, more))
         await asyncio.sleep(0)
     return Encoded(encoded)
 

@@ -9,13 +9,12 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis.bounds import ANSWER_BYTES_MAX, slices
+from controller.apis.bounds import ANSWER_BYTES_MAX, in_turns, slices
 from controller.apis.broker_configs import described_brokers, refused_change
 from controller.apis.config_entries import describable_configs
 from controller.front.front import Front
-from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import ApiKey, Encoded
+from controller.kafka.messages import ApiKey
 from controller.kafka.messages import alter_configs as alter
 from controller.kafka.messages import incremental_alter_configs as incremental
 from controller.kafka.messages.describe_configs import (
@@ -43,18 +42,15 @@ async def describe_configs(
 ) -> DescribeConfigsResponse:
     """The configs of each resource, once for the same keys; without keys, null or none, all of them."""
     once = list(dict.fromkeys(request.resources))
-    if len(once) <= RESOURCES_PER_SLICE:
-        return DescribeConfigsResponse(results=tuple(_describe(front, context, request, each) for each in once))
-    described: list[bytes] = []
-    left = ANSWER_BYTES_MAX
-    for part in slices(once, RESOURCES_PER_SLICE):
-        async with front.turns:
-            for resource in part:
-                result = _describe(front, context, request, resource) if left > 0 else _left_out(resource)
-                described.append(encode_element(ApiKey.DESCRIBE_CONFIGS, context.api_version, result))
-                left -= len(described[-1])
-        await asyncio.sleep(0)
-    return DescribeConfigsResponse(results=Encoded(described))
+    results = await in_turns(
+        front,
+        context,
+        once,
+        RESOURCES_PER_SLICE,
+        lambda some: [_describe(front, context, request, each) for each in some],
+        lambda some: map(_left_out, some),
+    )
+    return DescribeConfigsResponse(results=results)
 
 
 def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:

@@ -6,17 +6,14 @@ what was sent is forgotten.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from controller.apis.acls import details_of
-from controller.apis.bounds import slices
+from controller.apis.bounds import in_turns, slices
 from controller.front.front import Front
-from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import Encoded
 from controller.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -107,17 +104,14 @@ async def describe_user_scram_credentials(
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
     times = Counter(names)
-    if len(times) <= USERS_PER_SLICE:
-        results = tuple(_described(cluster, name, times[name] > 1) for name in times)
-        return DescribeUserScramCredentialsResponse(results=results)
-    described: list[bytes] = []
-    for part in slices(list(times), USERS_PER_SLICE):
-        async with front.turns:
-            for name in part:
-                one = _described(cluster, name, times[name] > 1)
-                described.append(encode_element(context.api_key, context.api_version, one))
-        await asyncio.sleep(0)
-    return DescribeUserScramCredentialsResponse(results=Encoded(described))
+    results = await in_turns(
+        front,
+        context,
+        list(times),
+        USERS_PER_SLICE,
+        lambda some: [_described(cluster, name, times[name] > 1) for name in some],
+    )
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _described(cluster: Cluster, user: str, twice: bool) -> DescribeUserScramCredentialsResult:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import bounds, configs, user_scram_credentials
+from controller.apis import bounds, user_scram_credentials
 from controller.apis.bounds import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
@@ -183,7 +183,7 @@ async def test_configs_of_one_resource_are_described_once() -> None:
 
 
 async def test_descriptions_beyond_the_bound_of_an_answer_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configs, "ANSWER_BYTES_MAX", 20_000)
+    monkeypatch.setattr(bounds, "ANSWER_BYTES_MAX", 20_000)
     async with rig() as served:
         await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(100)))
         names = [f"t{number}" for number in range(100)]
