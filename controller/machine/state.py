@@ -56,7 +56,8 @@ class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def __post_init__(self) -> None:
         partitions = self.partitions
-        if (type(partitions) is not tuple or len(partitions) > BLOCK) and not isinstance(partitions, Blocks):
+        kind = type(partitions)  # isinstance looks at a Sequence's registry, for each topic that is read
+        if kind is not Blocks and (kind is not tuple or len(partitions) > BLOCK):
             force_setattr(self, "partitions", in_blocks(partitions))
 
     @property

@@ -10,7 +10,7 @@ partitions under it: they are read alike, and written anew with the next change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -60,10 +60,20 @@ def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:
 
 def each_stored(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[ShardKey, list[bytes]]]:
     """The topics among state keys in their order, each with its values; blocks without their topic are passed over."""
-    for head, together in groupby(pairs, lambda pair: pair[0].partition(_END)[0]):
-        first, *blocks = together
-        if first[0] == head:
-            yield ShardKey(head[len(TOPIC) :].decode()), [first[1], *(value for _, value in blocks)]
+    head, values = b"", list[bytes]()
+    for key, value in pairs:
+        if _END not in key:
+            if values:
+                yield _shard_key(head), values
+            head, values = key, [value]
+        elif values and key.startswith(head + _END):
+            values.append(value)
+    if values:
+        yield _shard_key(head), values
+
+
+def _shard_key(head: bytes) -> ShardKey:
+    return ShardKey(head[len(TOPIC) :].decode())
 
 
 def put_topic(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None, after: Topic | None) -> None:

@@ -69,7 +69,7 @@ def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
     """Their blocks, the last of which may not be full; one of a tuple of few."""
     if is_one_block(partitions):
         return (partitions,)
-    if isinstance(partitions, Blocks):
+    if type(partitions) is Blocks:
         return partitions.blocks
     if len(partitions) <= BLOCK:
         return (tuple(partitions),)
