@@ -43,6 +43,10 @@ _PACKAGES = (controller, events, projections)
 _JAVA_OPTIONS = "-XX:+UseParallelGC"
 """Packs are large objects, which Java's usual collector sets apart and follows up beside the work, on cores that are
 few. This one takes a quarter less of a core to rebuild."""
+_FEW_CORES = 4
+_CORES = os.cpu_count() or 1
+_HERE = _JAVA_OPTIONS if _CORES > _FEW_CORES else "-XX:+UseSerialGC"
+"""On few cores collecting with all of them at once wins nothing, and this one's heap grows less."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -55,8 +59,8 @@ _SETTINGS = {
 }
 """What a replay needs everywhere."""
 _LOCAL = {
-    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
-    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": _HERE,
+    "spark.driver.memory": f"{512 + 64 * _CORES}m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
