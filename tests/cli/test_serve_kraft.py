@@ -32,6 +32,14 @@ def test_a_bad_command_line_is_refused(arguments: list[str], message: str, capsy
     assert message in capsys.readouterr().err
 
 
+def test_a_voter_is_not_named_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be node 0, which may be a broker."""
+    code = main(["join", "--bootstrap-controller", "127.0.0.1:1", "--data", str(tmp_path / "voter")])
+    assert code == 2
+    assert "name this node, by an id that no other has, brokers included: --set node.id=N" in capsys.readouterr().err
+    assert not (tmp_path / "voter").exists()
+
+
 def test_a_folder_of_real_brokers_is_served_with_no_others_and_no_lower_levels(tmp_path: Path) -> None:
     def serve(*arguments: str) -> Process:
         places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]

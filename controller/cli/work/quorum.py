@@ -29,7 +29,9 @@ def _places(text: str) -> list[Place]:
 
 
 def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
-    """The main loop of a voter."""
+    """The main loop of a voter. Raises SettingsError."""
+    if "node.id" not in settings.given:
+        raise SettingsError("name this node, by an id that no other has, brokers included: --set node.id=N")
     if settings.listeners and options.listen is not None:
         raise SettingsError("the address for controllers and brokers is given by --listen or by listeners, not by both")
     security = security_in(options.command_config, "--command-config")

@@ -71,13 +71,13 @@ class NodeFolder:
 
 def read_properties(path: Path) -> dict[str, str]:
     """The properties of a formatted node. Raises FolderError."""
-    lines = (line.strip() for line in path.read_text().splitlines())
+    lines = (line.strip() for line in path.read_text("utf-8", "replace").splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     properties = {key.strip(): value.strip() for key, _, value in pairs}
     for key in ("cluster.id", "node.id"):
         if not properties.get(key):
             raise FolderError(f"{path} has no {key}: it is not that of a formatted Kafka node")
-    if not properties["node.id"].isdigit():
+    if not (properties["node.id"].isascii() and properties["node.id"].isdigit()):
         raise FolderError(f"{path}: node.id={properties['node.id']} is not a number from 0 on")
     return properties
 

@@ -193,10 +193,12 @@ class QuorumClient:
         on without it."""
         rest = [each for each in quorum.current_voters if each != leaver]
         leader = next(each for each in quorum.current_voters if each.replica_id == quorum.leader_id)
+        if not rest:
+            raise QuorumError(f"node {leaver.replica_id} is the only voter: without it there is no quorum")
         silent_since = leader.last_fetch_timestamp - SILENT_MS
         missing = [each.replica_id for each in rest if each != leader and each.last_fetch_timestamp < silent_since]
         if len(rest) - len(missing) <= len(rest) // 2:
-            gone = ", ".join(map(str, missing)) or "nobody else"
+            gone = ", ".join(map(str, missing))
             raise QuorumError(
                 f"without node {leaver.replica_id} the quorum would have no majority: of its {len(rest)} other voters "
                 f"{len(missing)} are silent ({gone}): start them, or take them out first"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.brokers.kraft.quorum.folder import (
+    META_PROPERTIES,
     PARTITION,
     QUORUM_STATE,
     FolderError,
@@ -56,6 +57,13 @@ def test_a_folder_of_another_is_refused(tmp_path: Path, cluster_id: str, node_id
     _open(tmp_path).close()
     with pytest.raises(FolderError, match=why):
         _open(tmp_path, cluster_id, node_id)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\0", "cluster.id=c\nnode.id=²".encode()])
+def test_properties_that_are_none_are_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / META_PROPERTIES).write_bytes(content)
+    with pytest.raises(FolderError, match=r"meta.properties"):
+        read_properties(tmp_path / META_PROPERTIES)
 
 
 def test_a_folder_in_use_by_another_process_is_refused(tmp_path: Path) -> None:

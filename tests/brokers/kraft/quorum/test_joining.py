@@ -53,6 +53,15 @@ class Leader:
         return AddRaftVoterResponse(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 
+async def test_the_only_voter_does_not_leave() -> None:
+    only = dq.ReplicaState(replica_id=LEADER, replica_directory_id=b"d" * 16)
+    quorum = dq.ResponsePartitionData(leader_id=LEADER, current_voters=(only,))
+    client = QuorumClient((("127.0.0.1", 1),), Security())
+    with pytest.raises(QuorumError, match="node 1 is the only voter: without it there is no quorum"):
+        await client.remove("c", quorum, only)
+    client.close()
+
+
 @pytest.mark.parametrize("is_same", [True, False])
 async def test_a_node_that_was_made_a_voter_without_being_shown_so_is_one(is_same: bool) -> None:
     leader = Leader()
