@@ -139,3 +139,11 @@ def test_a_store_that_goes_away_and_comes_back(
         assert list(log.read(start, end)) == list(other.read(start))
         assert list(other.read(0, start)) == list(_archived(store.bucket / "cluster" / "one", start))
     capsys.readouterr()
+
+
+def test_an_archive_in_the_data_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    address = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    code = main(["serve", *address, "--data", str(data), "--set", f"log.archive.url={data / 'archive'}"])
+    assert code == 2
+    assert f"{data / 'archive'} is in the data folder; name a place beside it" in capsys.readouterr().err

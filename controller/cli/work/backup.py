@@ -58,7 +58,7 @@ def _exit_code(run: Callable[[], None]) -> int:
 
 def _backup(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import Writer, noted, starts_in
-    from events.logs.archive.place import Folder, open_place
+    from events.logs.archive.place import is_inside, open_place
     from events.logs.archive.writing import Archiver
     from projections.replay.log.secondary import look
     from projections.replay.spark.column_batches import Columns
@@ -67,7 +67,7 @@ def _backup(options: argparse.Namespace) -> None:
 
     place = open_place(options.url)
     with look(options.data) as log:
-        if isinstance(place, Folder) and Path(place.url).resolve().is_relative_to(options.data.resolve()):
+        if is_inside(place, options.data):
             raise Unusable(f"{place.url} is in the folder that is to be copied: name a place beside it")
         own = noted(log).url
         if own and open_place(own).url == place.url:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from controller.settings.load import ServeSettings, SettingsError
 from events.codec import EventDecodeError
-from events.logs.archive.place import BadPlace, Place, open_place
+from events.logs.archive.place import BadPlace, Place, is_inside, open_place
 from events.logs.log import LogError
 from events.logs.rocksdb_log import RocksDbLog
 
@@ -212,6 +212,10 @@ def archiving(
     place = archive_place(settings)
     if place is None:
         return None
+    if is_inside(place, log.path):
+        raise SettingsError(
+            f"setting log.archive.url is not allowed: {place.url} is in the data folder; name a place beside it"
+        )
     keeping = Keeping(settings.log_events_retention_ms, settings.log_events_retention_bytes)
     return Archiving(log, settings, boot, where, clock_ms, place, keeping)
 

@@ -93,6 +93,11 @@ def within(url: str, name: str) -> str:
     return f"{where.rstrip('/')}/{name}{mark}{options}"
 
 
+def is_inside(place: Place, folder: Path) -> bool:
+    """Whether what is put there goes with the folder when that is lost."""
+    return isinstance(place, Folder) and Path(place.url).resolve().is_relative_to(folder.resolve())
+
+
 def _shown(url: str) -> str:
     return re.sub(r"//[^/@]*@", "//(hidden)@", url.partition("?")[0])[:200]
 
