@@ -73,7 +73,7 @@ def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> Outcome:
             ended_s = figures.now_s()
             outcome.wrong += load.lost()
             gauges = _gauges(made)
-            outcome.wrong += [f"{name} is 0" for name in _HISTORY if not gauges.get(name) and plan.minutes > 5]
+            outcome.wrong += [f"{name} is 0" for name in _HISTORY if not gauges.get(name) and plan.minutes > 10]
         outcome.wrong += [*figures.ended, *ended_badly(made)]
         voter = made.voter.folder
     outcome.wrong += broken_rules(voter)
