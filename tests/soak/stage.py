@@ -124,7 +124,7 @@ def stage(folder: Path, *, brokers: int, workers: int) -> Iterator[Stage]:
                     "voter",
                     lambda member=member: member.process,  # type: ignore[misc]
                     partial(cluster.start, node_id),
-                    lambda: cluster.ready() is not None,
+                    lambda: cluster.ready(is_busy=True) is not None,
                     member.metadata.parent,
                     is_ours,
                 )

@@ -87,8 +87,9 @@ class QuorumCluster:
                 return shown
         return None
 
-    def ready(self) -> dq.ResponsePartitionData | None:
-        """The quorum, once whoever is to lead does and all voters keep up with it; else None."""
+    def ready(self, *, is_busy: bool = False) -> dq.ResponsePartitionData | None:
+        """The quorum, once whoever is to lead does and all voters keep up with it; else None. While it is busy they
+        never all have all of its log, but had all that there was a moment ago."""
         shown = self.described_by_leader()
         if (
             shown is None
@@ -96,15 +97,16 @@ class QuorumCluster:
             or (self.leads and shown.leader_id != self.ours[0].node_id)
         ):
             return None
-        behind = [shown.high_watermark - each.log_end_offset for each in shown.current_voters]
-        fetched = {each.replica_id: each.last_fetch_timestamp for each in shown.current_voters}
-        silent_ms = fetched[shown.leader_id] - min(fetched.values())
-        return shown if shown.high_watermark > 0 and max(behind) <= 0 and silent_ms < 2_000 else None
+        had_all = {each.replica_id: each.last_caught_up_timestamp for each in shown.current_voters}
+        behind_ms = had_all[shown.leader_id] - min(had_all.values())
+        behind = 0 if is_busy else max(shown.high_watermark - each.log_end_offset for each in shown.current_voters)
+        return shown if shown.high_watermark > 0 and behind <= 0 and behind_ms < 2_000 else None
 
-    def wait_ready(self, within_s: float = 240) -> dq.ResponsePartitionData:
+    def wait_ready(self, within_s: float = 240, *, is_busy: bool = False) -> dq.ResponsePartitionData:
         """Wait for that."""
         try:
-            found = until(self.ready, within_s, "the quorum has its leader, and all voters keep up")
+            what = "the quorum has its leader, and all voters keep up"
+            found = until(lambda: self.ready(is_busy=is_busy), within_s, what)
         except AssertionError as error:
             error.add_note(f"its leader shows {self.described_by_leader()}")
             for one in self.ours:

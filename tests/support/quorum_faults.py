@@ -135,7 +135,7 @@ FAULTS: Final[Mapping[str, Callable[[QuorumCluster, int], AbstractContextManager
 
 def one_round(cluster: QuorumCluster, fault: str, load: Load) -> Round:
     """A fault of the leader, and all that must hold after it."""
-    leader = cluster.wait_ready().leader_id
+    leader = cluster.wait_ready(is_busy=True).leader_id
     at = time.monotonic()
     with FAULTS[fault](cluster, leader):
         until(lambda: cluster.described_by_leader(but=leader) is not None, 120, f"after {fault} another voter leads")
@@ -144,7 +144,7 @@ def one_round(cluster: QuorumCluster, fault: str, load: Load) -> Round:
             load.creates.works_after(at)
         time.sleep(max(0.0, at + HELD_S.get(fault, 0.0) - time.monotonic()))
     mended = time.monotonic()
-    cluster.wait_ready()
+    cluster.wait_ready(is_busy=True)
     back_s = time.monotonic() - mended
     works_s = load.creates.works_after(at)
     load.check()

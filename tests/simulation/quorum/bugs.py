@@ -32,7 +32,7 @@ def _count_all(leader: Leader, now: float, *, own: Callable[[Quorum], int], star
     if end > (leader.epoch_start if start is None else start):
         core.commit(end)
     if leader.watermark != before:
-        leader._wake_parked()
+        leader._wake_parked(now)
         leader.changes.committed(now)
     leader._settle(now)
 

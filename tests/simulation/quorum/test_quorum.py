@@ -16,7 +16,7 @@ from tests.simulation.quorum.simulation import simulate
 SEEDS = 400
 SHARES = 10
 SEEDS_TO_FIND = 400
-RARE = {"a vote is forgotten at a restart": 72}
+RARE = {"a vote is forgotten at a restart": 51}
 """From which seed on to look for what takes many, so that it takes few: docs/testing.md has how many from 0 on."""
 
 

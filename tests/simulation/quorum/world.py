@@ -54,6 +54,7 @@ class Replica:
         self.rate = rng.choice((1.0, 1.0, 0.97, 1.03))
         self.shift = rng.random() * 1e5
         self.priority = rng.choice((0, 1, 1, 2)) if world.some_claim else 0
+        self.shown_priority: int | None = 9 if self.priority else None  # whoever claims, claims from everybody
         self.vote_version = 2 if rng.random() < world.modern else 1
         self.flush_s = 0.001
         self.quorum: Quorum | None = None
@@ -153,6 +154,8 @@ class Replica:
                 world.counts[role.value] += 1
                 self._waiting, self._leads = [], epoch if role is Role.LEADER else None
                 if role is Role.LEADER:
+                    for each in world.replicas.values():
+                        world.shows(self, each)
                     witness.leads(self.id, self.disk.directory, epoch)
                 if role is Role.FOLLOWER and world.applies_s:
                     quorum.wish(self.now(), wanted=False)
@@ -263,7 +266,7 @@ class World:
             self.after(self._latency(), lambda: self._resolve(call, None))
             return
         if isinstance(send.request, v.VoteRequest) and receiver.vote_version < 2:
-            self.after(self._latency(), lambda: self._shows_versions(sender, incarnation, receiver))
+            self.shows(sender, receiver)
             if send.request.topics[0].partitions[0].pre_vote:
                 self.after(self._latency(), lambda: self._resolve(call, None))
                 return
@@ -277,10 +280,14 @@ class World:
     def _latency(self) -> float:
         return self.latency_s * (0.2 + self.rng.expovariate(1.0))
 
-    def _shows_versions(self, sender: Replica, incarnation: int, receiver: Replica) -> None:
-        sender.at_once(
-            incarnation, lambda: sender.does(lambda q: q.peer_speaks(sender.now(), ("node", receiver.id), 1))
-        )
+    def shows(self, sender: Replica, receiver: Replica) -> None:
+        """A connection was opened, over which the receiver shows what it is."""
+        place, incarnation = ("node", receiver.id), sender.incarnation
+
+        def spoke(quorum: Quorum) -> None:
+            quorum.peer_speaks(sender.now(), place, receiver.vote_version, receiver.shown_priority)
+
+        self.after(self._latency(), lambda: sender.at_once(incarnation, lambda: sender.does(spoke)))
 
     def _deliver(self, receiver: Replica, call: int, sender_id: int, request: Any) -> None:
         self._number += 1

@@ -20,8 +20,8 @@ from controller.brokers.kraft.features import priority_of
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft import effects as out
-from controller.brokers.kraft.quorum.raft.core import PRE_VOTE_SINCE, Quorum
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import PRE_VOTE_SINCE, NotLeader, Options, Role
 from controller.brokers.kraft.quorum.raft.full_disk import flush_failed, is_full
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
 from controller.kafka.messages import ApiKey, Message
@@ -283,11 +283,11 @@ class QuorumNode:
         await self._peers.send(place, purpose, shown, timeout_s)
 
     def _spoke(self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]) -> None:
-        self.priorities[address] = priority_of(features)
-        version = versions.get(ApiKey.VOTE, -1)
-        if self._vote_versions.get(address) != version:
-            self._vote_versions[address] = version
-            self._input(lambda now: self.quorum.peer_speaks(now, address, version))
+        known = self._vote_versions.get(address), self.priorities.get(address)
+        version, priority = versions.get(ApiKey.VOTE, -1), priority_of(features)
+        if known != (version, priority):
+            self._vote_versions[address], self.priorities[address] = version, priority
+            self._input(lambda now: self.quorum.peer_speaks(now, address, version, priority))
 
 
 def _trouble(address: Address, why: str | None) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role
-from controller.brokers.kraft.quorum.raft.leading import APART_S, Leader, ParkedFetch
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import vote as v
 from controller.kafka.messages.begin_quorum_epoch import BeginQuorumEpochRequest
@@ -54,26 +53,6 @@ def test_a_leader_that_dies_is_followed_by_another_after_the_fetch_timeout() -> 
     dead.kill(power=True)
     world.run_until(world.now + FETCH_TIMEOUT_S + 3 * ELECTION_TIMEOUT_S)
     assert leader_of(world) is not dead
-
-
-def test_voters_get_their_last_response_of_a_leader_at_different_moments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka's would all stand in the moment in which the fetch timeout has passed, and split the vote."""
-    world = settled()
-    leader = leader_of(world)
-    answered: dict[int, float] = {}
-    complete = Leader._complete
-
-    def noted(leading: Leader, parked: ParkedFetch) -> None:
-        answered[parked.replica] = world.now
-        complete(leading, parked)
-
-    monkeypatch.setattr(Leader, "_complete", noted)
-    for _ in range(5):
-        leader.append(b"more")
-        world.run_until(world.now + 0.1)
-        first, second = (answered[each.id] for each in others(world))
-        assert second - first >= APART_S / 2
-        world.run_until(world.now + 0.37)
 
 
 def test_a_leader_without_a_majority_resigns_after_one_and_a_half_fetch_timeouts() -> None:
@@ -235,7 +214,7 @@ def test_where_a_peer_knows_no_pre_vote_none_is_held() -> None:
     replica = others(world)[0]
     replica.does(lambda quorum: quorum.stand(replica.now()))
     assert quorum_of(replica).role is Role.PROSPECTIVE
-    replica.does(lambda quorum: quorum.peer_speaks(replica.now(), ("node", leader_of(world).id), 1))
+    replica.does(lambda quorum: quorum.peer_speaks(replica.now(), ("node", leader_of(world).id), 1, None))
     assert quorum_of(replica).role is Role.CANDIDATE
 
 

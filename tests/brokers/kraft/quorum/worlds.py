@@ -15,12 +15,14 @@ OTHER_DISK = b"another disk's.."
 
 
 def booted(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic: bool | None = None) -> World:
-    """Replicas that have just started. Without priorities nobody claims the lead from another."""
+    """Replicas that have just started. Without priorities nobody claims the lead from another; who has none, or 0,
+    passes for Kafka's."""
     world = World(1, count, is_dynamic)
     world.is_encoded = True
     for replica in world.replicas.values():
         replica.rate, replica.vote_version = 1.0, 2
         replica.priority = 1 if priorities is None else priorities[replica.id]
+        replica.shown_priority = (priorities or {}).get(replica.id) or None
         replica.boot()
         if priorities is None:
             quorum_of(replica).wish(replica.now(), wanted=False)

@@ -27,7 +27,7 @@ import msgspec
 from controller.brokers.kraft.log.batches import Pair, encode_batch
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft import requests
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, Role
+from controller.brokers.kraft.quorum.raft.effects import PRE_VOTE_SINCE, NotLeader, Options, Role
 from controller.brokers.kraft.quorum.raft.election import Candidate, Prospective
 from controller.brokers.kraft.quorum.raft.following import Follower
 from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, no_room, room_again
@@ -42,7 +42,6 @@ CLAIM_PAUSE_S: Final = 1.0
 CLAIM_PAUSE_S_MAX: Final = 60.0
 LED_WELL_S: Final = 60.0
 """Who lost the lead sooner than this waits twice as long before the next claim."""
-PRE_VOTE_SINCE: Final = 2
 _NO_VOTE: Final = (NOBODY, ZERO_UUID)
 
 
@@ -96,7 +95,8 @@ class Quorum:
         """Why the disk took nothing the last time; None where it did."""
         self._claim_pause_s, self._claim_after = CLAIM_PAUSE_S, 0.0
         self._wall_shift_ms = 0.0
-        self._vote_versions: dict[Place, int] = {}
+        self.peers: dict[Place, tuple[int, int | None]] = {}
+        """The newest version of Vote that they speak, and how much they want to lead; None of Kafka's own."""
         self._effects: list[out.Effect] = []
         self._sent: dict[int, Any] = {}  # by this role: whoever takes another does not wait for responses
         self._tokens = 0
@@ -138,7 +138,7 @@ class Quorum:
         if leader is None or leader.is_leaving:
             raise NotLeader
         try:
-            return leader.append(records, timestamp_ms)
+            return leader.append(now, records, timestamp_ms)
         except OSError as error:
             no_room(self, error)
             if self.others:
@@ -163,9 +163,9 @@ class Quorum:
         if self.leading is not None:
             self.leading.hand_over(now, now + at_most_s)
 
-    def peer_speaks(self, now: float, place: Place, vote_version: int) -> None:
-        """The newest version of Vote that a peer speaks. Below 2 there is no pre-vote, and none is held."""
-        self._vote_versions[place] = vote_version
+    def peer_speaks(self, now: float, place: Place, vote_version: int, priority: int | None) -> None:
+        """What is in `peers`. With a version of Vote below 2 there is no pre-vote, and none is held."""
+        self.peers[place] = vote_version, priority
         if self.role == Role.PROSPECTIVE and self._some_know_no_pre_vote:
             self.stand(now)
 
@@ -254,8 +254,8 @@ class Quorum:
 
     @property
     def _some_know_no_pre_vote(self) -> bool:
-        newest = (self._vote_versions.get(self.place_of(each), PRE_VOTE_SINCE) for each in self.others)
-        return any(version < PRE_VOTE_SINCE for version in newest)
+        shown = (self.peers.get(self.place_of(each)) for each in self.others)
+        return any(each is not None and each[0] < PRE_VOTE_SINCE for each in shown)
 
     # --- what the roles do
 

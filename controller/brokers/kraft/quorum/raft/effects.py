@@ -19,6 +19,10 @@ UPDATE: Final = "update"
 """What a connection is for. Each takes one request at a time, so what must not wait for a parked fetch has its own."""
 
 
+PRE_VOTE_SINCE: Final = 2
+"""The version of Vote that can ask for a pre-vote (KIP-996)."""
+
+
 class Role(enum.Enum):
     """Kafka's roles of a replica (`QuorumState`). An observer is a follower, or unattached, outside the voter set."""
 

@@ -15,6 +15,7 @@ from controller.brokers.kraft.quorum.raft.full_disk import no_room
 from controller.brokers.kraft.quorum.raft.log import Diverging, NeedsSnapshot, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
 from controller.brokers.kraft.quorum.raft.responses import fetch_response, learn_from, snapshot_response
+from controller.brokers.kraft.quorum.raft.turns import SHARE, Turns
 from controller.brokers.kraft.quorum.raft.voter_changes import VoterChanges
 from controller.brokers.kraft.quorum.raft.voters import (
     Voter,
@@ -33,20 +34,18 @@ if TYPE_CHECKING:
 
 CHECK_QUORUM: Final = 1.5
 """Fetch timeouts without a majority's fetches after which a leader resigns (KIP-595)."""
-APART_S: Final = 0.03
-"""Between the last responses to two voters: Kafka's, which would miss a leader that dies at the same moment, split the
-vote then, and nobody leads for a second more."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 20
 """Of a snapshot in a response, whatever is requested."""
 
 
 class ParkedFetch(msgspec.Struct, frozen=True):
-    """A fetch that waits for something new, at most until then."""
+    """A fetch that waits since then for something new, at most until then."""
 
     token: Hashable
     replica: int
     part: f.FetchPartition
     max_bytes: int
+    since: float
     until: float
 
 
@@ -62,10 +61,10 @@ class Leader:
         self._begin_at = now
         self._beginning: set[int] = set()  # who has not yet answered BeginQuorumEpoch
         self._parked: dict[Hashable, ParkedFetch] = {}
-        self._had_news: set[int] = set()  # whose last response had some
         self._leave_at: float | None = None
         self.epoch_start = core.log.end
         self.progress = Progress(lambda: core.voters)
+        self._turns = Turns(core, self.progress)
         self.changes = VoterChanges(core, self)
 
     def enter(self, now: float) -> None:
@@ -77,7 +76,7 @@ class Leader:
         if core.kraft_version > 0 and mine is not None and (mine != core.me or core.history.changed_at < 0):
             records += [kraft_version_record(core.kraft_version), voters_record(core.voters.with_voter(core.me))]
         try:
-            self._append(records, core.wall_ms(now), is_control=True)
+            self._append(now, records, core.wall_ms(now), is_control=True)
         except OSError as error:
             no_room(core, error)
             core.to_unattached(now, core.epoch, keep_vote=True)
@@ -103,7 +102,7 @@ class Leader:
             self._begin_at,
             self._heard_until(),
             self.changes.wake,
-            *(each.until for each in self._parked.values()),
+            *(self._due(each) for each in self._parked.values()),
         ]
         return min(times if self._leave_at is None else [*times, self._leave_at])
 
@@ -121,8 +120,8 @@ class Leader:
             self._begin_at = now + self._core.options.fetch_timeout_s / 4
             self._begin_epoch(now)
         self.changes.tick(now)
-        for each in [each for each in self._parked.values() if now >= each.until]:
-            self._complete(each)
+        for each in [each for each in self._parked.values() if now >= self._due(each)]:
+            self._complete(now, each)
 
     def resign(self, now: float) -> None:
         """Lead no longer: who has most of the log is to come next."""
@@ -141,19 +140,23 @@ class Leader:
 
     # --- the log
 
-    def append(self, records: Sequence[Pair], timestamp_ms: int) -> int:
+    def append(self, now: float, records: Sequence[Pair], timestamp_ms: int) -> int:
         """A batch of the machine's."""
-        return self._append(records, timestamp_ms, is_control=False)
+        return self._append(now, records, timestamp_ms, is_control=False)
 
     def append_control(self, now: float, records: Sequence[Pair]) -> int:
         """A batch of the quorum's own."""
-        last = self._append(records, self._core.wall_ms(now), is_control=True)
+        last = self._append(now, records, self._core.wall_ms(now), is_control=True)
         self._count(now)  # by another set of voters
         return last
 
-    def _append(self, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
+    def _append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
+        for each in [each for each in self._parked.values() if self._has_news(each)]:
+            if self._turns.is_over(now, each.replica, each.since):
+                self._complete(now, each)  # without this batch, so that the others have more
         last = self._core.append_batch(records, timestamp_ms, is_control=is_control)
-        self._wake_parked()
+        self._turns.counted(now)
+        self._wake_parked(now)
         return last
 
     def flushed(self, now: float) -> None:
@@ -174,7 +177,8 @@ class Leader:
         if end > self.epoch_start:
             core.commit(end)
         if self.watermark != before:
-            self._wake_parked()
+            self._turns.committed()
+            self._wake_parked(now)
             self.changes.committed(now)
         self._settle(now)
 
@@ -195,24 +199,26 @@ class Leader:
         core = self._core
         replica = max(request.replica_state.replica_id, request.replica_id)
         # A follower's fetch timeout runs while its fetch is parked, and Kafka's followers wait 500 ms whatever that is.
-        wait_s = min(request.max_wait_ms / 1000, core.options.fetch_timeout_s / 4, self._apart_s(replica))
-        parked = ParkedFetch(token, replica, part, min(request.max_bytes, FETCH_BYTES_MAX), now + wait_s)
+        wait_s = min(request.max_wait_ms / 1000, SHARE * core.options.fetch_timeout_s)
+        parked = ParkedFetch(token, replica, part, min(request.max_bytes, FETCH_BYTES_MAX), now, now + wait_s)
         if self._answer(part) is not None:
-            self._complete(parked)
+            self._complete(now, parked)
             return
         self._parked[token] = parked
         if replica >= 0:
             self.progress.fetched(now, replica, part.replica_directory_id, part.fetch_offset, core.log.end)
             core.note(Fetched(replica, part.fetch_offset))
+            self._turns.counted(now)
             self._count(now)  # which may answer it, or end the leader's time
-        if token in self._parked and (wait_s <= 0 or self._has_news(parked)):
-            self._complete(parked)
+        if token in self._parked and (wait_s <= 0 or self._is_wanted(now, parked)):
+            self._complete(now, parked)
 
-    def _apart_s(self, replica: int) -> float:
-        """How soon a voter gets a response without news after one that all got at once."""
-        voters = [voter.id for voter in self._core.others]
-        is_apart = replica in self._had_news and replica in voters[1:]
-        return APART_S * voters.index(replica) if is_apart else math.inf
+    def _is_wanted(self, now: float, parked: ParkedFetch) -> bool:
+        return self._has_news(parked) and not self._turns.is_spare(now, parked.replica)
+
+    def _due(self, parked: ParkedFetch) -> float:
+        due = self._turns.due(parked.replica, parked.since, parked.until)
+        return min(due, self._turns.all_at) if self._has_news(parked) else due
 
     def _has_news(self, parked: ParkedFetch) -> bool:
         return self._end_for(parked) > parked.part.fetch_offset or self.watermark > parked.part.high_watermark
@@ -224,9 +230,9 @@ class Leader:
         is_voter = core.voters.has(parked.replica, parked.part.replica_directory_id)
         return core.log.end if is_voter else self.watermark
 
-    def _wake_parked(self) -> None:
-        for each in [each for each in self._parked.values() if self._has_news(each)]:
-            self._complete(each)
+    def _wake_parked(self, now: float) -> None:
+        for each in [each for each in self._parked.values() if self._is_wanted(now, each)]:
+            self._complete(now, each)
 
     def _answer(self, part: f.FetchPartition) -> f.PartitionData | None:
         """To a fetch from where this log was never, or is no longer."""
@@ -239,11 +245,9 @@ class Leader:
             case _:
                 return None
 
-    def _complete(self, parked: ParkedFetch) -> None:
+    def _complete(self, now: float, parked: ParkedFetch) -> None:
         core = self._core
-        self._had_news.discard(parked.replica)
-        if parked.replica in core.voters.by_id and self._has_news(parked):
-            self._had_news.add(parked.replica)
+        self._turns.responded(now, parked.replica)
         self._parked.pop(parked.token, None)
         answer = self._answer(parked.part)
         if answer is None:
