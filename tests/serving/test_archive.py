@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.main import main
+from controller.serving import log_lines
 from events.logs.archive.manifest import manifests_of, read_chain
 from events.logs.archive.place import Folder
 from events.logs.rocksdb_log import RocksDbLog
@@ -141,7 +142,10 @@ def test_a_store_that_goes_away_and_comes_back(
     capsys.readouterr()
 
 
-def test_an_archive_in_the_data_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_in_the_data_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)  # they are of the whole process
     data = tmp_path / "data"
     address = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     code = main(["serve", *address, "--data", str(data), "--set", f"log.archive.url={data / 'archive'}"])
