@@ -18,6 +18,7 @@ from controller.brokers.kraft.quorum.raft.effects import (
     HighWatermark,
     NotLeader,
     Options,
+    Peer,
     Reply,
     Role,
     RoleChanged,
@@ -285,7 +286,7 @@ class World:
         place, incarnation = ("node", receiver.id), sender.incarnation
 
         def spoke(quorum: Quorum) -> None:
-            quorum.peer_speaks(sender.now(), place, receiver.vote_version, receiver.shown_priority)
+            quorum.peer_speaks(sender.now(), place, Peer(receiver.vote_version, receiver.shown_priority))
 
         self.after(self._latency(), lambda: sender.at_once(incarnation, lambda: sender.does(spoke)))
 

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -152,10 +152,15 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
+_INT32_MAX: Final = 2**31 - 1
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
+_NodeId = Annotated[int, msgspec.Meta(ge=NOBODY, le=_INT32_MAX)]
+
+
 class _QuorumStateFile(msgspec.Struct, frozen=True, rename="camel"):
-    leader_id: int = NOBODY
-    leader_epoch: int = 0
-    voted_id: int = NOBODY
+    leader_id: _NodeId = NOBODY
+    leader_epoch: _Epoch = 0
+    voted_id: _NodeId = NOBODY
     voted_directory_id: str = ""
 
 

@@ -64,9 +64,6 @@ class QuorumNode:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._peers = Peers(security, self._spoke, _trouble)
-        self._vote_versions: dict[Address, int] = {}
-        self.priorities: dict[Address, int | None] = {}
-        """How much the others want to lead, as far as they have shown it; None of Kafka's own."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: dict[Hashable, asyncio.Future[Message]] = {}
         self._tokens = 0
@@ -252,20 +249,21 @@ class QuorumNode:
 
     async def _speaks(self, send: out.Send) -> bool:
         """Whether the peer would understand. On the wire a pre-vote to a peer that knows none would be a vote."""
-        request = send.request
-        is_pre_vote = isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote
-        if is_pre_vote and send.place not in self._vote_versions:
+        request, peers = send.request, self.quorum.peers
+        if not (isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote):
+            return True
+        if send.place not in peers:
             await self._open_way(send.place, send.purpose, min(send.timeout_s, VERSIONS_S))
-        return not is_pre_vote or self._vote_versions.get(send.place, -1) >= PRE_VOTE_SINCE
+        return send.place in peers and peers[send.place].vote_version >= PRE_VOTE_SINCE
 
     async def of_topicwright(self) -> list[Address]:
         """Where the other voters of Topicwright are, as far as they are there."""
         core = self.quorum
         places = [core.place_of(voter) for voter in core.others]
         for place in places:
-            if place not in self.priorities:
+            if place not in core.peers:
                 await self._open_way(place, out.VOTE, VERSIONS_S)
-        return [place for place in places if self.priorities.get(place) is not None]
+        return [place for place in places if place in core.peers and core.peers[place].priority is not None]
 
     async def send(self, place: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
         """A request to another voter that is none of the consensus, and its response; None if there is none in time."""
@@ -283,11 +281,9 @@ class QuorumNode:
         await self._peers.send(place, purpose, shown, timeout_s)
 
     def _spoke(self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]) -> None:
-        known = self._vote_versions.get(address), self.priorities.get(address)
-        version, priority = versions.get(ApiKey.VOTE, -1), priority_of(features)
-        if known != (version, priority):
-            self._vote_versions[address], self.priorities[address] = version, priority
-            self._input(lambda now: self.quorum.peer_speaks(now, address, version, priority))
+        peer = out.Peer(versions.get(ApiKey.VOTE, -1), priority_of(features))
+        if self.quorum.peers.get(address) != peer:
+            self._input(lambda now: self.quorum.peer_speaks(now, address, peer))
 
 
 def _trouble(address: Address, why: str | None) -> None:

@@ -13,7 +13,8 @@ def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumSh
     core = node.quorum
     beginning = files.beginning(core.epoch)
     since_ms = None if beginning is None else beginning.timestamp_ms
-    priorities = {**node.priorities, core.place_of(core.me): core.options.priority}
+    priorities = {place: peer.priority for place, peer in core.peers.items()}
+    priorities[core.place_of(core.me)] = core.options.priority
     voters = []
     for voter in core.voters:
         place, end = core.place_of(voter), None

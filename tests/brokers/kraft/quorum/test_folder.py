@@ -144,6 +144,8 @@ def test_a_vote_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, mon
 def test_a_quorum_state_that_is_none_is_told(tmp_path: Path) -> None:
     path = tmp_path / QUORUM_STATE
     write_quorum_state(path, QuorumState(3))
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(FolderError, match="quorum-state is not a quorum state"):
-        read_quorum_state(path)
+    whole = path.read_bytes()
+    for broken in (whole[:-5], whole.replace(b":3", b":%d" % 10**20), whole.replace(b":3", b":-1")):
+        path.write_bytes(broken)
+        with pytest.raises(FolderError, match="quorum-state is not a quorum state"):
+            read_quorum_state(path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role
+from controller.brokers.kraft.quorum.raft.effects import NotLeader, Peer, Role
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import vote as v
 from controller.kafka.messages.begin_quorum_epoch import BeginQuorumEpochRequest
@@ -214,7 +214,7 @@ def test_where_a_peer_knows_no_pre_vote_none_is_held() -> None:
     replica = others(world)[0]
     replica.does(lambda quorum: quorum.stand(replica.now()))
     assert quorum_of(replica).role is Role.PROSPECTIVE
-    replica.does(lambda quorum: quorum.peer_speaks(replica.now(), ("node", leader_of(world).id), 1, None))
+    replica.does(lambda quorum: quorum.peer_speaks(replica.now(), ("node", leader_of(world).id), Peer(1, None)))
     assert quorum_of(replica).role is Role.CANDIDATE
 
 

@@ -95,8 +95,8 @@ class Quorum:
         """Why the disk took nothing the last time; None where it did."""
         self._claim_pause_s, self._claim_after = CLAIM_PAUSE_S, 0.0
         self._wall_shift_ms = 0.0
-        self.peers: dict[Place, tuple[int, int | None]] = {}
-        """The newest version of Vote that they speak, and how much they want to lead; None of Kafka's own."""
+        self.peers: dict[Place, out.Peer] = {}
+        """What the others have shown."""
         self._effects: list[out.Effect] = []
         self._sent: dict[int, Any] = {}  # by this role: whoever takes another does not wait for responses
         self._tokens = 0
@@ -163,9 +163,9 @@ class Quorum:
         if self.leading is not None:
             self.leading.hand_over(now, now + at_most_s)
 
-    def peer_speaks(self, now: float, place: Place, vote_version: int, priority: int | None) -> None:
+    def peer_speaks(self, now: float, place: Place, peer: out.Peer) -> None:
         """What is in `peers`. With a version of Vote below 2 there is no pre-vote, and none is held."""
-        self.peers[place] = vote_version, priority
+        self.peers[place] = peer
         if self.role == Role.PROSPECTIVE and self._some_know_no_pre_vote:
             self.stand(now)
 
@@ -255,7 +255,7 @@ class Quorum:
     @property
     def _some_know_no_pre_vote(self) -> bool:
         shown = (self.peers.get(self.place_of(each)) for each in self.others)
-        return any(each is not None and each[0] < PRE_VOTE_SINCE for each in shown)
+        return any(each is not None and each.vote_version < PRE_VOTE_SINCE for each in shown)
 
     # --- what the roles do
 

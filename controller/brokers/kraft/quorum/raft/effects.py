@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,14 @@ UPDATE: Final = "update"
 
 PRE_VOTE_SINCE: Final = 2
 """The version of Vote that can ask for a pre-vote (KIP-996)."""
+
+
+class Peer(NamedTuple):
+    """What another voter has shown: the newest version of Vote that it speaks, and how much it wants to lead; None of
+    Kafka's own."""
+
+    vote_version: int
+    priority: int | None
 
 
 class Role(enum.Enum):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from controller.brokers.kraft.quorum.raft.effects import PRE_VOTE_SINCE
+from controller.brokers.kraft.quorum.raft.effects import PRE_VOTE_SINCE, Peer
 from controller.brokers.kraft.quorum.raft.progress import Progress
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PATIENCE_S: Final = 0.05
 """For a majority to have what was appended, before those that were not needed for it are."""
 SHARE: Final = 0.25
 """Of the fetch timeout, for which a fetch is held at most: it runs meanwhile."""
-_UNKNOWN: Final = (0, 0)
+_UNKNOWN: Final = Peer(0, 0)
 
 
 class Turns:
@@ -49,10 +49,10 @@ class Turns:
         core = self._core
         shown = {each.id: core.peers.get(core.place_of(each), _UNKNOWN) for each in core.others}
         ends = {each.id: self._progress.of(each).end for each in core.others}
-        order = sorted(shown, key=lambda each: (shown[each][1] is not None, -ends[each], each))
+        order = sorted(shown, key=lambda each: (shown[each].priority is not None, -ends[each], each))
         needed = core.voters.majority - (core.me.id in core.voters.by_id)
-        sounded_out = all(vote_version >= PRE_VOTE_SINCE for vote_version, _ in shown.values())
-        later = [each for each in order[needed:] if sounded_out and shown[each][1] is None]
+        sounded_out = all(each.vote_version >= PRE_VOTE_SINCE for each in shown.values())
+        later = [each for each in order[needed:] if sounded_out and shown[each].priority is None]
         self._order, self._spare = tuple(order), frozenset(later)
 
     def counted(self, now: float) -> None:
