@@ -123,11 +123,16 @@ class CommandSink(Protocol):
 
 
 class Fleet(Protocol):
-    """Brokers. Everything that it learns of is durable."""
+    """Brokers. Everything that it learns of is durable, and what it says at once counts when that is."""
 
     def start(self, controller: CommandSink) -> None:
         """Register the brokers and begin to report. What the log holds already does not come through `learn`: a
         process that died may have left any of it without a report."""
+        ...
+
+    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """What brokers say of these events the moment that they are durable: it is decided with them, and committed in
+        one, so that neither is there without the other."""
         ...
 
     def learn(self, records: Sequence[Recorded]) -> None:

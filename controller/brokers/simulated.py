@@ -94,6 +94,11 @@ class SimulatedFleet:
         self._applied_by_all(self._controller.last_offset)
         self._sweep()
 
+    def at_once(self, records: Sequence[catalog.Recorded]) -> Sequence[commands.AnyCommand]:
+        """A broker without delay has applied events when they are durable, and not before: it confirms them with the
+        commit that they are in."""
+        return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
+
     def learn(self, records: Sequence[catalog.Recorded]) -> None:
         """Apply committed events, each broker after its delay."""
         if not self._stopped:
@@ -176,11 +181,13 @@ class SimulatedFleet:
 
     def _applied_by_all(self, offset: Offset) -> None:
         """Every running broker has the log up to `offset` now, and applies it after its delay."""
-        running = [broker for broker in self.brokers.values() if broker.running]
-        self._applied_by(tuple(broker for broker in running if broker.delay_ms == 0), offset)
-        for broker in running:
-            if broker.delay_ms > 0:
+        self._applied_by(self._prompt(), offset)
+        for broker in self.brokers.values():
+            if broker.running and broker.delay_ms > 0:
                 self._later(broker, offset)
+
+    def _prompt(self) -> list[SimulatedBroker]:
+        return [broker for broker in self.brokers.values() if broker.running and broker.delay_ms == 0]
 
     def _later(self, broker: SimulatedBroker, offset: Offset) -> None:
         timer: asyncio.TimerHandle
@@ -195,18 +202,26 @@ class SimulatedFleet:
         self._timers.add(timer)
 
     def _applied_by(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> None:
-        """These brokers have applied the log up to `offset`: confirm it, if a topic may wait for that."""
-        confirming = [broker for broker in brokers if broker.running and broker.confirmed < offset]
+        """These brokers have applied the log up to `offset`."""
+        running = [broker for broker in brokers if broker.running]
+        for broker in running:
+            broker.applied = max(broker.applied, offset)
+        for command in self._confirmed(running, offset):
+            self._controller.observe(command)
+
+    def _confirmed(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> tuple[commands.ConfirmMetadata, ...]:
+        """What these brokers say when they have applied the log so far, if a topic may wait for that."""
+        confirming = [broker for broker in brokers if broker.confirmed < offset]
         if not confirming:
-            return
+            return ()
         after = min(broker.confirmed for broker in confirming)
         for broker in confirming:
             broker.confirmed = offset
-            broker.applied = max(broker.applied, offset)
         sink = self._controller
-        if sink.has_waiting_topics():
-            ids = tuple(broker.broker_id for broker in confirming)
-            sink.observe(commands.ConfirmMetadata(**stamp(sink, "applied"), brokers=ids, offset=offset, after=after))
+        if not sink.has_waiting_topics():
+            return ()
+        ids = tuple(broker.broker_id for broker in confirming)
+        return (commands.ConfirmMetadata(**stamp(sink, "applied"), brokers=ids, offset=offset, after=after),)
 
     def _catch_up_after(self, records: Sequence[catalog.Recorded]) -> None:
         concerned: dict[TopicName, set[int]] = {}

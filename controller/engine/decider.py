@@ -73,6 +73,11 @@ class Decider:
             self._take(recorder, command, decided)
         return decided
 
+    def add(self, recorder: Recorder, commands: Sequence[AnyCommand], decided: Decided) -> None:
+        """Decide further commands, to be committed with those that were. Raises as `decide` does."""
+        for command in commands:
+            self._take(recorder, command, decided)
+
     def _take(self, recorder: Recorder, command: AnyCommand, decided: Decided) -> None:
         try:
             decision = self._decide(recorder.state, command)

@@ -1,8 +1,8 @@
 """The machine in one process: group commit over an event log.
 
-Flow of a command: inbox -> decide and apply, in order -> one atomic write of events and state -> fsync in a thread
-(`flushing`) -> answers, fleet, log lines. Commands that arrive during an fsync form the next commit, so the more load,
-the more commands share one.
+Flow of a command: inbox -> decide and apply, in order, with what brokers say at once -> one atomic write of events
+and state -> fsync in a thread (`flushing`) -> answers, fleet, log lines. Commands that arrive during an fsync form the
+next commit, so the more load, the more commands share one.
 
 Constraints:
 - nobody is answered, and no reader sees anything, before it is durable;
@@ -297,6 +297,7 @@ class Controller:
         if decided.left:
             self._inbox.put_back(decided.left)
         if decided.records:
+            self._decider.add(self._storage.recorder, self.fleet.at_once(decided.records), decided)
             started_s = self._clock_s()
             try:
                 await self._storage.write(len(commands) == 1 and self._inbox.straight < STRAIGHT_MAX)

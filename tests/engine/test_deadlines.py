@@ -139,6 +139,7 @@ async def test_the_time_of_the_log_never_goes_back() -> None:
 @on_virtual_time
 async def test_a_deadline_passes_while_a_sync_is_slow() -> None:
     stage = await Stage().start()
+    stage.fleet.set_delay(3, 10)
     stage.hold_syncs()
     reply = stage.create("slow", timeout_ms=100)
     await stage.settle(1)

@@ -21,8 +21,17 @@ async def test_what_arrives_during_a_sync_shares_the_next_commit() -> None:
     stage.heard.commits.clear()
     stage.release_syncs()
     await asyncio.gather(first, *others)
-    assert stage.heard.commits[:2] == [(1, 2), (21, 43)], "the first alone; then the others, with its confirmation"
-    assert len(stage.heard.commits) == 3, "the confirmations of the others share the third"
+    assert stage.heard.commits == [(1, 5), (20, 100)], "the first alone; then the others, each with what brokers said"
+
+
+@on_virtual_time
+async def test_a_broker_with_a_delay_confirms_in_a_later_commit() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 10)
+    stage.heard.commits.clear()
+    assert codes(await stage.create("orders")) == [0]
+    with_prompt, with_late = 3, 3  # asked, created, known to two; known to the third, ready, answered
+    assert [events for _, events in stage.heard.commits] == [with_prompt, with_late]
 
 
 @on_virtual_time

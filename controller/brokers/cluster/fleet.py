@@ -26,7 +26,7 @@ from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import FinishChange, RefuseCreation
-from controller.machine.commands.commands import Clearance
+from controller.machine.commands.commands import AnyCommand, Clearance
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.place import ArchiveError
@@ -107,6 +107,10 @@ class ClusterFleet:
         self._carrier.drop_all()
         self._watch.forget()
         self._nudged.set()
+
+    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """Nothing: brokers that are processes of their own need time."""
+        return ()
 
     def learn(self, records: Sequence[Recorded]) -> None:
         """Carry committed events out."""

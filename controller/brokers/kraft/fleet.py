@@ -22,7 +22,7 @@ from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.readiness import Readiness
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink, stamp
-from controller.machine.commands.commands import UnregisterBroker
+from controller.machine.commands.commands import AnyCommand, UnregisterBroker
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
 from events.names import BrokerId
 from projections.store.store import topic_slices
@@ -73,6 +73,10 @@ class KraftFleet:
     def _fetched_by(self, broker_id: BrokerId) -> int:
         leader = self.node.quorum.leading
         return 0 if leader is None else leader.progress.end_of(broker_id)
+
+    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """Nothing: brokers that are processes of their own need time."""
+        return ()
 
     def learn(self, records: Sequence[Recorded]) -> None:
         """Follow who comes and goes, and how far brokers have to be."""
