@@ -1,8 +1,8 @@
 """From request to answer at a front, with workers behind it, beside the embedded controller in the same run.
 
 The same frames and the same bare client as in `benchmarks.creates`. Behind the front are one or two workers (plain
-driver, simulated brokers) and one node of a real Kafka: a request that waits for a topic goes through Kafka four times,
-once each for the command, the decision, what the brokers confirm, and the answer.
+driver, simulated brokers) and one node of a real Kafka: a request that waits for a topic goes through Kafka twice, once
+for the command, and once for the decision with what brokers confirm and the answer.
 """
 
 from __future__ import annotations

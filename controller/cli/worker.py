@@ -85,7 +85,7 @@ def _fleet(text: str) -> _Fleet:
     if count is not None:
         from controller.stream.worker.partition_brokers import PartitionBrokers
 
-        return _Fleet(simulated=lambda partition: PartitionBrokers(count, partition.log))
+        return _Fleet(simulated=lambda partition: PartitionBrokers(count, partition))
     kind, colon, rest = text.partition(":")
     if kind == "cluster":
         return _Fleet(cluster=starting.bootstrap(rest) if colon else "")

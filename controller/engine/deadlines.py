@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from controller.machine.commands.commands import ExpireRequest
 from controller.machine.state import Topic
-from events.catalog import Recorded, TopicCreated
+from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import RequestId, ShardKey, TopicName, shard_key
 
@@ -47,11 +47,12 @@ class Deadlines:
         self._set_timer()
 
     def learn(self, records: Sequence[Recorded]) -> None:
-        """Note the deadlines of topics that were created."""
+        """Note the deadlines of topics that were created, but for those that these events complete already."""
         first = self._due[0] if self._due else None
+        answered = {event.request_id for record in records if type(event := record.event) is CreateAnswered}
         for record in records:
             event = record.event
-            if isinstance(event, TopicCreated) and event.deadline_ms > record.at_ms:
+            if type(event) is TopicCreated and event.deadline_ms > record.at_ms and event.request_id not in answered:
                 self._note(event.deadline_ms, event.request_id, event.topic)
         if self._due and self._due[0] is not first:
             self._set_timer()

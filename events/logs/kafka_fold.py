@@ -117,15 +117,16 @@ class PartitionFold:
             self.ignored += 1
         return taken
 
-    def take_own(self, source_offset: int, events: int) -> int:
-        """Pass over a decision that this process wrote itself under the epoch that counts, as the next record, with so
-        many events; returns the number of its first."""
+    def take_own(self, source_offset: int) -> None:
+        """Pass over a decision that this process wrote itself under the epoch that counts, as the next record; of its
+        events `take_own_events` tells."""
         assert source_offset == self._next_source, "what was decided was the next command"
-        first = self._next_event
         self._kafka_offset += 1
         self._next_source += 1
+
+    def take_own_events(self, events: int) -> None:
+        """Pass over so many events of its own decision."""
         self._next_event += events
-        return first
 
     def pass_over(self, records: int) -> None:
         """Pass over so many further records, which are known not to count."""

@@ -93,7 +93,7 @@ class _CachedLog(RocksDbLog):
 class PartitionState:
     """One partition's log, state and place in the events topic. One process writes a folder, one thread at a time.
 
-    After an exception of `accept` only `close` may follow; after one of `decided` all is as before it.
+    After an exception of `accept` only `close` may follow; after one of `decided…` all is as before it.
     """
 
     def __init__(
@@ -204,10 +204,18 @@ class PartitionState:
 
         `values` are the bytes of its events. Returns the events as the log will have them.
         """
+        records = self.decided_with_it(at_ms, cause, events, values)
+        self.fold.take_own(source_offset)
+        return records
+
+    def decided_with_it(
+        self, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
+    ) -> list[Recorded]:
+        """The same of a decision that is to be in that record too."""
         first = self.fold.next_event
         records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
         self._recorder.take_all(records, values)
-        self.fold.take_own(source_offset, len(events))
+        self.fold.take_own_events(len(events))
         self._note(records)
         return records
 

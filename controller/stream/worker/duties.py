@@ -1,7 +1,8 @@
 """What the owner of a partition does beside deciding: deadlines, its brokers, topics looked at again.
 
-All of it speaks in commands, which go through the commands topic like anybody else's: whatever is lost with a process
-is said anew by the next owner, from the partition's state alone.
+All of it speaks in commands, which go through the commands topic like anybody else's; but what brokers say at once of a
+command's events is decided with it. Whatever is lost with a process is said anew by the next owner, from the
+partition's state alone.
 
 Broker commands concern every topic. Each owner puts them to its own partition, from what it sees itself.
 """
@@ -199,6 +200,10 @@ class PartitionDuties:
     def begin(self, partition: PartitionState) -> None:
         """Watch over a partition."""
         self._duties[partition.partition] = _Duties(self._around, partition)
+
+    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """What the brokers of the partition say at once."""
+        return self._duties[partition.partition].fleet.at_once(records)
 
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         """The partition was decided further."""

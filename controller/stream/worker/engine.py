@@ -30,6 +30,7 @@ from typing import Protocol
 import msgspec
 
 from controller.engine.consulting import Clears
+from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
@@ -69,6 +70,10 @@ class Owner(Protocol):
 
     def begin(self, partition: PartitionState) -> None:
         """The partition is ours; its state is that of the log."""
+        ...
+
+    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """What brokers say of events the moment that they are in Kafka: it is decided with them, in one record."""
         ...
 
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
@@ -324,8 +329,9 @@ class Engine:
                 fresh.append(sourced)
             elif sourced.offset > following + len(fresh):
                 await self._did_not_come(state.partition, following + len(fresh), sourced.offset)
-        cluster = self._cluster_of(state.partition)
-        return await PartitionDecider(state, self._topics.partitions, self._judge, cluster).decide_all(fresh)
+        cluster, at_once = self._cluster_of(state.partition), partial(self._owner.at_once, state)
+        decider = PartitionDecider(state, self._topics.partitions, self._judge, cluster, at_once)
+        return await decider.decide_all(fresh)
 
     async def _did_not_come(self, partition: int, expected: int, came: int) -> None:
         """A driver has passed a command over. Raises KafkaTrouble if it is still there, so that it is fetched again."""

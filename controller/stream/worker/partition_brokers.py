@@ -11,21 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from controller.brokers.port import CommandSink
+from controller.brokers.port import CommandSink, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedFleet, rack_of
-from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
+from controller.machine.commands.commands import AnyCommand, ConfirmMetadata
+from controller.stream.log.partition import PartitionState
+from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
-from events.logs.log import EventLog
 from events.names import CLUSTER_SHARD, BrokerId, Offset
 
 
 class PartitionBrokers(SimulatedFleet):
-    """Brokers 1 to `count`, and whichever others the partition knows; `log` is the partition's own."""
+    """Brokers 1 to `count`, and whichever others the partition knows. None of them has a delay."""
 
-    def __init__(self, count: int, log: EventLog) -> None:
+    def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)
         self.default_endpoints = ()
-        self._log = log
+        self._partition = partition
 
     def start(self, controller: CommandSink) -> None:
         """Register the brokers that the partition does not know, and report anew what the others did."""
@@ -46,6 +47,14 @@ class PartitionBrokers(SimulatedFleet):
                 self._join(broker, "started")
         self._applied_by_all(self._controller.last_offset)
         self._sweep()
+
+    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """Those that are live, as the events have left them, have applied a topic that was created."""
+        if not any(type(record.event) is TopicCreated for record in records):
+            return ()
+        stamped, live = stamp(self._controller, "applied"), self._partition.state.cluster.live
+        first, last = records[0].offset, records[-1].offset
+        return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
 
     def learn(self, records: Sequence[Recorded]) -> None:
         """Follow who runs, then apply and report as brokers do."""
@@ -70,9 +79,9 @@ class PartitionBrokers(SimulatedFleet):
         """The brokers that registered and were not heard of again: their owner died before they were live.
 
         The archive is not looked into, which may be away: what is there is tens of thousands of events old."""
-        halfway: set[BrokerId] = set()
-        for offset in self._log.shard_offsets(CLUSTER_SHARD, self._log.start_offset):
-            event = decode_event(offset, self._log.read_one(offset)).event
+        halfway, log = set[BrokerId](), self._partition.log
+        for offset in log.shard_offsets(CLUSTER_SHARD, log.start_offset):
+            event = decode_event(offset, log.read_one(offset)).event
             if isinstance(event, BrokerRegistered):
                 halfway.add(event.broker_id)
             elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):

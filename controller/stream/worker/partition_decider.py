@@ -14,7 +14,7 @@ events nor answers, and the client has the answer of the first, or waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -42,6 +42,9 @@ NOT_DECIDED = "The controller cannot decide this request. Its log has the cause.
 _OF_CLIENTS = (TopicCommand, ClusterCommand)
 _ROOM_BYTES = 1 << 16
 """What a record takes beside its events and answers, and room to spare."""
+
+
+AtOnce = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
 class Sourced(msgspec.Struct, frozen=True, gc=False):
@@ -81,12 +84,19 @@ class PartitionBatch(msgspec.Struct):
 
 
 class PartitionDecider:
-    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some."""
+    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some. `at_once` gives
+    what brokers say of a command's events the moment that they are in the log: that is in the command's record, too."""
 
     def __init__(
-        self, partition: PartitionState, partitions: int, judge: PolicyJudge | None, cluster: Clears | None = None
+        self,
+        partition: PartitionState,
+        partitions: int,
+        judge: PolicyJudge | None,
+        cluster: Clears | None,
+        at_once: AtOnce,
     ) -> None:
         self._partition = partition
+        self._at_once = at_once
         self._partitions = partitions
         self._judge = judge
         self._cluster = cluster
@@ -182,9 +192,27 @@ class PartitionDecider:
         except Exception as error:
             return _fault(command, sourced, error)
         batch.records += records
+        for said in self._at_once(records):
+            decision, values = self._decided_with_it(batch, sourced, said, decision, values)
         answers = encode_answers(decision, partition.state.topics)
         batch.values.append(encode_record(Decided(partition.fold.epoch, sourced.offset, values, answers)))
         return None
+
+    def _decided_with_it(
+        self, batch: PartitionBatch, sourced: Sourced, said: AnyCommand, decision: Decision, values: tuple[bytes, ...]
+    ) -> tuple[Decision, tuple[bytes, ...]]:
+        """The decision on a command, with that on what brokers said of it. Where that raises, they say it once more."""
+        cause = Cause(type(said).__name__, said.request_id)
+        try:
+            more = decide(self._partition.state, said)
+            their_values = tuple([encode_event(said.at_ms, cause, event) for event in more.events])
+            batch.records += self._partition.decided_with_it(said.at_ms, cause, more.events, their_values)
+        except LogError:
+            raise
+        except Exception as error:
+            batch.faults.append(_fault(said, sourced, error))
+            return decision, values
+        return Decision(decision.events + more.events, decision.answers + more.answers), values + their_values
 
     def _pass_over(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
         partition, answers = self._partition, b""
@@ -194,13 +222,13 @@ class PartitionDecider:
             answers = encode_answers(error, partition.state.topics)
         batch.faults.append(fault)
         batch.values.append(encode_record(Decided(partition.fold.epoch, fault.offset, (), answers, fault.why)))
-        partition.fold.take_own(fault.offset, 0)
+        partition.fold.take_own(fault.offset)
 
     def _pass_over_copy(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
         fold, what = self._partition.fold, type(copy).__name__
         batch.copies.append(Copy(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
         batch.values.append(encode_record(Decided(fold.epoch, sourced.offset, ())))
-        fold.take_own(sourced.offset, 0)
+        fold.take_own(sourced.offset)
 
     # --- those who have a say
 

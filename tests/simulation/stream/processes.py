@@ -22,7 +22,6 @@ from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.driver_plain import PlainDriver
 from controller.stream.worker.duties import PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Endpoint, Recorded
 from events.logs.heads import Head, HeadSigner
@@ -74,7 +73,7 @@ class WorkerProcess:
                 transport=lambda: self.engine.transport,
                 clock_ms=world.clock_ms,
                 new_request_id=Stamps(writer, world.clock_ms).new_request_id,
-                make_fleet=lambda partition: PartitionBrokers(world.brokers, partition.log),
+                make_fleet=lambda partition: world.brokers_of(world.brokers, partition),
                 on_trouble=self._troubled,
                 on_failure=world.failures.append,
                 signer=_Signer(world),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.codec import decode_event
 from events.logs.kafka_fold import PartitionFold
 from events.logs.log import EventLog
@@ -25,6 +26,7 @@ from tests.simulation.stream.kafka import COPIED_S
 from tests.simulation.stream.world import StreamWorld, kafka_of
 from tests.simulation.world import chance_from
 from tests.stream.checking import check_topics
+from tests.support.later_brokers import LaterBrokers
 
 LIFE_S = 8.0
 REST_S = 60.0
@@ -33,7 +35,8 @@ LOOK_S = 0.5
 FEW, MANY = (2, 8), (30, 50)
 """Clients: of few each request is decided alone, of many hundreds are on their way at once."""
 FAUST_EVERY = 4
-"""Each so many seeds have workers with the Faust driver, the others with the plain one."""
+"""Of each so many seeds the last has workers with the Faust driver, the others with the plain one. In every other such
+row brokers confirm by commands, else at once."""
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Caches need no disk: nothing is said of power cuts here."""
 
@@ -61,7 +64,13 @@ def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> 
     worlds: list[StreamWorld] = []
     try:
         with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder, chance_from(rng), kafka_of(worlds):
-            world = StreamWorld(rng, Path(folder), plan or Plan(), is_faust=seed % FAUST_EVERY == FAUST_EVERY - 1)
+            world = StreamWorld(
+                rng,
+                Path(folder),
+                plan or Plan(),
+                is_faust=seed % FAUST_EVERY == FAUST_EVERY - 1,
+                brokers_of=LaterBrokers if seed // FAUST_EVERY % 2 else PartitionBrokers,
+            )
             with nullcontext() if world.is_on_disk else in_memory(world.kept):
                 return virtual_time.run(_live(seed, world, worlds, life_s))
     except BaseException as error:

@@ -14,6 +14,7 @@ from unittest import mock
 from controller.kafka.messages import Message
 from controller.stream.worker import driver_plain
 from controller.stream.worker.driver_faust import FaustDriver
+from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.catalog import Configs
 from events.codec import decode_event
 from events.logs.kafka_fold import PartitionFold
@@ -56,9 +57,12 @@ class StreamWitness(Witness):
 class StreamWorld:
     """Everything there is, drawn from a seed. A client meets it as `process`: any of the fronts."""
 
-    def __init__(self, rng: random.Random, folder: Path, plan: Plan, *, is_faust: bool) -> None:
+    def __init__(
+        self, rng: random.Random, folder: Path, plan: Plan, *, is_faust: bool, brokers_of: type[PartitionBrokers]
+    ) -> None:
         self.rng = rng
         self.is_faust = is_faust
+        self.brokers_of = brokers_of
         self.plan = plan
         self.requests = 0
         self.folder = folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.duties import PartitionDuties, Surroundings
+from controller.stream.worker.duties import MakeFleet, PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
@@ -35,6 +36,9 @@ class Nothing:
     def begin(self, partition: PartitionState) -> None:
         return None
 
+    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        return ()
+
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         return None
 
@@ -55,6 +59,7 @@ class Stage:
         settings: tuple[tuple[str, str], ...] = SETTINGS,
         judge: PolicyJudge | None = None,
         brokers: int = 0,
+        brokers_of: type[PartitionBrokers] = PartitionBrokers,
         cluster: Clears | None = None,
         archive: ArchiveOf | None = None,
         history: Callable[[PartitionState], PartitionHistory] | None = None,
@@ -73,7 +78,7 @@ class Stage:
             TOPICS,
             Identity(name, release, settings),
             connect=self._connect,
-            owner=self._watching(name, brokers, history) if brokers else Nothing(),
+            owner=self._watching(name, partial(brokers_of, brokers), history) if brokers else Nothing(),
             watcher=self,
             clock=lambda: 0.0,
             clock_ms=lambda: self.now_ms,
@@ -87,7 +92,7 @@ class Stage:
         return self.transports[-1]
 
     def _watching(
-        self, name: str, brokers: int, history: Callable[[PartitionState], PartitionHistory] | None
+        self, name: str, make_fleet: MakeFleet, history: Callable[[PartitionState], PartitionHistory] | None
     ) -> PartitionDuties:
         return PartitionDuties(
             Surroundings(
@@ -95,7 +100,7 @@ class Stage:
                 transport=lambda: self.engine.transport,
                 clock_ms=lambda: self.now_ms,
                 new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
-                make_fleet=lambda partition: PartitionBrokers(brokers, partition.log),
+                make_fleet=make_fleet,
                 on_trouble=self.losses.append,
                 on_failure=self.failures.append,
                 history=history,

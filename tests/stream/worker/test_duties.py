@@ -9,18 +9,27 @@ from typing import Any
 
 import pytest
 
-from controller.machine.commands.commands import FenceBroker, UnfenceBroker
+from controller.machine.commands.commands import ConfirmMetadata, FenceBroker, UnfenceBroker
+from controller.machine.decide import _DECIDERS
 from controller.stream.log.transport import KafkaTrouble
-from events.catalog import BrokerRegistered, CreateAnswered, TopicReady
+from controller.stream.worker.partition_brokers import PartitionBrokers
+from events.catalog import BrokerRegistered, CreateAnswered, MetadataPropagated, TopicReady
 from events.codec import decode_event
 from events.names import BrokerId, RequestId, TopicName
 from tests.stream.log.records import BORN_MS, create
 from tests.stream.worker.memory_kafka import MemoryKafka, MemoryTransport
 from tests.stream.worker.stage import Stage, check_all_decided
+from tests.support.later_brokers import LaterBrokers
 
 
-async def started(kafka: MemoryKafka, data: Path, name: str = "a", brokers: int = 3) -> Stage:
-    worker = Stage(kafka, data, name, brokers=brokers)
+async def started(
+    kafka: MemoryKafka,
+    data: Path,
+    name: str = "a",
+    brokers: int = 3,
+    brokers_of: type[PartitionBrokers] = PartitionBrokers,
+) -> Stage:
+    worker = Stage(kafka, data, name, brokers=brokers, brokers_of=brokers_of)
     await worker.claim()
     await worker.settle()
     return worker
@@ -49,6 +58,49 @@ async def test_brokers_are_registered_in_every_partition_and_topics_become_ready
     await worker.settle()
     assert answers(worker) == {("a", 0): 1, ("b", 0): 1, ("c", 0): 1}
     assert check_all_decided(kafka).counts["lost"] == 0
+    await worker.close()
+
+
+async def test_a_create_is_complete_with_the_record_that_decides_it(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    kafka.put(stop(2), create("a"))
+    commands = len(kafka.commands[0]) + len(kafka.commands[1])
+    worker.records.clear()
+    await worker.work()
+    about_it = [record for record in worker.records if getattr(record.event, "topic", "") == "a"]
+    assert [(type(record.event).__name__, record.cause.command) for record in about_it] == [
+        ("CreateRequested", "CreateTopic"),
+        ("TopicCreated", "CreateTopic"),
+        ("MetadataPropagated", "ConfirmMetadata"),
+        ("TopicReady", "ConfirmMetadata"),
+        ("CreateAnswered", "ConfirmMetadata"),
+    ]
+    assert next(r.event.brokers for r in about_it if isinstance(r.event, MetadataPropagated)) == (1, 3)
+    assert len(kafka.commands[0]) + len(kafka.commands[1]) == commands, "nobody had to put a command"
+    await worker.settle()
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_what_raises_on_brokers_that_speak_at_once_leaves_the_create(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+
+    def fail(*_: Any) -> Any:
+        raise ValueError("a bug")
+
+    monkeypatch.setitem(_DECIDERS, ConfirmMetadata, fail)
+    kafka.put(create("a"))
+    await worker.work()
+    assert _topic(worker, "a").ready_at_ms is None
+    assert [fault.why for fault in worker.faults] == ["ConfirmMetadata of request applied-a-7: ValueError: a bug"]
+    monkeypatch.undo()
+    await worker.settle()
+    assert answers(worker) == {("a", 0): 1}, "they say it again, by a command"
+    check_all_decided(kafka)
     await worker.close()
 
 
@@ -99,7 +151,7 @@ async def test_a_broker_that_returns_joins_the_in_sync_sets_again(tmp_path: Path
 
 async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(tmp_path: Path) -> None:
     kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path)
+    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
     await _without_confirmations(worker, kafka, create("slow", timeout_ms=60_000))
     assert answers(worker) == {}
     heir = Stage(kafka, tmp_path, "heir", brokers=3)
@@ -117,7 +169,7 @@ async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(tmp_
 
 async def test_deadlines_pass_while_a_partition_is_owned(tmp_path: Path) -> None:
     kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path)
+    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
     await _without_confirmations(worker, kafka, create("slow", timeout_ms=50))
     worker.now_ms += 50
     await asyncio.sleep(0.1)
@@ -129,7 +181,7 @@ async def test_deadlines_pass_while_a_partition_is_owned(tmp_path: Path) -> None
 
 async def test_a_worker_that_cannot_put_commands_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path)
+    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
 
     async def refuse(*_: Any) -> Any:
         raise KafkaTrouble("no room")
