@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Peer, Role
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import FETCH, NotLeader, Peer, Role
+from controller.brokers.kraft.quorum.raft.following import fetch_request
 from controller.kafka.messages import fetch as f
 from controller.kafka.messages import vote as v
 from controller.kafka.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from controller.kafka.messages.end_quorum_epoch import EndQuorumEpochRequest
+from controller.kafka.messages.end_quorum_epoch import (
+    EndQuorumEpochRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from controller.kafka.messages.fetch_snapshot import FetchSnapshotRequest
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
@@ -24,7 +30,7 @@ from tests.brokers.kraft.quorum.worlds import (
     settled,
     vote_request,
 )
-from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S
+from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S, Replica
 
 
 def test_one_voter_leads_when_start_returns() -> None:
@@ -207,6 +213,40 @@ def test_followers_that_have_more_are_to_succeed_first(monkeypatch: pytest.Monke
     world.run_until(world.now + 0.01)
     ends = [each.request for each in seen if isinstance(each.request, EndQuorumEpochRequest)]
     assert ends[0].topics[0].partitions[0].preferred_successors[-1] == behind.id
+
+
+def resigned(leader: Replica, successors: tuple[int, ...]) -> EndQuorumEpochRequest:
+    part = RequestPartitionData(
+        leader_id=leader.id, leader_epoch=quorum_of(leader).epoch, preferred_successors=successors
+    )
+    topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(part,))
+    return EndQuorumEpochRequest(cluster_id=CLUSTER, topics=(topic,))
+
+
+def test_what_a_leader_said_before_it_resigned_keeps_no_follower_waiting() -> None:
+    world = settled()
+    leader, (follower, other) = leader_of(world), others(world)
+    core = quorum_of(follower)
+    said = answer(leader, fetch_request(core, max_wait_ms=0))
+    answer(follower, resigned(leader, (other.id, follower.id)))
+    leader.kill(power=True)
+    other.kill(power=True)
+    follower.does(lambda quorum: quorum.following.replied(follower.now(), FETCH, said))  # type: ignore[union-attr]
+    assert core.role is Role.FOLLOWER
+    world.run_until(world.now + 0.9 * FETCH_TIMEOUT_S)
+    assert core.role is not Role.FOLLOWER, "it stands, though it had heard of the leader since"
+
+
+def test_who_is_to_succeed_stands_when_all_that_it_has_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = settled()
+    leader, (follower, other) = leader_of(world), others(world)
+    core = quorum_of(follower)
+    with monkeypatch.context() as flushing:
+        flushing.setattr(Quorum, "is_durable", False)
+        answer(follower, resigned(leader, (follower.id, other.id)))
+        assert core.role is Role.FOLLOWER
+    follower.does(lambda quorum: quorum.flushed(follower.now()))
+    assert quorum_of(follower).role is Role.CANDIDATE
 
 
 def test_where_a_peer_knows_no_pre_vote_none_is_held() -> None:

@@ -60,6 +60,10 @@ class Follower:
         self._sent_at = now
         self._in_flight = False
         self._is_late = False
+        self._is_resigned = False
+        """Whether the leader has said that it leads no more."""
+        self._succeeds = False
+        """Whether this node is to stand as soon as all that it has is durable."""
         self._leader_watermark = -1
         self._claims = False
         self._snapshot: SnapshotId | None = None
@@ -104,7 +108,9 @@ class Follower:
     def flushed(self, now: float) -> None:
         """What was fetched is durable: it may count, and be committed."""
         self._core.commit(self._leader_watermark)
-        if self._next_at is None:
+        if self._succeeds and self._core.is_durable:
+            self._core.to_candidate(now)
+        elif self._next_at is None:
             self._go_on(now)
 
     def rest(self, now: float) -> None:
@@ -115,12 +121,13 @@ class Follower:
         """The leader resigned (EndQuorumEpoch). Who has most of its log stands at once, without a pre-vote: the others
         may not know yet. The next ones when that one had time to."""
         core = self._core
-        if position == 0 and core.may_stand and core.options.priority > 0 and core.is_durable:
+        self._is_resigned, self.has_fetched = True, False
+        self._succeeds = position == 0 and core.may_stand and core.options.priority > 0
+        if self._succeeds and core.is_durable:
             core.to_candidate(now)
             return
         wait_s = core.options.election_timeout_s * (0.5 + 0.5 * core.chance())
         self._deadline = min(self._deadline, now + wait_s)
-        self.has_fetched = False
 
     def _go_on(self, now: float) -> None:
         """The next request to the leader, if there is none under way and all is durable."""
@@ -173,15 +180,21 @@ class Follower:
         except OSError as error:
             no_room(core, error)
             self._snapshot = None
-            self._deadline, self._next_at = now + self._timeout_s, now + FULL_S  # it leads, and is there
+            self._heard(now)
+            self._next_at = now + FULL_S
             return
         if not is_taken:
             self._next_at = now + AGAIN_S
             return
-        self._deadline, self._is_late = now + self._timeout_s, False
-        self.has_fetched = True
+        self._heard(now)
+        self.has_fetched = not self._is_resigned
         self._update(now)
         self._go_on(now)
+
+    def _heard(self, now: float) -> None:
+        """The leader is there. What it responded before it resigned may come after that, by another connection."""
+        if not self._is_resigned:
+            self._deadline, self._is_late = now + self._timeout_s, False
 
     def _take(self, now: float, part: Any) -> bool:
         """Whether the leader answered as one."""
