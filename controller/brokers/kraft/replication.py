@@ -136,7 +136,7 @@ class QuorumReplication:
         last = -1
         try:
             for records in batches:
-                last = self._node.append(records)
+                last = self._node.append(records, for_observers=len(records) > 1)
             await self._node.committed(last)
         except (NotLeader, OSError) as failure:  # a disk that fails otherwise has ended the node, which has said why
             self._led_epoch = None

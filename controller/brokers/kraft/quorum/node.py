@@ -107,9 +107,9 @@ class QuorumNode:
         while not condition(self.quorum):
             await self._moved.wait()
 
-    def append(self, records: Sequence[Pair]) -> int:
+    def append(self, records: Sequence[Pair], *, for_observers: bool = True) -> int:
         """Append a batch as the leader; the offset of its last record. Raises NotLeader, OSError."""
-        return self._does(lambda now: self.quorum.append(now, self._now_ms(), records))
+        return self._does(lambda now: self.quorum.append(now, self._now_ms(), records, for_observers=for_observers))
 
     async def committed(self, offset: int) -> None:
         """Wait until what was just appended, up to that record, is committed. Raises NotLeader where the lead is lost

@@ -8,6 +8,7 @@ import pytest
 
 from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batches
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost
+from controller.brokers.kraft.quorum.raft.leading import PUT_OFF_S
 from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import REPLICAS_MAX, Progress
 from controller.brokers.kraft.quorum.raft.voters import VoterSet
@@ -71,6 +72,32 @@ def test_an_observer_has_what_is_committed_and_a_voter_all() -> None:
         assert ends(*stranger) == (committed, committed), stranger
         assert ends(*stranger, committed) == (committed, committed), stranger
     assert ends(voter.id, voter.disk.directory) == (end, committed)
+
+
+def test_what_is_not_for_observers_comes_with_the_next_that_is_or_a_moment_later() -> None:
+    world = settled()
+    leader = leader_of(world)
+    core, began = quorum_of(leader), leader.watermark
+    last_epoch = leader.disk.last_epoch
+
+    def append(for_observers: bool) -> None:
+        leader.does(lambda quorum: quorum.append(leader.now(), 0, [(None, b"x")], for_observers=for_observers))
+        world.run_until(world.now + 0.1)
+        assert core.high_watermark == core.log.end, "no voter waits for it"
+
+    def seen() -> int:
+        part = fetched(world, fetch_offset=began, last_fetched_epoch=last_epoch)
+        return began + len(list(decode_batches(part.records or b"")))
+
+    append(for_observers=False)
+    assert seen() == began
+    append(for_observers=True)
+    assert seen() == began + 2
+    append(for_observers=False)
+    append(for_observers=False)
+    assert seen() == began + 2
+    world.run_until(world.now + PUT_OFF_S)
+    assert seen() == began + 4, "it is put off no longer than that"
 
 
 def test_made_up_replicas_are_not_remembered_without_bound() -> None:

@@ -130,7 +130,7 @@ class Quorum:
         self.flush_ended()
         self._state.flushed(now)
 
-    def append(self, now: float, timestamp_ms: int, records: Sequence[Pair]) -> int:
+    def append(self, now: float, timestamp_ms: int, records: Sequence[Pair], *, for_observers: bool = True) -> int:
         """Append a batch as the leader; the offset of its last record. It is committed when the high watermark is past
         that before another role is taken. Raises NotLeader; OSError, and then nothing is appended. Where that is for
         want of room, and others could lead, they shall."""
@@ -138,7 +138,7 @@ class Quorum:
         if leader is None or leader.is_leaving:
             raise NotLeader
         try:
-            return leader.append(now, records, timestamp_ms)
+            return leader.append(now, records, timestamp_ms, for_observers=for_observers)
         except OSError as error:
             no_room(self, error)
             if self.others:

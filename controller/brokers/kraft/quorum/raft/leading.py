@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 CHECK_QUORUM: Final = 1.5
 """Fetch timeouts without a majority's fetches after which a leader resigns (KIP-595)."""
+PUT_OFF_S: Final = 0.3
+"""Brokers are busy with what was created: what only says that they were is for later."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 20
 """Of a snapshot in a response, whatever is requested."""
 
@@ -66,6 +68,8 @@ class Leader:
         self.progress = Progress(lambda: core.voters)
         self._turns = Turns(core, self.progress)
         self.changes = VoterChanges(core, self)
+        self._put_off: tuple[int, float] | None = None
+        """From where on the log has nothing for those that do not vote, and when they get it all the same."""
 
     def enter(self, now: float) -> None:
         """The first batch of an epoch says who leads it: nothing is appended before. Where there is no room for it, the
@@ -104,6 +108,7 @@ class Leader:
             self.changes.wake,
             *(self._due(each) for each in self._parked.values()),
         ]
+        times += [] if self._put_off is None else [self._put_off[1]]
         return min(times if self._leave_at is None else [*times, self._leave_at])
 
     def _heard_until(self) -> float:
@@ -120,6 +125,9 @@ class Leader:
             self._begin_at = now + self._core.options.fetch_timeout_s / 4
             self._begin_epoch(now)
         self.changes.tick(now)
+        if self._put_off is not None and now >= self._put_off[1]:
+            self._put_off = None
+            self._wake_parked(now)
         for each in [each for each in self._parked.values() if now >= self._due(each)]:
             self._complete(now, each)
 
@@ -140,13 +148,20 @@ class Leader:
 
     # --- the log
 
-    def append(self, now: float, records: Sequence[Pair], timestamp_ms: int) -> int:
-        """A batch of the machine's."""
-        return self._append(now, records, timestamp_ms, is_control=False)
+    def append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, for_observers: bool) -> int:
+        """A batch of the machine's. Those that do not vote get one that is not for them with the next that is."""
+        end = self._core.log.end
+        last = self._append(now, records, timestamp_ms, is_control=False)
+        if for_observers:
+            self._put_off = None
+        elif self._put_off is None:
+            self._put_off = end, now + PUT_OFF_S
+        return last
 
     def append_control(self, now: float, records: Sequence[Pair]) -> int:
         """A batch of the quorum's own."""
         last = self._append(now, records, self._core.wall_ms(now), is_control=True)
+        self._put_off = None
         self._count(now)  # by another set of voters
         return last
 
@@ -221,14 +236,18 @@ class Leader:
         return min(due, self._turns.all_at) if self._has_news(parked) else due
 
     def _has_news(self, parked: ParkedFetch) -> bool:
-        return self._end_for(parked) > parked.part.fetch_offset or self.watermark > parked.part.high_watermark
+        end = self._end_for(parked)
+        return end > parked.part.fetch_offset or min(end, self.watermark) > parked.part.high_watermark
 
     def _end_for(self, parked: ParkedFetch) -> int:
-        """Voters get all of the log, others what is committed, with the high watermark that says so: before Fetch 18 a
-        broker learns of that with the next records only, and would apply a topic half a second late."""
+        """Voters get all of the log, others what is committed and for them, with the high watermark that says so:
+        before Fetch 18 a broker learns of that with the next records only, and would apply a topic half a second
+        late."""
         core = self._core
         is_voter = core.voters.has(parked.replica, parked.part.replica_directory_id)
-        return core.log.end if is_voter else self.watermark
+        if is_voter:
+            return core.log.end
+        return self.watermark if self._put_off is None else min(self.watermark, self._put_off[0])
 
     def _wake_parked(self, now: float) -> None:
         for each in [each for each in self._parked.values() if self._is_wanted(now, each)]:
