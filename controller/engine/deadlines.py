@@ -49,10 +49,12 @@ class Deadlines:
     def learn(self, records: Sequence[Recorded]) -> None:
         """Note the deadlines of topics that were created, but for those that these events complete already."""
         first = self._due[0] if self._due else None
-        answered = {event.request_id for record in records if type(event := record.event) is CreateAnswered}
-        for record in records:
-            event = record.event
-            if type(event) is TopicCreated and event.deadline_ms > record.at_ms and event.request_id not in answered:
+        events = [record.event for record in records]
+        answered = {(event.request_id, event.topic) for event in events if type(event) is CreateAnswered}
+        for record, event in zip(records, events, strict=True):
+            if type(event) is not TopicCreated or event.deadline_ms <= record.at_ms:
+                continue
+            if (event.request_id, event.topic) not in answered:
                 self._note(event.deadline_ms, event.request_id, event.topic)
         if self._due and self._due[0] is not first:
             self._set_timer()

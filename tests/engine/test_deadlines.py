@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from controller.engine.deadlines import Deadlines
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.state import Topic
-from events.catalog import CreateAnswered, CreateRequested, TopicReady
+from events.catalog import Cause, CreateAnswered, CreateRequested, Event, Recorded, TopicCreated, TopicReady
 from events.logs.log import LogClosed, LogCorrupted, LogError
-from events.names import RequestId, ShardKey
+from events.names import Offset, RequestId, ShardKey
 from tests.engine.stage import Stage, codes
 from tests.simulation.virtual_time import on_virtual_time, virtual_loop
 
@@ -49,6 +50,22 @@ async def test_topics_of_one_request_are_answered_together() -> None:
     stage.fleet.set_delay(3, 5_000)
     answers = await stage.create("a", "no/name", "b", timeout_ms=300)
     assert codes(answers) == [7, 17, 7]
+
+
+@on_virtual_time
+async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_request_have() -> None:
+    stage = await Stage().start()
+    stage.fleet.set_delay(3, 5_000)
+    stage.create("a", "b", timeout_ms=1_000)
+    await stage.settle()
+    a, b = stage.events(TopicCreated)
+    answered = CreateAnswered(a.request_id, a.topic, 0, "", 0)
+    events: list[Event] = [a, b, answered]
+    asked_ms, cause = a.deadline_ms - 1_000, Cause("test", a.request_id)
+    deadlines = Deadlines(lambda _: None, lambda _: asked_ms, lambda _: None)
+    deadlines.learn([Recorded(Offset(number), asked_ms, cause, event) for number, event in enumerate(events)])
+    assert [topic for *_, topic in deadlines._due] == ["b"]
+    deadlines.stop()
 
 
 @on_virtual_time
