@@ -131,12 +131,13 @@ class QuorumReplication:
         """Have a commit replicated, then written. Raises LeadLost, LogError. Where there is no room for it, somebody
         else is to lead; where nobody else could, it has failed."""
         batches = self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries])
+        for_observers = any(len(records) > 1 for records in batches)  # more than the events
         if not self.leads:
             raise LeadLost
         last = -1
         try:
             for records in batches:
-                last = self._node.append(records, for_observers=len(records) > 1)
+                last = self._node.append(records, for_observers=for_observers)
             await self._node.committed(last)
         except (NotLeader, OSError) as failure:  # a disk that fails otherwise has ended the node, which has said why
             self._led_epoch = None
