@@ -195,6 +195,11 @@ class Member:
         with suppress(NotLeader, OSError):  # without room, or where the disk has ended the node
             self.node.append([(None, encode_record(controller_record(self._registration)))])
 
+    @property
+    def leads(self) -> bool:
+        """Whether brokers take it for their controller: so it is before the start is finished, too."""
+        return self._files is not None and self.node.quorum.leading is not None
+
     async def hand_over(self) -> None:
         """Give up the lead, if this node has it and others are there to take it."""
         if self._files is not None and self.node.quorum.others and not self.node.ended.done():

@@ -322,11 +322,11 @@ class Service:
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided, flush, close; after a start that was not finished only let go of the
-        log, since nobody was answered yet."""
+        log, and of the lead, which a voter may have before."""
         member = self._member
+        if member is not None and (self._started or member.leads):
+            await member.hand_over()
         if self._started:
-            if member is not None:
-                await member.hand_over()
             if self._doors is not None:
                 await self._doors.stop(0)
             await asyncio.gather(self._entrance.listening.stop(process.DRAIN_S), self.http.stop())

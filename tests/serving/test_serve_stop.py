@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from controller.serving.serve import Service
 from events.catalog import CreateAnswered
 from tests.serving.service import CREATE, Load, Talk, check_log, check_there, codes, create, serving, wait_until
 from tests.support.wire import ConnectionClosed
@@ -83,3 +85,13 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(tmp_path: Path
         assert server.process.stop(within_s=120) == 0
         stuck.close()
     check_log(tmp_path / "data")
+
+
+@pytest.mark.parametrize(("leads", "done"), [(True, ["hand_over", "stop"]), (False, ["stop"])])
+async def test_a_voter_that_leads_before_its_start_is_finished_hands_over(leads: bool, done: list[str]) -> None:
+    member = Mock(leads=leads, hand_over=AsyncMock(), stop=AsyncMock())
+    service = object.__new__(Service)
+    service._started = service._is_open = False
+    service._member, service._entrance, service._snapshotter = member, Mock(), Mock()
+    await service.stop()
+    assert [name for name, *_ in member.mock_calls] == done
