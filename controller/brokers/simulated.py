@@ -195,18 +195,17 @@ class SimulatedFleet:
 
         def apply_now() -> None:
             self._timers.discard(timer)
-            if broker.starts == start:
+            if broker.running and broker.starts == start:
                 self._applied_by((broker,), offset)
 
         timer = self._loop.call_later(broker.delay_ms / 1000, apply_now)
         self._timers.add(timer)
 
     def _applied_by(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> None:
-        """These brokers have applied the log up to `offset`."""
-        running = [broker for broker in brokers if broker.running]
-        for broker in running:
+        """These brokers, which run, have applied the log up to `offset`."""
+        for broker in brokers:
             broker.applied = max(broker.applied, offset)
-        for command in self._confirmed(running, offset):
+        for command in self._confirmed(brokers, offset):
             self._controller.observe(command)
 
     def _confirmed(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> tuple[commands.ConfirmMetadata, ...]:

@@ -179,9 +179,8 @@ class PartitionDecider:
     def _keep(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
         """Bring the state past a decision; why that cannot be, where it cannot."""
         partition = self._partition
-        cause = Cause(type(command).__name__, command.request_id)
         try:
-            values = tuple([encode_event(command.at_ms, cause, event) for event in decision.events])
+            cause, values = _encoded(command, decision)
             size = sum(map(len, values)) + size_of_answers(decision)
             if size > RECORD_BYTES_MAX - _ROOM_BYTES:
                 why = f"its events and answers take {size} bytes, more than a record may"
@@ -202,10 +201,9 @@ class PartitionDecider:
         self, batch: PartitionBatch, sourced: Sourced, said: AnyCommand, decision: Decision, values: tuple[bytes, ...]
     ) -> tuple[Decision, tuple[bytes, ...]]:
         """The decision on a command, with that on what brokers said of it. Where that raises, they say it once more."""
-        cause = Cause(type(said).__name__, said.request_id)
         try:
             more = decide(self._partition.state, said)
-            their_values = tuple([encode_event(said.at_ms, cause, event) for event in more.events])
+            cause, their_values = _encoded(said, more)
             batch.records += self._partition.decided_with_it(said.at_ms, cause, more.events, their_values)
         except LogError:
             raise
@@ -282,6 +280,12 @@ def _decision(state: State, command: AnyCommand, sourced: Sourced) -> Decision |
         return decide(state, command)
     except Exception as error:
         return _fault(command, sourced, error)
+
+
+def _encoded(command: AnyCommand, decision: Decision) -> tuple[Cause, tuple[bytes, ...]]:
+    """The cause of a decision's events, and their bytes."""
+    cause = Cause(type(command).__name__, command.request_id)
+    return cause, tuple([encode_event(command.at_ms, cause, event) for event in decision.events])
 
 
 def _fault(command: AnyCommand, sourced: Sourced, error: Exception) -> Fault:
