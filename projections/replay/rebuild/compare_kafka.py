@@ -40,9 +40,10 @@ from projections.replay.rebuild.differences import (
     outcome,
 )
 from projections.replay.rebuild.explaining import Excerpt
+from projections.replay.rebuild.folded_topics import state_hash
 from projections.replay.rebuild.front_topics import FrontTopics, Shown
 from projections.replay.rebuild.parting import History, Parting, parting
-from projections.replay.rebuild.rebuild import rebuilt_topics, state_hash
+from projections.replay.rebuild.rebuild import rebuilt_topics
 from projections.replay.spark.folding import cluster_events
 from projections.replay.spark.source import events_frame
 from projections.store.store import TopicStore

@@ -16,8 +16,8 @@ from events.names import CLUSTER_SHARD
 from projections.replay.log.log_ref import Ends, as_of, offsets_row
 from projections.replay.log.secondary import Look
 from projections.replay.outcome import Options, Outcome
+from projections.replay.rebuild.folded_topics import state_hash
 from projections.replay.rebuild.parting import UNEXPLAINED, History, Parting, parting
-from projections.replay.rebuild.rebuild import state_hash
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 from projections.words.names import topic_id_text
 from projections.words.wording import in_words, many

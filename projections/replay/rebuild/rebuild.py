@@ -14,21 +14,16 @@ What it does not do: look at the live state; that is `compare`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
-from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-from msgspec.structs import astuple
 from pyspark.sql import DataFrame, SparkSession
 
-from controller.machine.apply import apply_topic
-from controller.machine.state import Topic
 from events import catalog
-from events.codec import OF_NO_PARTITION, decode_event
+from events.codec import decode_event
 from events.followed import FOLLOW
 from events.names import TopicName
 from projections.queries.moments import iso
@@ -36,36 +31,14 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.rebuild.beginning import AT_FIRST, Beginning, beginning, said
-from projections.replay.spark.columns import PARTITION, TEXTS
+from projections.replay.rebuild.folded_topics import TOPICS, topics_of_share
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.spark.local import refuse_local
-from projections.replay.spark.packed import Pack, fold_packs, packs_frame
-from projections.replay.spark.snapshot_packs import begun
+from projections.replay.spark.packed import fold_packs, packs_frame
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.rows.requests import RequestTopicRow, fold_request_topic
-from projections.store.stored_topics import decode_topic, encode_topic
-from projections.words.names import error_word, topic_id_text
+from projections.words.names import error_word
 from projections.words.wording import many
-
-TOPICS = pa.schema(
-    [
-        ("log_partition", pa.int32()),
-        ("topic", pa.string()),
-        ("shard", pa.string()),
-        ("topic_id", pa.string()),
-        ("num_partitions", pa.int32()),
-        ("replication_factor", pa.int32()),
-        ("partitions", pa.list_(PARTITION)),
-        ("configs", TEXTS),
-        ("created_at_ms", pa.int64()),
-        ("created_offset", pa.int64()),
-        ("ready_at_ms", pa.int64()),
-        ("waiting_request", pa.string()),
-        ("last_offset", pa.int64()),
-        ("state_hash", pa.string()),
-    ]
-)
-"""`waiting_request` is the create that is not answered yet; `last_offset` the newest event of the topic's shard."""
 
 REQUESTS = pa.schema(
     [
@@ -108,11 +81,6 @@ FORMATS = ("parquet", "json")
 _REQUEST_ENDS = catalog.CreateAnswered | catalog.ChangeRejected | catalog.ChangeCarriedOut
 _CHANGES = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
 """They end their request too, but where a cluster carries decisions out: there ChangeCarriedOut does."""
-
-
-def state_hash(stored: bytes) -> str:
-    """The hash of a topic's state, of its bytes in the store."""
-    return sha256(stored).hexdigest()
 
 
 def rebuilt_topics(spark: SparkSession, ref: Ref, end: End, begin: Beginning = AT_FIRST) -> DataFrame:
@@ -249,72 +217,6 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tuple[ob
 
 
 # --- the folds, which run in the workers
-
-
-def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
-    """The topics that the events of some shards come to, as rows of TOPICS.
-
-    Of events that overwrite each other only the last of a partition is decoded, when an event comes that has to do with
-    leaders, or at the end; and none of those that leave the topic as it is. One of them that cannot be read is not seen
-    here; the invariants look at all of them.
-    """
-    for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
-        topics: dict[str, Topic | None] = {}
-        newest: dict[str, int] = {}
-        pending: dict[str, dict[int, Stored]] = {}
-        for _, pack in of_partition:
-            for shard, offset, value, place in pack:
-                if offset < 0:
-                    topics[shard], newest[shard] = decode_topic([value]), begun(offset)
-                    continue
-                newest[shard] = offset
-                if place >= 0:
-                    if shard in pending:
-                        pending[shard][place] = offset, value
-                    else:
-                        pending[shard] = {place: (offset, value)}
-                elif place == OF_NO_PARTITION:
-                    record, topic = decode_event(offset, value), topics.get(shard)
-                    if shard in pending and type(record.event) not in _BESIDE_LEADERS:
-                        topic = _overwritten(topic, pending.pop(shard))
-                    topics[shard] = apply_topic(topic, record)
-        for shard, changes in pending.items():
-            topics[shard] = _overwritten(topics.get(shard), changes)
-        for shard, topic in topics.items():
-            if topic is not None:
-                yield _topic_row(log_partition, shard, topic, newest[shard])
-
-
-_BESIDE_LEADERS = frozenset(
-    (catalog.TopicConfigsChanged, catalog.MetadataPropagated, catalog.TopicReady, catalog.CreateAnswered)
-)
-"""What these say and what a change of leader or in-sync set says stand in different places of a topic."""
-
-
-def _overwritten(topic: Topic | None, changes: Mapping[int, Stored]) -> Topic | None:
-    """A topic after the last changes of some of its partitions."""
-    for offset, value in changes.values():
-        topic = apply_topic(topic, decode_event(offset, value))
-    return topic
-
-
-def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -> Row:
-    return (
-        log_partition,
-        topic.name,
-        shard,
-        topic_id_text(topic.topic_id),
-        len(topic.partitions),
-        topic.replication_factor,
-        [astuple(one)[: PARTITION.num_fields] for one in topic.partitions],
-        topic.configs,
-        topic.created_at_ms,
-        topic.created_offset,
-        topic.ready_at_ms,
-        None if topic.waiter is None else topic.waiter.request_id,
-        last_offset,
-        state_hash(encode_topic(topic)),
-    )
 
 
 class _Open(msgspec.Struct):

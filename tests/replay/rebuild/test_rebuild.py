@@ -34,9 +34,9 @@ from projections.queries.query import Query
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
+from projections.replay.rebuild.folded_topics import TOPICS, state_hash, topics_of_share
 from projections.replay.rebuild.rebuild import (
     REQUESTS,
-    TOPICS,
     rebuilt,
     rebuilt_brokers,
     rebuilt_cluster,
@@ -44,8 +44,6 @@ from projections.replay.rebuild.rebuild import (
     rebuilt_topics,
     requests_of_shard,
     run_rebuild,
-    state_hash,
-    topics_of_share,
 )
 from projections.replay.spark.folding import Stored, fold_shards, shards_frame
 from projections.rows.requests import request_row
@@ -122,7 +120,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
             events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
     records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
     stored = [(int(record.offset), encode_event(7, cause, record.event)) for record in records]
-    monkeypatch.setattr("projections.replay.rebuild.rebuild.decode_event", noted)
+    monkeypatch.setattr("projections.replay.rebuild.folded_topics.decode_event", noted)
     assert hashes_of_packs({"t": stored}) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
     assert kinds.count(IsrChanged) + kinds.count(LeaderElected) == 4, "of two partitions, before and after a third came"
