@@ -13,6 +13,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from pyspark.sql import SparkSession
 
 from projections.replay.spark.session import spark_session
+from projections.replay.spark.source import TopicwrightSource
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.tools import ROOT, spark_java_options
@@ -68,6 +69,7 @@ SPARK_SETTINGS = {
 def spark() -> Iterator[SparkSession]:
     """Spark on two cores of this machine, as `topicwright replay` makes it."""
     session = spark_session("local[2]", settings=SPARK_SETTINGS)
+    session.dataSource.register(TopicwrightSource)
     yield session
     session.stop()
 

@@ -20,7 +20,6 @@ is what the log says (`compare` does). It judges logs from their first event on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -28,7 +27,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from projections.replay.checks.check import VIOLATION_COLUMNS, VIOLATIONS, Violation, found
@@ -40,6 +38,7 @@ from projections.replay.checks.packs import (
     Events,
     ExportEvents,
     FrameEvents,
+    LogEvents,
     Stretch,
     packs,
     stretches,
@@ -54,9 +53,9 @@ from projections.replay.export.export import check_export, export_all, exported_
 from projections.replay.log.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.spark.columns import ddl
-from projections.replay.spark.folding import as_batches, map_in_arrow
+from projections.replay.spark.folding import as_batches
 from projections.replay.spark.local_frame import LocalFrame
-from projections.replay.spark.source import events_frame
+from projections.replay.spark.mapping import map_in_arrow
 from projections.words.wording import many
 
 CHECKS: Mapping[str, str] = {
@@ -104,27 +103,20 @@ def run_invariants(session: SparkSession, ref: Ref, options: Options) -> Outcome
     With `options.output` the checks run on the export in that folder, which is brought up to date first: faster from
     the second time on. Raises ReplayError.
     """
-    with _events(session, ref, options) as events:
-        log = look(events)
-        found = first_violations(violations(session, log), None if options.all_rows else options.limit)
+    log = look(_events(session, ref, options))
+    found = first_violations(violations(session, log), None if options.all_rows else options.limit)
     count = sum(one.events for one in log.extents.values())
     rows = [row for one in found for row in one.violations]
     about = {"events": count, "violations": {one.check: one.times for one in found}}
     return Outcome(rows, bool(found), list(_lines(found, count, len(log.extents) > 1)), about, _table(found))
 
 
-@contextmanager
-def _events(session: SparkSession, ref: Ref, options: Options) -> Iterator[Events]:
-    """The events to check: of an export, or read from the log once and kept by Spark meanwhile."""
-    if options.output is not None:
-        export_all(session, ref, Path(options.output), options.at)
-        yield ExportEvents(session, exported_files(Path(options.output)), ends_of(ref, options.at))
-        return
-    kept = events_frame(session, ref, options.at, COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield FrameEvents(kept)
-    finally:
-        kept.unpersist()
+def _events(session: SparkSession, ref: Ref, options: Options) -> Events:
+    """The events to check: of an export, or of the log itself."""
+    if options.output is None:
+        return LogEvents(session, ref, options.at)
+    export_all(session, ref, Path(options.output), options.at)
+    return ExportEvents(session, exported_files(Path(options.output)), ends_of(ref, options.at))
 
 
 class Found(NamedTuple):

@@ -3,8 +3,8 @@
 What it is for: as rows, events cost more on their way through Java (to rows, shuffled, sorted, back) than in the checks
 themselves. So the task that reads events keeps what checks need of them as columns, cuts those by share of the
 shards, and hands on one row a share: a pack, which Java moves without looking into it. The task that gets all packs
-of a share has all events of its shards. An export's files are read by these tasks themselves, as columns, which saves
-them a way through Java's rows too.
+of a share has all events of its shards. A log and an export's files are read by these tasks themselves, as columns,
+which saves them a way through Java's rows too.
 
 What needs one event alone is checked while packing, and does not travel. Partitions that events create travel beside
 the events, one row each.
@@ -32,10 +32,13 @@ from projections.replay.checks.check import Violation, found
 from projections.replay.checks.offsets import Run, runs
 from projections.replay.checks.rows import ADOPTED, ROW_CHECKS, ROW_COLUMNS, TYPES, Rows, is_one_of, places_in
 from projections.replay.checks.timeline import CLUSTER_TYPES, MIN_ISR, ClusterEvent, count_of
+from projections.replay.log.log_ref import Ref
 from projections.replay.spark.column_batches import gathered
 from projections.replay.spark.columns import ddl
-from projections.replay.spark.folding import map_in_arrow, map_numbers
-from projections.replay.spark.options import collector_off
+from projections.replay.spark.folding import SHARE_EVENTS
+from projections.replay.spark.mapping import map_in_arrow, map_numbers
+from projections.replay.spark.options import collector_off, read_range
+from projections.replay.spark.source import ranges_of
 
 _FEW_VALUES = ("type", "cause_command", "topic")
 """Columns that are read as dictionaries: a text once, however often it is there."""
@@ -58,9 +61,27 @@ class FrameEvents:
         """What `function` makes of the events, with these columns, in each task."""
 
         def mapped(batches: Batches) -> Batches:
-            return function(map(pa.concat_batches, gathered(batches, PACK_EVENTS)))
+            return function(_large(batches))
 
         return map_in_arrow(self._frame.select(*columns), mapped, ddl(schema))
+
+
+class LogEvents:
+    """The events of a log up to a moment, which is settled at once; they are read anew each time."""
+
+    def __init__(self, session: SparkSession, ref: Ref, at: str | None = None) -> None:
+        self._session = session
+        self._log, self._ranges = ranges_of(ref, at, SHARE_EVENTS)
+
+    def mapped(self, function: Callable[[Batches], Batches], columns: Sequence[str], schema: pa.Schema) -> DataFrame:
+        """What `function` makes of the events, with these columns, in each task."""
+        log, wanted = self._log, self._ranges
+
+        def mapped(number: int) -> Batches:
+            with collector_off():
+                yield from function(_large(read_range(log, wanted[number], columns, None)))
+
+        return map_numbers(self._session, len(wanted), mapped, schema)
 
 
 class ExportEvents:
@@ -82,7 +103,11 @@ class ExportEvents:
         return map_numbers(self._session, len(files), mapped, schema)
 
 
-Events = FrameEvents | ExportEvents
+Events = FrameEvents | LogEvents | ExportEvents
+
+
+def _large(batches: Batches) -> Batches:
+    return map(pa.concat_batches, gathered(batches, PACK_EVENTS))
 
 
 def _read(file: str, columns: Sequence[str]) -> Batches:

@@ -31,7 +31,8 @@ from projections.replay.log.log_ref import KafkaRef, LogRef, Ref
 from projections.replay.log.ranges import Range, kafka_ranges, ranges
 from projections.replay.spark.column_batches import gathered
 from projections.replay.spark.columns import COLUMNS, arrow_schema
-from projections.replay.spark.folding import as_batches, map_numbers
+from projections.replay.spark.folding import as_batches
+from projections.replay.spark.mapping import map_numbers
 from projections.replay.spark.options import read_range
 
 FILE_EVENTS = 250_000  # a task's share, and what one reader takes at a time

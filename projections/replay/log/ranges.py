@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from events.logs.kafka_fold import START, Position
@@ -31,16 +30,6 @@ class Range(InputPartition):
         self.partition = partition
         self.position = position
         self.kafka_end = kafka_end
-
-
-class _Planned(msgspec.Struct, frozen=True, array_like=True):
-    """A range as an option of Spark has it."""
-
-    start: int
-    end: int
-    partition: int
-    position: Position
-    kafka_end: int
 
 
 def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Range]:
@@ -72,21 +61,6 @@ def _runs(stretches: Sequence[Stretch], events_max: int) -> Iterator[list[Stretc
         run.append(stretch)
     if run:
         yield run
-
-
-def planned_text(made: Sequence[Range]) -> str:
-    """Ranges as text."""
-    rows = [_Planned(one.start, one.end, one.partition, one.position, one.kafka_end) for one in made]
-    return msgspec.json.encode(rows).decode()
-
-
-def planned(text: str) -> list[Range]:
-    """The ranges in a text. Raises ReplayError."""
-    try:
-        rows = msgspec.json.decode(text, type=list[_Planned])
-    except msgspec.DecodeError as error:
-        raise ReplayError(f"option plan is for this project's own use: {error}") from None
-    return [Range(one.start, one.end, one.partition, one.position, one.kafka_end) for one in rows]
 
 
 def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:

@@ -13,28 +13,24 @@ What it does not do: serve folds that need a shard's events side by side; those 
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from zlib import crc32
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from events.codec import OF_IDLE, place_of
 from events.names import TopicName, shard_key
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import End, KafkaRef, LogRef, Ref, in_partitions
-from projections.replay.log.ranges import Range, kafka_ranges, planned, planned_text, ranges, stored_events
+from projections.replay.log.ranges import Range, kafka_ranges, ranges, stored_events
 from projections.replay.spark.columns import ddl
-from projections.replay.spark.folding import Row, as_batches, map_in_arrow
-from projections.replay.spark.options import collector_off, number_option
+from projections.replay.spark.folding import Row, as_batches
+from projections.replay.spark.mapping import map_in_arrow, map_numbers
+from projections.replay.spark.options import collector_off
 from projections.replay.spark.snapshot_packs import SnapshotRange, snapshot_topics
-from projections.replay.spark.source import kafka_options, log_of_options
 
-FORMAT = "topicwright-packs"
 _SCHEMA = pa.schema(
     [("log_partition", pa.int32()), ("share", pa.int32()), ("start", pa.int64()), ("events", pa.binary())]
 )
@@ -51,21 +47,26 @@ Pack = tuple[int, Sequence[Packed]]
 """Events of a log partition, in order."""
 StateFold = Callable[[Iterator[Pack]], Iterable[Row]]
 """What a share of the shards comes to: gets its packs, those of each log partition in the order of their offsets."""
-_encode_into = msgspec.msgpack.Encoder().encode_into
-_ARRAY = struct.Struct(">BI")
-"""How MessagePack begins an array of any length: a mark, and the count."""
+_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Packed]).decode
 
 
 def packs_frame(spark: SparkSession, ref: Ref, end: End, shares: int, begin: int = 0) -> DataFrame:
     """The events of topics before offset `end`, in packs; of a data directory from the snapshot at `begin` on, whose
     topics come first."""
-    reader, ends = spark.read.format(FORMAT).option("shares", shares), in_partitions(ref, end)
+    log, ends = ref.topic if isinstance(ref, KafkaRef) else ref, in_partitions(ref, end)
+    plan: list[Range | SnapshotRange]
     if isinstance(ref, KafkaRef):
-        plan = kafka_ranges(ref.scan, 0, ends, RANGE_EVENTS)
-        return reader.options(**kafka_options(ref)).option("plan", planned_text(plan)).load(ref.location)
-    reader = reader.option("endoffset", ends[ref.partition]).option("begin", begin)
-    return reader.option("logpartition", ref.partition).load(ref.location)
+        plan = [*kafka_ranges(ref.scan, 0, ends, RANGE_EVENTS)]
+    else:
+        plan = [SnapshotRange(begin, ref.partition)] if begin else []
+        plan += ranges(begin, ends[ref.partition], RANGE_EVENTS, ref.partition)
+
+    def packed(number: int) -> Iterator[pa.RecordBatch]:
+        with collector_off():
+            yield from _packed(log, plan[number], shares)
+
+    return map_numbers(spark, len(plan), packed, _SCHEMA)
 
 
 def fold_packs(frame: DataFrame, fold: StateFold, schema: pa.Schema, shares: int) -> DataFrame:
@@ -79,104 +80,54 @@ def fold_packs(frame: DataFrame, fold: StateFold, schema: pa.Schema, shares: int
     return map_in_arrow(shared.select("log_partition", "events"), folded, ddl(schema))
 
 
-class PackSource(DataSource):
-    """The data source of packs, which only `packs_frame` asks for."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        return ddl(_SCHEMA)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        options = {name.lower(): text for name, text in self.options.items()}
-        return PackReader(log_of_options(options), options)
-
-
-class PackReader(DataSourceReader):
-    """Reads the events of a log from the beginning up to an end, in ranges."""
-
-    def __init__(self, log: LogRef | KafkaTopic, options: Mapping[str, str]) -> None:
-        self._log = log
-        self._shares = number_option(options, "shares", 1)
-        if isinstance(log, KafkaTopic):
-            self._plan: list[Range | SnapshotRange] = [*planned(options["plan"])]
-        else:
-            begin, end = number_option(options, "begin", 0), number_option(options, "endoffset", 0)
-            self._plan = [SnapshotRange(begin, log.partition)] if begin else []
-            self._plan += ranges(begin, end, RANGE_EVENTS, log.partition)
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return self._plan
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The packs of a range, or of a snapshot, one row each, as they become full. Raises LogError,
-        EventDecodeError, ReplayError."""
-        assert isinstance(partition, Range | SnapshotRange), "Spark hands back the partitions that it was given"
-        with collector_off():
-            yield from self._packed(partition)
-
-    def _packed(self, partition: Range | SnapshotRange) -> Iterator[pa.RecordBatch]:
-        places = _Places(self._shares)
-        packing = [_Packing() for _ in range(self._shares)]
-        for topic, offset, value, index in self._topics(partition):
-            shard, share = places[topic]
-            pack = packing[share]
-            pack.add((shard, offset, b"" if index == OF_IDLE else value, index))
-            if pack.count == PACK_EVENTS:
-                yield _batch(partition.partition, share, pack)
-                packing[share] = _Packing()
-        for share, pack in enumerate(packing):
-            if pack.count:
-                yield _batch(partition.partition, share, pack)
-
-    def _topics(self, partition: Range | SnapshotRange) -> Iterator[tuple[TopicName, int, bytes, int]]:
-        """What there is of topics, each with its name, or its shard key, which is that of itself."""
-        if isinstance(partition, SnapshotRange):
-            assert isinstance(self._log, LogRef), "a log in Kafka has no snapshots"
-            for shard, offset, value in snapshot_topics(self._log, partition):
-                yield shard, offset, value, -1
-            return
-        for offset, value in stored_events(self._log, partition):
-            topic, index = place_of(offset, value)
-            if topic is not None:
-                yield topic, offset, value, index
+def _packed(log: LogRef | KafkaTopic, part: Range | SnapshotRange, shares: int) -> Iterator[pa.RecordBatch]:
+    """The packs of a range, or of a snapshot, one row each, as they become full. Raises LogError, EventDecodeError,
+    ReplayError."""
+    packing: list[list[Packed]] = [[] for _ in range(shares)]
+    places = _Places(packing)
+    for topic, offset, value, index in _topics(log, part):
+        shard, pack = places[topic]
+        pack.append((shard, offset, b"" if index == OF_IDLE else value, index))
+        if len(pack) == PACK_EVENTS:
+            yield _batch(part.partition, _share_of(shard, shares), pack)
+            pack.clear()
+    for share, pack in enumerate(packing):
+        if pack:
+            yield _batch(part.partition, share, pack)
 
 
-class _Packing:
-    """A pack as it grows: MessagePack, written event by event, so that none is kept as an object."""
-
-    __slots__ = ("count", "packed", "start")
-
-    def __init__(self) -> None:
-        self.count, self.start = 0, -1
-        self.packed = bytearray(_ARRAY.size)
-
-    def add(self, event: Packed) -> None:
-        """Put one more event into it."""
-        if not self.count:
-            self.start = event[1]
-        self.count += 1
-        _encode_into(event, self.packed, -1)
+def _topics(log: LogRef | KafkaTopic, part: Range | SnapshotRange) -> Iterator[tuple[TopicName, int, bytes, int]]:
+    """What there is of topics, each with its name, or its shard key, which is that of itself."""
+    if isinstance(part, SnapshotRange):
+        assert isinstance(log, LogRef), "a log in Kafka has no snapshots"
+        for shard, offset, value in snapshot_topics(log, part):
+            yield shard, offset, value, -1
+        return
+    for offset, value in stored_events(log, part):
+        topic, index = place_of(offset, value)
+        if topic is not None:
+            yield topic, offset, value, index
 
 
-class _Places(dict[TopicName, tuple[str, int]]):
-    """The shard of each topic, and its share."""
+class _Places(dict[TopicName, tuple[str, list[Packed]]]):
+    """The shard of each topic, and the pack of its share, as it grows."""
 
-    def __init__(self, shares: int) -> None:
+    def __init__(self, packing: Sequence[list[Packed]]) -> None:
         super().__init__()
-        self._shares = shares
+        self._packing = packing
 
-    def __missing__(self, topic: TopicName) -> tuple[str, int]:
+    def __missing__(self, topic: TopicName) -> tuple[str, list[Packed]]:
         shard = shard_key(topic)
-        place = self[topic] = (shard, crc32(shard.encode("utf-8", "surrogatepass")) % self._shares)
+        place = self[topic] = (shard, self._packing[_share_of(shard, len(self._packing))])
         return place
 
 
-def _batch(log_partition: int, share: int, pack: _Packing) -> pa.RecordBatch:
-    _ARRAY.pack_into(pack.packed, 0, 0xDD, pack.count)
-    row = {"log_partition": log_partition, "share": share, "start": pack.start, "events": bytes(pack.packed)}
+def _share_of(shard: str, shares: int) -> int:
+    return crc32(shard.encode("utf-8", "surrogatepass")) % shares
+
+
+def _batch(log_partition: int, share: int, pack: Sequence[Packed]) -> pa.RecordBatch:
+    row = {"log_partition": log_partition, "share": share, "start": pack[0][1], "events": _encode(pack)}
     return pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
 
 

@@ -1,4 +1,4 @@
-"""The Spark session of a replay: quiet, with this project's code on every worker and the data source registered.
+"""The Spark session of a replay: quiet, with this project's code on every worker.
 
 A master URL says where Spark runs: `local[*]` (the default) in this process and its children,
 `spark://HOST:PORT` on a standalone cluster, `sc://HOST:PORT` through Spark Connect. Under `spark-submit` its own
@@ -45,8 +45,9 @@ _JAVA_OPTIONS = "-XX:+UseParallelGC"
 few. This one takes a quarter less of a core to rebuild."""
 _FEW_CORES = 4
 _CORES = os.cpu_count() or 1
-_HERE = _JAVA_OPTIONS if _CORES > _FEW_CORES else "-XX:+UseSerialGC"
-"""On few cores collecting with all of them at once wins nothing, and this one's heap grows less."""
+_HERE = _JAVA_OPTIONS if _CORES > _FEW_CORES else "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""On few cores collecting with all of them at once wins nothing, and this one's heap grows less; and compiling well
+takes the workers' cores for longer than most replays last, in which Java has little to do."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -113,13 +114,10 @@ _JAVAS_ERROR = re.compile(
 
 
 def ship(session: SparkSession) -> None:
-    """Give the workers of a session this project's code, and register the data source.
+    """Give the workers of a session this project's code.
 
     Needed only for sessions that were not made by `spark_session`.
     """
-    from projections.replay.spark.packed import PackSource
-    from projections.replay.spark.source import TopicwrightSource
-
     _remove_stale_code()
     folder = mkdtemp(prefix=f"{_CODE}-{os.getpid()}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch the zip whenever they join
@@ -128,8 +126,6 @@ def ship(session: SparkSession) -> None:
         session.addArtifacts(str(code), pyfile=True)
     else:
         session.sparkContext.addPyFile(str(code))
-    session.dataSource.register(TopicwrightSource)
-    session.dataSource.register(PackSource)
 
 
 def _remove_stale_code() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from pyspark.sql.datasource import InputPartition
+from typing import NamedTuple
 
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
 from events.logs.snapshots import open_snapshot
@@ -16,12 +15,11 @@ from projections.store.refolding import state_keys
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 
 
-class SnapshotRange(InputPartition):
+class SnapshotRange(NamedTuple):
     """The snapshot at an offset, of a log partition."""
 
-    def __init__(self, offset: int, partition: int) -> None:
-        self.offset = offset
-        self.partition = partition
+    offset: int
+    partition: int
 
 
 def begun(last_offset: int) -> int:

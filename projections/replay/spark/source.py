@@ -37,17 +37,20 @@ from pyspark.sql.types import StructType
 from projections.replay.errors import ReplayError
 from projections.replay.log import log_ref
 from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
-from projections.replay.log.ranges import Range, kafka_ranges, planned, planned_text, ranges
+from projections.replay.log.ranges import Range, kafka_ranges, ranges
 from projections.replay.spark.columns import arrow_schema, column_names, ddl
+from projections.replay.spark.mapping import map_numbers
 from projections.replay.spark.options import CLUSTER, RANGE_EVENTS, number_option, positive, read_range, wanted_shards
 
 FORMAT = "topicwright"
+FOLLOWED = "followed"
+"""The option, for this project's own use, that says that a stream is made: it looks for the end of the log itself."""
 _PROPERTY = "kafka."
 _BOTH = "options at and endoffset both say where to end: give one of them"
 
 
 class TopicwrightSource(DataSource):
-    """The data source `topicwright`; register it once a session (`projections.replay.spark.session` does)."""
+    """The data source `topicwright`, to be registered once a session."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +63,8 @@ class TopicwrightSource(DataSource):
         self._plan: list[Range] | None = None
 
     def schema(self) -> str:
-        self._planned()  # Spark asks for the schema once a frame, and keeps this object for all that is made of it
+        if FOLLOWED not in self._options:
+            self._planned()  # Spark asks for the schema once a frame, and keeps this object for all that is made of it
         return ddl(arrow_schema(self._names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -114,22 +118,26 @@ def events_frame(
     """
     if at is not None and end is not None:
         raise ReplayError(_BOTH)
-    reader = spark.read.format(FORMAT).option("rangeevents", range_events)
+    names = _columns(None if columns is None else ",".join(columns))
+    wanted = wanted_shards(None if shards is None else ",".join(one or CLUSTER for one in shards))
+    log, plan = ranges_of(ref, at, range_events, start, end)
+
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        return read_range(log, plan[number], names, wanted)
+
+    return map_numbers(spark, len(plan), read, arrow_schema(names))
+
+
+def ranges_of(
+    ref: log_ref.Ref, at: str | None, range_events: int, start: int = 0, end: log_ref.End | None = None
+) -> tuple[log_ref.LogRef | KafkaTopic, list[Range]]:
+    """What tasks read of a log up to a moment or an offset, and where. Raises ReplayError."""
     if isinstance(ref, log_ref.KafkaRef):
         ends = log_ref.ends_of(ref, at) if end is None else log_ref.in_partitions(ref, end)
-        reader = reader.options(**kafka_options(ref)).option(
-            "plan", planned_text(kafka_ranges(ref.scan, start, ends, range_events))
-        )
-    else:
-        stop = None if end is None else log_ref.in_partitions(ref, end)[ref.partition]
-        span = _span(ref, {"startoffset": str(start), **_end_options(at, stop)})
-        reader = reader.option("startoffset", span.start).option("endoffset", span.end)
-        reader = reader.option("logpartition", ref.partition)
-    if columns is not None:
-        reader = reader.option("columns", ",".join(columns))
-    if shards is not None:
-        reader = reader.option("shards", ",".join(one or CLUSTER for one in shards))
-    return reader.load(ref.location)
+        return ref.topic, kafka_ranges(ref.scan, start, ends, range_events)
+    stop = None if end is None else log_ref.in_partitions(ref, end)[ref.partition]
+    span = _span(ref, {"startoffset": str(start), **_end_options(at, stop)})
+    return ref, ranges(span.start, span.end, range_events, ref.partition)
 
 
 def kafka_options(ref: log_ref.KafkaRef) -> dict[str, str]:
@@ -150,8 +158,6 @@ def _properties(options: Mapping[str, str]) -> Properties:
 
 def _plan(options: Mapping[str, str]) -> list[Range]:
     """What tasks read. Raises ReplayError."""
-    if "plan" in options:
-        return planned(options["plan"])
     range_events = positive(options, "rangeevents", RANGE_EVENTS)
     log = log_of_options(options)
     if isinstance(log, log_ref.LogRef):

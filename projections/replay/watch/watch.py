@@ -38,7 +38,7 @@ from projections.replay.log.log_ref import KafkaRef, Ref, as_of, has_partitions
 from projections.replay.outcome import Options, Outcome
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.connect import is_connect
-from projections.replay.spark.source import FORMAT, kafka_options
+from projections.replay.spark.source import FOLLOWED, FORMAT, TopicwrightSource, kafka_options
 from projections.replay.watch.earlier import EarlierEvents, earlier_events
 from projections.replay.watch.watch_http import Alerts, serving
 from projections.words.wording import many
@@ -109,10 +109,11 @@ class LogWatch:
                     raise  # else Java was stopped too, as a terminal or a supervisor does
 
     def _stream(self) -> DataFrame:
+        self._session.dataSource.register(TopicwrightSource)
         reader = self._session.readStream.format(FORMAT)
         if isinstance(self._ref, KafkaRef):
             reader = reader.options(**kafka_options(self._ref)).option("maxeventspertrigger", BATCH_EVENTS)
-            reader = reader.option("plan", "[]").option("columns", ",".join((*invariants.COLUMNS, "value")))
+            reader = reader.option(FOLLOWED, "true").option("columns", ",".join((*invariants.COLUMNS, "value")))
         else:
             reader = reader.option("columns", ",".join(invariants.COLUMNS))
         return reader.load(self._ref.location)
