@@ -32,13 +32,13 @@ from projections.replay.checks.check import Violation, found
 from projections.replay.checks.offsets import Run, runs
 from projections.replay.checks.rows import ADOPTED, ROW_CHECKS, ROW_COLUMNS, TYPES, Rows, is_one_of, places_in
 from projections.replay.checks.timeline import CLUSTER_TYPES, MIN_ISR, ClusterEvent, count_of
-from projections.replay.log.log_ref import Ref
+from projections.replay.log.log_ref import Ref, ends_of, log_of
+from projections.replay.log.ranges import ranges_of
 from projections.replay.spark.column_batches import gathered
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.folding import SHARE_EVENTS
 from projections.replay.spark.mapping import map_in_arrow, map_numbers
 from projections.replay.spark.options import collector_off, read_range
-from projections.replay.spark.source import ranges_of
 
 _FEW_VALUES = ("type", "cause_command", "topic")
 """Columns that are read as dictionaries: a text once, however often it is there."""
@@ -71,7 +71,7 @@ class LogEvents:
 
     def __init__(self, session: SparkSession, ref: Ref, at: str | None = None) -> None:
         self._session = session
-        self._log, self._ranges = ranges_of(ref, at, SHARE_EVENTS)
+        self._log, self._ranges = log_of(ref), ranges_of(ref, 0, ends_of(ref, at), SHARE_EVENTS)
 
     def mapped(self, function: Callable[[Batches], Batches], columns: Sequence[str], schema: pa.Schema) -> DataFrame:
         """What `function` makes of the events, with these columns, in each task."""

@@ -27,8 +27,8 @@ from pyspark.sql import SparkSession
 
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref
-from projections.replay.log.ranges import Range, kafka_ranges, ranges
+from projections.replay.log.log_ref import LogRef, Ref, log_of
+from projections.replay.log.ranges import Range, ranges_of
 from projections.replay.spark.column_batches import gathered
 from projections.replay.spark.columns import COLUMNS, arrow_schema
 from projections.replay.spark.folding import as_batches
@@ -57,15 +57,8 @@ def parts(ref: Ref, starts: Sequence[int], end: int, folders: Sequence[str]) -> 
     return [
         Part(wanted, f"{folder}/part-{wanted.start:012}.parquet")
         for (first, last), folder in zip(pairwise((*starts, end)), folders, strict=True)
-        for wanted in _ranges(ref, first, last)
+        for wanted in ranges_of(ref, first, last, FILE_EVENTS)
     ]
-
-
-def _ranges(ref: Ref, start: int, end: int) -> list[Range]:
-    if isinstance(ref, KafkaRef):
-        ends = {one.partition: end for one in ref.scan.partitions}
-        return kafka_ranges(ref.scan, start, ends, FILE_EVENTS)
-    return ranges(start, end, FILE_EVENTS, ref.partition)
 
 
 def write_parts(session: SparkSession, ref: Ref, place: Path, wanted: Sequence[Part]) -> None:
@@ -73,7 +66,7 @@ def write_parts(session: SparkSession, ref: Ref, place: Path, wanted: Sequence[P
 
     Raises ReplayError where the workers write to a folder that this process does not see.
     """
-    log = ref.topic if isinstance(ref, KafkaRef) else ref
+    log = log_of(ref)
 
     def written(number: int) -> Iterator[pa.RecordBatch]:
         return as_batches([_write(log, wanted[number], place)], _WRITTEN)

@@ -216,6 +216,11 @@ def in_partitions(ref: Ref, end: End) -> Ends:
     return {one.partition: min(end, one.end) for one in ref.scan.partitions}
 
 
+def log_of(ref: Ref) -> LogRef | KafkaTopic:
+    """What tasks open of it: without the scan, by which only their ranges are found."""
+    return ref.topic if isinstance(ref, KafkaRef) else ref
+
+
 def events_before(end: End) -> int:
     """How many events there are before it."""
     return end if isinstance(end, int) else sum(end.values())

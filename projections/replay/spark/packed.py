@@ -23,8 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from events.codec import OF_IDLE, place_of
 from events.names import TopicName, shard_key
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import End, KafkaRef, LogRef, Ref, in_partitions
-from projections.replay.log.ranges import Range, kafka_ranges, ranges, stored_events
+from projections.replay.log.log_ref import End, LogRef, Ref, log_of
+from projections.replay.log.ranges import Range, ranges_of, stored_events
 from projections.replay.spark.columns import ddl
 from projections.replay.spark.folding import Row, as_batches
 from projections.replay.spark.mapping import map_in_arrow, map_numbers
@@ -54,13 +54,11 @@ _decode = msgspec.msgpack.Decoder(list[Packed]).decode
 def packs_frame(spark: SparkSession, ref: Ref, end: End, shares: int, begin: int = 0) -> DataFrame:
     """The events of topics before offset `end`, in packs; of a data directory from the snapshot at `begin` on, whose
     topics come first."""
-    log, ends = ref.topic if isinstance(ref, KafkaRef) else ref, in_partitions(ref, end)
-    plan: list[Range | SnapshotRange]
-    if isinstance(ref, KafkaRef):
-        plan = [*kafka_ranges(ref.scan, 0, ends, RANGE_EVENTS)]
-    else:
-        plan = [SnapshotRange(begin, ref.partition)] if begin else []
-        plan += ranges(begin, ends[ref.partition], RANGE_EVENTS, ref.partition)
+    log, plan = log_of(ref), list[Range | SnapshotRange]()
+    if begin:
+        assert isinstance(ref, LogRef), "a log in Kafka has no snapshots"
+        plan.append(SnapshotRange(begin, ref.partition))
+    plan += ranges_of(ref, begin, end, RANGE_EVENTS)
 
     def packed(number: int) -> Iterator[pa.RecordBatch]:
         with collector_off():

@@ -37,7 +37,7 @@ from pyspark.sql.types import StructType
 from projections.replay.errors import ReplayError
 from projections.replay.log import log_ref
 from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
-from projections.replay.log.ranges import Range, kafka_ranges, ranges
+from projections.replay.log.ranges import Range, kafka_ranges, ranges, ranges_of
 from projections.replay.spark.columns import arrow_schema, column_names, ddl
 from projections.replay.spark.mapping import map_numbers
 from projections.replay.spark.options import CLUSTER, RANGE_EVENTS, number_option, positive, read_range, wanted_shards
@@ -120,24 +120,17 @@ def events_frame(
         raise ReplayError(_BOTH)
     names = _columns(None if columns is None else ",".join(columns))
     wanted = wanted_shards(None if shards is None else ",".join(one or CLUSTER for one in shards))
-    log, plan = ranges_of(ref, at, range_events, start, end)
+    if isinstance(ref, log_ref.LogRef):
+        stop = None if end is None else log_ref.in_partitions(ref, end)[ref.partition]
+        end = _span(ref, {"startoffset": str(start), **_end_options(at, stop)}).end
+    elif end is None:
+        end = log_ref.ends_of(ref, at)
+    log, plan = log_ref.log_of(ref), ranges_of(ref, start, end, range_events)
 
     def read(number: int) -> Iterator[pa.RecordBatch]:
         return read_range(log, plan[number], names, wanted)
 
     return map_numbers(spark, len(plan), read, arrow_schema(names))
-
-
-def ranges_of(
-    ref: log_ref.Ref, at: str | None, range_events: int, start: int = 0, end: log_ref.End | None = None
-) -> tuple[log_ref.LogRef | KafkaTopic, list[Range]]:
-    """What tasks read of a log up to a moment or an offset, and where. Raises ReplayError."""
-    if isinstance(ref, log_ref.KafkaRef):
-        ends = log_ref.ends_of(ref, at) if end is None else log_ref.in_partitions(ref, end)
-        return ref.topic, kafka_ranges(ref.scan, start, ends, range_events)
-    stop = None if end is None else log_ref.in_partitions(ref, end)[ref.partition]
-    span = _span(ref, {"startoffset": str(start), **_end_options(at, stop)})
-    return ref, ranges(span.start, span.end, range_events, ref.partition)
 
 
 def kafka_options(ref: log_ref.KafkaRef) -> dict[str, str]:
