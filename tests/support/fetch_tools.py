@@ -25,10 +25,10 @@ from tests.support.processes import Process
 from tests.support.real_brokers import RealBroker, until, write_properties
 from tests.support.tools import (
     CACHE,
-    KAFKA_BROKERS_OLDER,
     KAFKA_CLIENT_CONSUMER,
     KAFKA_CLIENT_OLD,
     KAFKA_SERVER,
+    KAFKA_SERVERS_OTHER,
     ROOT,
     S3PROXY,
     archive_of,
@@ -98,7 +98,7 @@ def _tools() -> Sequence[Tool]:
     return (
         *(
             Tool(f"java/kafka-server-{each}", "mvn", (server_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
-            for each in (KAFKA_SERVER, *KAFKA_BROKERS_OLDER)
+            for each in (KAFKA_SERVER, *KAFKA_SERVERS_OTHER)
         ),
         *(
             Tool(f"java/kafka-client-{each}", "mvn", (client_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
@@ -128,7 +128,7 @@ def main() -> int:
         print(f"fetching .cache/{tool.folder} with {tool.client}", flush=True)
         _fetch(tool, stamp)
     if shutil.which("java") is not None:
-        for version in (KAFKA_SERVER, *KAFKA_BROKERS_OLDER):
+        for version in (KAFKA_SERVER, *KAFKA_SERVERS_OTHER):
             _archive_classes(version)
         _archive_spark()
     _install_programs()
