@@ -129,9 +129,11 @@ class TopicCreated(Fact, frozen=True, tag=True):
     verdict: Verdict | None
     """None where no policy was set."""
     live_brokers: tuple[BrokerId, ...]
-    """The brokers that placement chose from."""
+    """The brokers that placement chose from, but for `cordoned_brokers`."""
     deadline_ms: int
     """When the wait of the request for this topic to be complete ends; `ADOPTED_DEADLINE_MS` without a request."""
+    cordoned_brokers: tuple[BrokerId, ...] = ()
+    """Live brokers with all their log directories cordoned: they get no replicas (KIP-1066)."""
 
     @property
     def is_adopted(self) -> bool:
@@ -149,8 +151,10 @@ class PartitionsAdded(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     live_brokers: tuple[BrokerId, ...]
-    """The brokers that placement chose from."""
+    """The brokers that placement chose from, but for `cordoned_brokers`."""
     asked: ChangeAsked
+    cordoned_brokers: tuple[BrokerId, ...] = ()
+    """Live brokers with all their log directories cordoned: they get no replicas (KIP-1066)."""
 
 
 class TopicDeleted(Fact, frozen=True, tag=True):

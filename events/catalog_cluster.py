@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from events.names import BrokerId, RequestId
-from events.values import BrokerDetails, Configs, Endpoint, Fact
+from events.values import BrokerDetails, Configs, Endpoint, Fact, are_cordoned
 
 
 class BrokerRegistered(Fact, frozen=True, tag=True):
@@ -77,11 +77,17 @@ class BrokerLeaving(Fact, frozen=True, tag=True):
 
 
 class LogDirsChanged(Fact, frozen=True, tag=True):
-    """The log directories of a broker that are online are these from here on (KIP-858)."""
+    """A broker's log directories that are online (KIP-858), and those that get no new replicas (KIP-1066)."""
 
     broker_id: BrokerId
     broker_epoch: int
     log_dirs: tuple[bytes, ...]
+    cordoned: tuple[bytes, ...] = ()
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether all directories are cordoned, so that the broker gets no new replicas."""
+        return are_cordoned(self.log_dirs, self.cordoned)
 
 
 class QuorumEpochBegun(Fact, frozen=True, tag=True):

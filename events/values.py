@@ -166,3 +166,8 @@ class ChangeAsked(Fact, frozen=True):
     """The error code of the authorizer, 0 when it allowed the request."""
     host: str = ""
     """The client's address; empty in events of earlier releases."""
+
+
+def are_cordoned(log_dirs: tuple[bytes, ...], cordoned: tuple[bytes, ...]) -> bool:
+    """Whether a broker has log directories and all are cordoned, as Kafka's `BrokerRegistration.hasUncordonedDirs`."""
+    return bool(log_dirs) and set(log_dirs) <= set(cordoned)

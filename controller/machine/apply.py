@@ -128,7 +128,8 @@ def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
         case catalog.BrokerLeaving() as e:
             return cluster.with_broker(replace(_known(cluster, e.broker_id, record), leaving=True))
         case catalog.LogDirsChanged() as e:
-            return cluster.with_broker(replace(_known(cluster, e.broker_id, record), log_dirs=e.log_dirs))
+            known = _known(cluster, e.broker_id, record)
+            return cluster.with_broker(replace(known, log_dirs=e.log_dirs, cordoned=e.cordoned))
         case catalog.BrokerUnregistered() as e:
             return cluster.without_broker(_known(cluster, e.broker_id, record).broker_id)
         case _:

@@ -54,6 +54,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         command.client_id,
         cluster.live,
         details,
+        cluster.cordoned,
     )
     return Decision((event,), _now_or_later(answer, cluster))
 

@@ -59,7 +59,7 @@ def _check_create(state: State, command: CreateTopic) -> Rejection | None:
 
 def _check_brokers(cluster: Cluster, command: CreateTopic) -> Rejection | None:
     factor = validation.resolved_factor(command, cluster.settings)
-    if command.assignments or factor <= len(cluster.live):
+    if command.assignments or factor <= len(cluster.usable):
         return None
     floor = min_insync_replicas(explicit_configs(command.configs), cluster.settings)
     count = validation.resolved_partitions(command, cluster.settings)
@@ -91,6 +91,7 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
         command.verdict,
         cluster.live,
         deadline_ms,
+        cordoned_brokers=cluster.cordoned,
     )
     if command.timeout_ms > 0:
         return Decision((_requested(command, deadline_ms), created))

@@ -112,13 +112,13 @@ def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
 
 
 def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
-    """Other log directories of a broker are online. Its topics are looked at by `review`."""
+    """Other log directories of a broker are online, or cordoned. `review` then looks at the topics."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_of_another(known, command.broker_epoch):
         return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
-    if known is None or known.log_dirs == command.log_dirs:
+    if known is None or (known.log_dirs, known.cordoned) == (command.log_dirs, command.cordoned):
         return about_broker(command.request_id, known)
-    changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs)
+    changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs, command.cordoned)
     return about_broker(command.request_id, known, changed)
 
 

@@ -22,6 +22,7 @@ from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
 from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
+from events.values import are_cordoned
 
 ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 """The feature with which eligible leader replicas are kept (KIP-966)."""
@@ -70,7 +71,8 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A registered broker. A fenced one neither leads nor is placed on.
 
     Of real brokers also: `log_dirs`, the ids of the log directories that are online (KIP-858); `leaving`, it is in
-    controlled shutdown; `unclean`, it came back without its clean shutdown, so it may have lost records (KIP-966).
+    controlled shutdown; `unclean`, it came back without its clean shutdown, so it may have lost records (KIP-966);
+    `cordoned`, the ids of the log directories that get no new replicas (KIP-1066).
     """
 
     broker_id: BrokerId
@@ -84,6 +86,17 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unclean: bool = False
     security_protocols: tuple[int, ...] = ()
     features: tuple[SupportedFeature, ...] = ()
+    cordoned: tuple[bytes, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the broker is unfenced and not in controlled shutdown."""
+        return not self.fenced and not self.leaving
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new replicas may be placed on the broker: it is live, with a log directory that is not cordoned."""
+        return self.is_live and not are_cordoned(self.log_dirs, self.cordoned)
 
     def supports(self, feature: str, level: int) -> bool:
         """Whether the broker can work with this level of a feature; 0 is the level of one that is off."""
@@ -167,7 +180,8 @@ class ScramCredential(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Cluster(msgspec.Struct, frozen=True):
     """What concerns every topic: the settings, the brokers, who may do what, and quotas.
 
-    `live` are the ids of the brokers that are neither fenced nor in controlled shutdown, sorted.
+    `live` are the ids of the brokers that are neither fenced nor in controlled shutdown, sorted; `usable` are those
+    of them on which new replicas may be placed.
     """
 
     settings: Settings = Settings()
@@ -176,8 +190,9 @@ class Cluster(msgspec.Struct, frozen=True):
     release: str = ""
     brokers: Mapping[BrokerId, Broker] = msgspec.field(default_factory=dict)
     live: tuple[BrokerId, ...] = ()
-    live_racks: tuple[str | None, ...] = ()
-    """The rack of each live broker, in the same order."""
+    usable: tuple[BrokerId, ...] = ()
+    usable_racks: tuple[str | None, ...] = ()
+    """The rack of each usable broker, in the same order."""
     last_broker_epoch: int = 0
     scram: Mapping[tuple[str, str], ScramCredential] = msgspec.field(default_factory=dict)
     """SCRAM credentials by user and mechanism."""
@@ -198,7 +213,7 @@ class Cluster(msgspec.Struct, frozen=True):
     def is_live(self, broker_id: int) -> bool:
         """Whether the broker is registered, unfenced and not about to leave."""
         broker = self.brokers.get(BrokerId(broker_id))
-        return broker is not None and not broker.fenced and not broker.leaving
+        return broker is not None and broker.is_live
 
     def feature(self, name: str) -> int:
         """The finalized level of a feature, 0 where it is off."""
@@ -247,9 +262,15 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
         """This cluster with other brokers."""
-        live = tuple(sorted(key for key, broker in brokers.items() if not broker.fenced and not broker.leaving))
-        racks = tuple(brokers[broker_id].rack for broker_id in live)
-        return replace(self, brokers=brokers, live=live, live_racks=racks)
+        live = tuple(sorted(key for key, broker in brokers.items() if broker.is_live))
+        usable = tuple(broker_id for broker_id in live if brokers[broker_id].is_usable)
+        racks = tuple(brokers[broker_id].rack for broker_id in usable)
+        return replace(self, brokers=brokers, live=live, usable=usable, usable_racks=racks)
+
+    @property
+    def cordoned(self) -> tuple[BrokerId, ...]:
+        """The live brokers that get no new replicas, as all their log directories are cordoned."""
+        return tuple(broker_id for broker_id in self.live if broker_id not in self.usable)
 
 
 def _place(held: ResourceConfigs, key: tuple[int, str]) -> int:

@@ -231,20 +231,21 @@ def _bad_assignment(message: str) -> Rejection:
 
 
 def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> Rejection | None:
-    """The factor needs as many live brokers; with `enable.under.replicated.topic.creation` only
+    """The factor needs as many usable brokers; with `enable.under.replicated.topic.creation` only
     min(min.insync.replicas, factor) of them (KIP-409), which is one at least."""
-    live = len(cluster.live)
-    if live >= factor:
+    usable, registered = len(cluster.usable), len(cluster.brokers)
+    if usable >= factor:
         return None
     message = (
         f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-        f"reached because only {live} broker(s) are "
+        f"reached because only {usable} broker(s) are "
     )
-    message += "registered" if len(cluster.brokers) == live else f"live of the {len(cluster.brokers)} registered"
+    message += "registered" if registered == len(cluster.live) else f"live of the {registered} registered"
+    message += " or some brokers have all their log directories cordoned"
     if not cluster.settings.enable_under_replicated_topic_creation:
         return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, f"{message}.", "validation:live-brokers")
     floor = min(min_insync_replicas, factor)
-    if live < floor:
+    if usable < floor:
         message += f", and min(min.insync.replicas, replication factor) is {floor}."
         return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, message, "validation:under-replicated-floor")
     return None
@@ -252,7 +253,7 @@ def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> R
 
 def placeholders(partitions: int, factor: int, cluster: Cluster) -> Rejection | None:
     """Not more placeholders than one request may leave."""
-    missing = partitions * (factor - len(cluster.live))
+    missing = partitions * (factor - len(cluster.usable))
     if missing <= PLACEHOLDERS_PER_REQUEST_MAX:
         return None
     message = f"{missing} replicas would wait for brokers to join, which is over {PLACEHOLDERS_PER_REQUEST_MAX}."

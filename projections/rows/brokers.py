@@ -29,6 +29,8 @@ class BrokerRow(msgspec.Struct, frozen=True, gc=False):
     reason: str
     leaving: bool = False
     """In controlled shutdown: it serves, but is not to lead or to be placed on."""
+    cordoned: bool = False
+    """All log directories are cordoned, so new replicas are not placed on it (KIP-1066)."""
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
@@ -62,7 +64,9 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
             changed = _changed(row, record, event.broker_id, "in controlled shutdown")
             return _with(row, replace(changed, leaving=True))
         case catalog.LogDirsChanged() as event:
-            return _with(row, _changed(row, record, event.broker_id, "other log directories are online"))
+            reason = "all log directories are cordoned" if event.is_cordoned else "log directories changed"
+            changed = _changed(row, record, event.broker_id, reason)
+            return _with(row, replace(changed, cordoned=event.is_cordoned))
         case catalog.BrokerUnregistered() as event:
             _known(row, record, event.broker_id)
             return replace(row, brokers={key: one for key, one in row.brokers.items() if key != event.broker_id})

@@ -75,4 +75,6 @@ def _broker(before: BrokerRow | None, after: BrokerRow | None) -> types.BrokerDi
 
 
 def _state(row: BrokerRow | None) -> str | None:
-    return None if row is None else "fenced" if row.fenced else "live"
+    if row is None:
+        return None
+    return ("fenced" if row.fenced else "live") + (", cordoned" if row.cordoned else "")

@@ -33,7 +33,8 @@ class TopicDifferenceShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerDifferenceShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker that is different: how it was and is (`live`, `fenced`; null: not registered), and why it is so."""
+    """A broker that is different: how it was and is (`live`, `fenced`, `live, cordoned`; null: not registered), and
+    why it is so."""
 
     broker_id: int
     before: str | None

@@ -212,6 +212,8 @@ class BrokerShape(msgspec.Struct, frozen=True, kw_only=True):
 
     broker_id: int
     fenced: bool
+    cordoned: bool
+    """All log directories are cordoned, so that new replicas are not placed on it."""
     rack: str | None
     endpoints: tuple[EndpointShape, ...]
     broker_epoch: int

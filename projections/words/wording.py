@@ -82,7 +82,9 @@ def _of_topic(event: Event) -> str:
             return _partition_changed(event)
         case catalog.PartitionsAdded() as e:
             last = e.first + len(e.partitions)
-            return f"{_who(e)} raises {e.topic} from {e.first} to {last} partitions; {_replicas(e.partitions, e.first)}"
+            grown = f"{_who(e)} raises {e.topic} from {e.first} to {last} partitions"
+            placed = f", placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.cordoned_brokers else ""
+            return f"{grown}{placed}; {_replicas(e.partitions, e.first)}"
         case catalog.ChangeRejected() as e:
             refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
             return f"{_who(e)} asks for {e.topic} {change_in_words(e.asked.wanted)}, {refusal}"
@@ -105,7 +107,9 @@ def _of_cluster(event: Event) -> str:
             unclean = "" if e.details is None or e.details.clean else ", after an unclean end"
             return f"broker {e.broker_id} registers{rack}, with epoch {e.broker_epoch}{unclean}"
         case catalog.LogDirsChanged() as e:
-            return f"broker {e.broker_id} has {many(len(e.log_dirs), 'log directory', 'log directories')} online"
+            cordoned = f", {len(e.cordoned)} of them cordoned" if e.cordoned else ""
+            online = many(len(e.log_dirs), "log directory", "log directories")
+            return f"broker {e.broker_id} has {online} online{cordoned}"
         case catalog.FeaturesChanged() as e:
             levels = ", ".join(f"{name} {level}" for name, level in e.features)
             return f"the cluster's features are {levels} ({e.reason})"
@@ -172,7 +176,7 @@ def create_in_words(wanted: Wanted) -> str:
 def _created(e: catalog.TopicCreated) -> str:
     if e.is_adopted:
         return f"{e.topic} was there, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
-    placed = f"placed on live {_brokers(e.live_brokers)}" if e.live_brokers else "no broker being live"
+    placed = f"placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.live_brokers else "no broker being live"
     size = f"{many(len(e.partitions), 'partition')} with factor {e.replication_factor}"
     parts = [f"{e.topic} is created, {size}, {placed}", _replicas(e.partitions)]
     kept = {replica for one in e.partitions for replica in one.replicas if is_placeholder(replica)}
@@ -182,6 +186,12 @@ def _created(e: catalog.TopicCreated) -> str:
     if e.verdict is not None:
         parts.append(_policy(e.verdict))
     return "; ".join(parts)
+
+
+def _cordoned(e: catalog.TopicCreated | catalog.PartitionsAdded) -> str:
+    if not e.cordoned_brokers:
+        return ""
+    return f" but not on {_brokers(e.cordoned_brokers)}, with all log directories cordoned"
 
 
 def _policy(verdict: catalog.Verdict) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from tests.support import tools
 from tests.support.processes import Process
 from tests.support.real_brokers import RealCluster, real_cluster, until
+from tests.support.topicwright import COMMAND
 
 SOURCES = Path(__file__).parent / "java" / "kafka_tools"
 
@@ -72,6 +75,38 @@ def test_topics(kafka: KafkaTools) -> None:
     until(lambda: len(partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))) == 5, 120, "5 partitions")
     kafka.run("kafka-topics", "--delete", "--topic", "made")
     until(lambda: "made" not in kafka.run("kafka-topics", "--list").split(), 120, "the topic is gone")
+
+
+def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: KafkaTools) -> None:
+    broker = ("--entity-type", "brokers", "--entity-name", "1")
+
+    def brokers_of(topic: str) -> set[int]:
+        described = partitions(kafka.run("kafka-topics", "--describe", "--topic", topic))
+        return {int(broker_id) for _, replicas, _ in described.values() for broker_id in replicas.split(",")}
+
+    def cordoned() -> list[int]:
+        with urlopen(f"http://{kafka.cluster.http}/v1/brokers") as answer:
+            return [one["broker_id"] for one in json.load(answer)["brokers"] if one["cordoned"]]
+
+    def create(name: str, *options: str, code: int = 0) -> str:
+        return kafka.run("kafka-topics", "--create", "--topic", name, *options, code=code)
+
+    kafka.run("kafka-configs", *broker, "--alter", "--add-config", "cordoned.log.dirs=*")
+    until(lambda: cordoned() == [1], 60, "broker 1 is cordoned")
+    create("drained", "--partitions", "30", "--replication-factor", "1")
+    kafka.run("kafka-topics", "--alter", "--topic", "drained", "--partitions", "42")
+    assert brokers_of("drained") == {2, 3}
+    refused = create("too-wide", "--partitions", "1", "--replication-factor", "3", code=1)
+    assert "some brokers have all their log directories cordoned." in refused
+    create("by-hand", "--replica-assignment", "1:2")
+    assert brokers_of("by-hand") == {1, 2}
+    explained = subprocess.run(
+        [COMMAND, "explain", "drained", "--http", kafka.cluster.http], capture_output=True, text=True, check=True
+    ).stdout
+    assert "but not on broker 1, with all log directories cordoned" in explained
+    kafka.run("kafka-configs", *broker, "--alter", "--delete-config", "cordoned.log.dirs")
+    until(lambda: cordoned() == [], 60, "no broker is cordoned")
+    create("wide", "--partitions", "1", "--replication-factor", "3")
 
 
 def test_configs(kafka: KafkaTools) -> None:

@@ -23,11 +23,11 @@ MESSAGES = """
 1 | create t -1x1 on=0:1 | A manual partition assignment was specified, but replication factor was not set to -1.
 1 | create t 10001x1 | Excessively large number of partitions per request. 10001 partitions with what comes beside them are over 10000.
 1 | create t 10000x1 | Unable to perform excessively large batch operation. 10000 partitions with what comes beside them are over 10000.
-1 2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 2 broker(s) are registered.
-1 2! | create t 1x2 | Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are live of the 2 registered.
-1 default.replication.factor=3 | create t 1x-1 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered. The request names no factor; this one is the default (default.replication.factor).
-1 fewer minisr=2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered, and min(min.insync.replicas, replication factor) is 2.
-1 fewer minisr=5 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered, and min(min.insync.replicas, replication factor) is 3.
+1 2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some brokers have all their log directories cordoned.
+1 2! | create t 1x2 | Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are live of the 2 registered or some brokers have all their log directories cordoned.
+1 default.replication.factor=3 | create t 1x-1 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. The request names no factor; this one is the default (default.replication.factor).
+1 fewer minisr=2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned, and min(min.insync.replicas, replication factor) is 2.
+1 fewer minisr=5 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned, and min(min.insync.replicas, replication factor) is 3.
 1 fewer | create t 9999x12 | 109989 replicas would wait for brokers to join, which is over 100000.
 1 2! | create t on=0:2 | All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown.
 1 | create t on=0:9 | The manual partition assignment includes broker 9, but no such broker is registered.
@@ -78,4 +78,4 @@ def test_a_time_beyond_all_calendars_is_shown_in_ms() -> None:
 def test_a_factor_that_is_named_is_not_called_the_default() -> None:
     rig = given("1 default.replication.factor=3")
     (answer,) = rig.put(command(rig, "create t 1x3")).answers
-    assert answer.message.endswith("only 1 broker(s) are registered.")
+    assert answer.message.endswith("registered or some brokers have all their log directories cordoned.")

@@ -192,7 +192,7 @@ def test_the_cluster_is_stored_and_found_again() -> None:
     bench.flush()
     assert bench.store.durable_cluster is cluster
     found = TopicStore(bench.log).durable_cluster
-    assert (found.brokers, found.live, found.live_racks) == (cluster.brokers, (1,), ("r",))
+    assert (found.brokers, found.live, found.usable_racks) == (cluster.brokers, (1,), ("r",))
     assert (found.last_broker_epoch, found.release, found.settings.num_partitions) == (20, "1", 3)
     assert found.settings.topic_defaults == (("log.retention.ms", "9"),)
     assert bench.store.changes(bench.state) == {}, "and is not written again"

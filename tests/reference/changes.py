@@ -53,11 +53,6 @@ def becomes(*wanted: Row) -> Change:
     return lambda rows, case, version: tuple(in_version(row, version) for row in wanted)
 
 
-def shorter_message(end: str) -> Change:
-    """Kafka's message up to these words."""
-    return answered(lambda row, version: replace(row, message=row.message and row.message.partition(end)[0]))
-
-
 def without_messages(rows: Rows, case: Case, version: int) -> Rows:
     return tuple(replace(row, message=None) for row in rows)
 

@@ -30,7 +30,6 @@ from tests.reference.changes import (
     own_min_insync,
     own_node_alone,
     refused,
-    shorter_message,
     without_messages,
     without_racks,
 )
@@ -145,11 +144,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "CreateTopics: (factor -1|defaults for both.*|policy is told of defaults)",
         refused("INVALID_REPLICATION_FACTOR", FACTOR),
         range(1),
-    ),
-    Difference(
-        "there are no log directories to cordon",
-        "CreateTopics: (factor (4|32767)|policy after placement)",
-        shorter_message(" or some brokers have all"),
     ),
     Difference(
         "too many partitions are the client's mistake, as in CreateTopics, and not the server's",

@@ -11,6 +11,7 @@ import structlog
 from controller.apis.kraft.epochs import as_brokers_take_it
 from controller.brokers.kraft import registration
 from controller.brokers.kraft.confirmations import Confirmations
+from controller.brokers.kraft.log.projection import CORDONED_SINCE, METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.port import stamp
 from controller.front.front import Front
@@ -151,7 +152,9 @@ class BrokerHeartbeatHandler:
         online = tuple(each for each in broker.log_dirs if each not in offline)
         if online != broker.log_dirs:
             logger.warning("log directories failed", broker=broker_id, online=len(online))
-            yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online)
+        cordoned = self._cordoned(broker, request, online)
+        if (online, cordoned) != (broker.log_dirs, broker.cordoned):
+            yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online, cordoned=cordoned)
         if broker.fenced and next_ is Next.UNFENCED:
             yield commands.UnfenceBroker(**stamp(controller, "kraft"), **of, reason="caught up")
         elif not broker.fenced and next_ in (Next.FENCED, Next.GONE):
@@ -159,6 +162,17 @@ class BrokerHeartbeatHandler:
             yield commands.FenceBroker(**stamp(controller, "kraft"), **of, reason=reason)
         elif not broker.leaving and next_ is Next.LEAVING:
             yield commands.BeginShutdown(**stamp(controller, "kraft"), **of)
+
+    def _cordoned(
+        self, broker: Broker, request: BrokerHeartbeatRequest, online: tuple[bytes, ...]
+    ) -> tuple[bytes, ...]:
+        """The online directories that are cordoned. A broker reports them once it has caught up, and null before."""
+        level = self._membership.cluster.feature(METADATA_VERSION_FEATURE)
+        reported = request.cordoned_log_dirs
+        if reported is None or level < CORDONED_SINCE:
+            return broker.cordoned
+        wanted = frozenset(reported)
+        return tuple(each for each in online if each in wanted)
 
 
 class UnregisterBrokerHandler:

@@ -105,7 +105,8 @@ def brokers(answer: json_types.BrokersShape, look: Look = PLAIN) -> Iterator[str
 
 
 def _broker_row(one: json_types.BrokerShape, wide: bool) -> tuple[object, ...]:
-    state = Marked("fenced", "bad") if one.fenced else Marked("live", "good")
+    cordoned = ", cordoned" if one.cordoned else ""
+    state = Marked(f"fenced{cordoned}", "bad") if one.fenced else Marked(f"live{cordoned}", "good")
     listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
     row = (one.broker_id, state, one.changed_at, one.reason, one.rack or "-", listeners)
     return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row

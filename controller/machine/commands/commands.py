@@ -144,10 +144,11 @@ class BeginShutdown(MembershipCommand, frozen=True, kw_only=True, gc=False):
 
 
 class ChangeLogDirs(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """The log directories of a broker that are online are these: one failed, or came back (KIP-858)."""
+    """The log directories of a broker that are online (KIP-858), and those that are cordoned (KIP-1066)."""
 
     broker_id: BrokerId
     log_dirs: tuple[bytes, ...]
+    cordoned: tuple[bytes, ...] = ()
     broker_epoch: int | None = None
     """Of which registration; None for whichever there is."""
 

@@ -25,6 +25,7 @@ from controller.machine.partitions.rules import (
     enough_in_sync,
     fill,
     has_real_brokers,
+    is_filled,
     is_kept_up,
     new_upkeep,
 )
@@ -42,10 +43,10 @@ def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition
 
 
 def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:
-    """New partitions `first` to `first + count - 1` of a topic where placement puts them on the live brokers."""
-    ring = placement.rack_ring(cluster.live, cluster.live_racks)
+    """New partitions `first` to `first + count - 1` of a topic where placement puts them."""
+    ring = placement.rack_ring(cluster.usable, cluster.usable_racks)
     replica_lists = placement.place(topic, ring, first, count, factor)
-    if factor <= len(cluster.live) and not has_real_brokers(cluster):
+    if factor <= len(cluster.usable) and not has_real_brokers(cluster):
         return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
     return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
 
@@ -82,7 +83,7 @@ def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool
     live = cluster.live
     partitions = (partition for _, partition in numbered(topic.partitions, span))
     if cluster.settings.cluster_carries_out:
-        return all(p.replicas[-1] >= 0 or all(broker in p.replicas for broker in live) for p in partitions)
+        return all(is_filled(partition, cluster) for partition in partitions)
     if has_real_brokers(cluster):
         enough = enough_in_sync(topic, cluster)
         return all(is_kept_up(each, cluster) and not are_eligible_no_more(each, enough) for each in partitions)
@@ -93,7 +94,7 @@ def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool
             return False
         if any(member not in live for member in partition.isr) and len(partition.isr) > 1:
             return False
-        if partition.replicas[-1] < 0 and any(broker not in partition.replicas for broker in live):
+        if not is_filled(partition, cluster):
             return False
     return True
 

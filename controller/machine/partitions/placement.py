@@ -7,8 +7,9 @@ Goals, in this order:
 4. the followers of one leader are spread over the others;
 5. the same name on the same live brokers gives the same replicas, so that a dry run shows what a create commits.
 
-Constraints: only live brokers are chosen. With fewer of them than the factor (KIP-409, decided elsewhere) the missing
-replicas are placeholders -1, -2, …; they come last, so the preferred leader is always a broker.
+Constraints: only live brokers are chosen, and none whose log directories are all cordoned (KIP-1066). With fewer of
+them than the factor (KIP-409, decided elsewhere) the missing replicas are placeholders -1, -2, …; they come last, so
+the preferred leader is always a broker.
 
 Method: brokers stand in a ring in which racks alternate. The topic's name seeds the place in the ring where partition 0
 has its leader; each further partition moves one place on. Followers are the next brokers of the ring from a shift
@@ -31,7 +32,7 @@ Member = tuple[BrokerId, str | None]
 
 
 class Ring:
-    """The live brokers in a ring in which racks alternate; one object for one set of live brokers."""
+    """Brokers in a ring in which racks alternate; one object for one set of brokers."""
 
     __slots__ = ("members",)
 
@@ -40,10 +41,10 @@ class Ring:
 
 
 @lru_cache(maxsize=8)
-def rack_ring(live: tuple[BrokerId, ...], racks: tuple[str | None, ...]) -> Ring:
-    """The ring of the live brokers; those without a rack count as one rack of their own."""
+def rack_ring(usable: tuple[BrokerId, ...], racks: tuple[str | None, ...]) -> Ring:
+    """The ring of the usable brokers; those without a rack count as one rack of their own."""
     by_rack: dict[str | None, list[BrokerId]] = {}
-    for broker_id, rack in sorted(zip(live, racks, strict=True), key=lambda pair: (pair[1] or "", pair[0])):
+    for broker_id, rack in sorted(zip(usable, racks, strict=True), key=lambda pair: (pair[1] or "", pair[0])):
         by_rack.setdefault(rack, []).append(broker_id)
     members: list[Member] = []
     for turn in range(max(map(len, by_rack.values()), default=0)):
@@ -52,7 +53,7 @@ def rack_ring(live: tuple[BrokerId, ...], racks: tuple[str | None, ...]) -> Ring
 
 
 def place(topic: str, ring: Ring, first: int, count: int, factor: int) -> tuple[tuple[BrokerId, ...], ...]:
-    """Replicas for the partitions `first` to `first + count - 1` of a topic; at least one broker must be live."""
+    """Replicas for the partitions `first` to `first + count - 1` of a topic; at least one broker must be usable."""
     seed = crc32(topic.encode())
     size = len(ring.members)
     missing = tuple(BrokerId(-n) for n in range(1, factor - size + 1))
@@ -88,7 +89,7 @@ def _replicas(ring: Ring, at: int, shift: int, factor: int) -> tuple[BrokerId, .
 def pick_for_placeholder(
     topic: str, partition: int, candidates: Sequence[Member], used_racks: AbstractSet[str | None]
 ) -> BrokerId | None:
-    """The broker that takes the place of a placeholder, or None without candidates (live, and no replicas yet).
+    """The broker that takes the place of a placeholder, or None without candidates (usable, and no replicas yet).
 
     One of an unused rack if there is one; among equals the name and partition decide, so that several that join at
     once share the load.

@@ -114,13 +114,18 @@ def is_kept_up(partition: Partition, cluster: Cluster) -> bool:
         return not any(replica in cluster.live for replica in partition.replicas)
     if lost_members(partition, cluster):
         return False
-    return partition.replicas[-1] >= 0 or all(broker in partition.replicas for broker in cluster.live)
+    return is_filled(partition, cluster)
+
+
+def is_filled(partition: Partition, cluster: Cluster) -> bool:
+    """Whether no placeholder waits for a broker that is there."""
+    return partition.replicas[-1] >= 0 or all(broker in partition.replicas for broker in cluster.usable)
 
 
 def fill(
     topic: TopicName, index: int, partition: Partition, cluster: Cluster
 ) -> tuple[Partition, list[PlaceholderFilled]]:
-    """Live brokers in the places of placeholders, one a place, as long as there are any (KIP-409)."""
+    """Usable brokers in the places of placeholders, one a place, as long as there are any (KIP-409)."""
     fills: list[PlaceholderFilled] = []
     for placeholder in [replica for replica in partition.replicas if is_placeholder(replica)]:
         broker_id = _candidate(topic, index, partition.replicas, cluster)
@@ -136,7 +141,7 @@ def fill(
 def _candidate(topic: TopicName, index: int, replicas: Ids, cluster: Cluster) -> BrokerId | None:
     candidates = [
         (broker_id, rack)
-        for broker_id, rack in zip(cluster.live, cluster.live_racks, strict=True)
+        for broker_id, rack in zip(cluster.usable, cluster.usable_racks, strict=True)
         if broker_id not in replicas
     ]
     used_racks = {cluster.brokers[replica].rack for replica in replicas if replica in cluster.brokers}

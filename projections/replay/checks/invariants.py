@@ -68,11 +68,11 @@ CHECKS: Mapping[str, str] = {
     "timeout-when-due": "REQUEST_TIMED_OUT is answered only at or after the deadline",
     "replicas-distinct": "no partition has a replica twice",
     "leader-in-isr": "the leader is in the in-sync set, the set within the replicas, no placeholder in either",
-    "replicas-live": "replicas are placed on live brokers, and assigned by hand to registered ones",
+    "replicas-live": "replicas are placed on live brokers not cordoned, and assigned by hand to registered ones",
     "epochs-never-go-back": "each change raises the partition epoch by one, and the leader epoch if the leader changes",
     "partitions-never-fall": "partitions are appended after the last one",
     "placeholders-allowed": "placeholders come only while allowed, and with enough live brokers",
-    "placeholders-filled": "placeholders are filled by live brokers, and as soon as one could",
+    "placeholders-filled": "placeholders are filled by live brokers that are not cordoned, and as soon as one could",
     "created-as-asked": "no topic comes of a request that was rejected, or that is not recorded",
     "as-asked": "partitions, factor and replicas are the requested ones, or the defaults",
     "rejected-with-rule": "what is rejected names an error and the rule that decided",
@@ -281,7 +281,8 @@ def _settled(log: Log, settle_ms: int) -> dict[int, Settled]:
         at_end = log.timeline.at_end.get(log_partition)
         if at_end is not None and extent.end_ms - (extent.reviewed_ms or 0) >= settle_ms:
             live = at_end.live_for(extent.end_ms, settle_ms)
-            fill = live if log_partition in log.timeline.ever_enabled else ()
+            usable = at_end.usable_for(extent.end_ms, settle_ms)
+            fill = usable if log_partition in log.timeline.ever_enabled else ()
             led = at_end.not_gone_for(extent.end_ms, settle_ms)
             settled[log_partition] = Settled(fill, live, led, at_end.elects)
     return settled

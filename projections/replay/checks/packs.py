@@ -131,7 +131,7 @@ def _before(ends: Mapping[int, int] | None, batches: Batches) -> Batches:
 # --- what every check has to know of the whole log
 
 
-LOOK_COLUMNS = ("log_partition", "offset", "at_ms", "type", "cause_command", "broker_id", "settings")
+LOOK_COLUMNS = ("log_partition", "offset", "at_ms", "type", "cause_command", "broker_id", "settings", "cordoned")
 
 
 class Stretch(msgspec.Struct, frozen=True, array_like=True):

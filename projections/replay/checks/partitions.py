@@ -54,6 +54,7 @@ class Steps(Chosen):
         self.leader_epoch = column(made.leader_epoch, share["leader_epoch"])
         self.partition_epoch = column(made.partition_epoch, share["partition_epoch"])
         self.live = share.live[self.event]
+        self.usable = share.usable[self.event]
         self._groups = Groups(keys[order])
         self._look_back()
 
@@ -202,11 +203,11 @@ def _led_by_others(steps: Steps) -> Bools:
 
 
 def _wrongly_filled(steps: Steps) -> Bools:
-    def is_wrong(place: int, broker: int, stood: int, live: int) -> bool:
-        return place >= 0 or place not in steps.lists.ids(stood) or broker not in steps.lists.ids(live)
+    def is_wrong(place: int, broker: int, stood: int, usable: int) -> bool:
+        return place >= 0 or place not in steps.lists.ids(stood) or broker not in steps.lists.ids(usable)
 
     fills = steps.of(_FILL) & steps.changed
-    return judged(fills, is_wrong, steps["placeholder"], steps["broker_id"], steps.stood, steps.live)
+    return judged(fills, is_wrong, steps["placeholder"], steps["broker_id"], steps.stood, steps.usable)
 
 
 def _could_be_filled(steps: Steps, rows: Bools, replicas: Ints, brokers: Ints) -> Bools:
@@ -221,7 +222,7 @@ def _could_be_filled(steps: Steps, rows: Bools, replicas: Ints, brokers: Ints) -
 
 def _reviewed_and_left(steps: Steps) -> Bools:
     rows = steps.share.reviewed[steps.event] & steps.of(*_LEADING) & steps.changed
-    return _could_be_filled(steps, rows, steps.stood, steps.live)
+    return _could_be_filled(steps, rows, steps.stood, steps.usable)
 
 
 def _fill(steps: Steps, row: int) -> str:
@@ -233,8 +234,8 @@ def _epochs(steps: Steps, row: int) -> str:
     return steps.about(row, f"epochs {shown(steps.leader_epoch[row])}, {shown(steps.partition_epoch[row])}")
 
 
-def _live_others(steps: Steps, row: int) -> str:
-    return listed(others(steps.lists.ids(int(steps.live[row])), steps.lists.ids(int(steps.stood[row]))))
+def _usable_others(steps: Steps, row: int) -> str:
+    return listed(others(steps.lists.ids(int(steps.usable[row])), steps.lists.ids(int(steps.stood[row]))))
 
 
 _SOUND = "a leader of the in-sync set, which is of the replicas, without placeholders"
@@ -281,13 +282,13 @@ PARTITION_CHECKS = (
         "placeholders-filled",
         _wrongly_filled,
         _fill,
-        lambda steps, row: f"one of its placeholders filled by one of the live brokers {steps.list(steps.live[row])}",
+        lambda steps, row: f"one of its placeholders filled by one of the brokers {steps.list(steps.usable[row])}",
     ),
     Check[Steps](
         "placeholders-filled",
         _reviewed_and_left,
         lambda steps, row: steps.about(row, f"{steps.list(steps.stood[row])} after a review"),
-        lambda steps, row: f"filled by one of {_live_others(steps, row)}",
+        lambda steps, row: f"filled by one of {_usable_others(steps, row)}",
     ),
 )
 """What follows from how a partition stood before an event, and from the brokers of that moment."""

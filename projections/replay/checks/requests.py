@@ -206,9 +206,9 @@ class Requests(Chosen):
         return self.share.moments.enabled(self.share.moment)[self.event]
 
     @cached_property
-    def live_count(self) -> Ints:
-        """How many brokers were live."""
-        return self.share.lists.sizes(self.share.live)[self.event]
+    def usable_count(self) -> Ints:
+        """How many brokers were live and not cordoned."""
+        return self.share.lists.sizes(self.share.usable)[self.event]
 
     def listed(self, row: int, brokers: Ints) -> str:
         """The list of brokers at one event, for people; `brokers` has one for each event of the share."""
@@ -250,7 +250,7 @@ def _without_request(requests: Requests) -> Bools:
 def _placed_on_others(requests: Requests) -> Bools:
     created = requests.of("TopicCreated") & (requests["deadline_ms"] != ADOPTED_DEADLINE_MS) & ~requests.manual
     added = requests.of("PartitionsAdded") & (requests["manual"] == 0)
-    return (created | added) & requests.unknown(requests.share.live)
+    return (created | added) & requests.unknown(requests.share.usable)
 
 
 def _saw_others(requests: Requests) -> Bools:
@@ -263,8 +263,8 @@ def _saw_others(requests: Requests) -> Bools:
 
 
 def _not_allowed(requests: Requests) -> Bools:
-    live = requests.live_count
-    allowed = requests.enabled & (live >= requests.needed) & (live - requests.lowest == requests.factor)
+    usable = requests.usable_count
+    allowed = requests.enabled & (usable >= requests.needed) & (usable - requests.lowest == requests.factor)
     return requests.placed & (requests.lowest < 0) & (requests["deadline_ms"] != ADOPTED_DEADLINE_MS) & ~allowed
 
 
@@ -350,8 +350,8 @@ REQUEST_CHECKS = (
     Check[Requests](
         "replicas-live",
         _placed_on_others,
-        lambda requests, row: f"placed on {requests.placed_outside(row, requests.share.live)}",
-        lambda requests, row: f"live brokers: {requests.listed(row, requests.share.live)}",
+        lambda requests, row: f"placed on {requests.placed_outside(row, requests.share.usable)}",
+        lambda requests, row: f"live brokers that are not cordoned: {requests.listed(row, requests.share.usable)}",
     ),
     Check[Requests](
         "replicas-live",
@@ -369,7 +369,7 @@ REQUEST_CHECKS = (
         "placeholders-allowed",
         _not_allowed,
         lambda requests, row: (
-            f"{-requests.lowest[row]} of {requests.factor[row]} wait, {requests.live_count[row]} brokers live, "
+            f"{-requests.lowest[row]} of {requests.factor[row]} wait, {requests.usable_count[row]} brokers live, "
             f"allowed: {str(requests.enabled[row]).lower()}"
         ),
         lambda requests, row: f"allowed, at least {requests.needed[row]} live, and each of them used",

@@ -61,7 +61,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "BrokerUnfenced": ("UnfenceBroker", ADOPTED, FOLLOW),
     "BrokerUnregistered": ("UnregisterBroker", FOLLOW),
     "BrokerLeaving": ("BeginShutdown", ADOPTED, FOLLOW),
-    "LogDirsChanged": ("ChangeLogDirs", FOLLOW),
+    "LogDirsChanged": ("ChangeLogDirs", ADOPTED, FOLLOW),
     "QuorumEpochBegun": ("BeginQuorumEpoch", ADOPTED, FOLLOW),
     "MetadataAdopted": (ADOPTED,),
     "MetadataHandedBack": ("HandMetadataBack",),

@@ -47,6 +47,7 @@ class Share:
         self.moments = Moments(list(spans), self.lists)
         self.moment = self.moments.find(self["log_partition"], self["offset"])
         self.live = self.moments.live(self.moment)
+        self.usable = self.moments.usable(self.moment)
 
     def __getitem__(self, name: str) -> Ints:
         return self._columns[name]

@@ -16,7 +16,7 @@ from projections.replay.checks.arrays import NOWHERE, Bools, Ints, Lists
 
 CLUSTER_TYPES = (
     "BrokerRegistered", "BrokerFenced", "BrokerLeaving", "BrokerUnfenced", "BrokerUnregistered", "SettingsChanged",
-    "QuorumEpochBegun", "FeaturesChanged",
+    "QuorumEpochBegun", "FeaturesChanged", "LogDirsChanged",
 )  # fmt: skip
 """The events that make the timeline."""
 
@@ -35,6 +35,7 @@ class ClusterEvent(NamedTuple):
     type: str
     broker_id: int | None
     settings: tuple[tuple[str, str], ...] | None
+    cordoned: bool | None
 
 
 class Span(NamedTuple):
@@ -44,6 +45,8 @@ class Span(NamedTuple):
     since: int
     until: int
     live: tuple[int, ...]
+    usable: tuple[int, ...]
+    """The live brokers on which new replicas may be placed."""
     registered: tuple[int, ...]
     enabled: bool
     """Whether topics might be created with fewer brokers than their factor (KIP-409)."""
@@ -54,9 +57,11 @@ class Span(NamedTuple):
 
 
 class AtEnd(NamedTuple):
-    """Brokers when a log partition ends, each with the time since when: those that are live, and those that were."""
+    """Brokers when a log partition ends, each with the time since when: those that are live, those of them on which
+    new replicas may be placed, and those that were live."""
 
     live: dict[int, int]
+    usable: dict[int, int]
     gone: dict[int, int]
     elects: bool
     """Whether leaders are elected here among simulated brokers: no cluster carries decisions out, and brokers are not
@@ -64,12 +69,20 @@ class AtEnd(NamedTuple):
 
     def live_for(self, now_ms: int, settle_ms: int) -> tuple[int, ...]:
         """The brokers that have been live for `settle_ms`."""
-        return tuple(broker for broker, since_ms in self.live.items() if now_ms - since_ms >= settle_ms)
+        return _for(self.live, now_ms, settle_ms)
+
+    def usable_for(self, now_ms: int, settle_ms: int) -> tuple[int, ...]:
+        """The brokers that have been usable for `settle_ms`."""
+        return _for(self.usable, now_ms, settle_ms)
 
     def not_gone_for(self, now_ms: int, settle_ms: int) -> tuple[int, ...]:
         """The brokers that were live within the last `settle_ms`."""
         late = (broker for broker, since_ms in self.gone.items() if now_ms - since_ms < settle_ms)
         return tuple(sorted((*self.live, *late)))
+
+
+def _for(since: dict[int, int], now_ms: int, settle_ms: int) -> tuple[int, ...]:
+    return tuple(broker for broker, since_ms in since.items() if now_ms - since_ms >= settle_ms)
 
 
 class Timeline(NamedTuple):
@@ -89,6 +102,8 @@ class Brokers:
         self.registered: set[int] = set()
         self.live_ms: dict[int, int] = {}
         self.gone_ms: dict[int, int] = {}
+        self.cordoned: set[int] = set()
+        self.uncordoned_ms: dict[int, int] = {}
         self.settings: dict[str, str] = {}
         self.are_real = False
 
@@ -99,6 +114,7 @@ class Brokers:
             self.since,
             until,
             tuple(sorted(self.live_ms)),
+            tuple(sorted(self.live_ms.keys() - self.cordoned)),
             tuple(sorted(self.registered)),
             self.settings.get(_UNDER_REPLICATED) == "true",
             self._count(MIN_ISR),
@@ -116,8 +132,17 @@ class Brokers:
             self.settings = dict(event.settings or ())
         elif event.type in ("QuorumEpochBegun", "FeaturesChanged"):
             self.are_real = True
+        elif event.type == "LogDirsChanged" and event.broker_id is not None:
+            self._see_log_dirs(event, event.broker_id)
         elif event.broker_id is not None:
             self._see_broker(event, event.broker_id)
+
+    def _see_log_dirs(self, event: ClusterEvent, broker_id: int) -> None:
+        if event.cordoned:
+            self.cordoned.add(broker_id)
+        elif broker_id in self.cordoned:
+            self.cordoned.discard(broker_id)
+            self.uncordoned_ms[broker_id] = event.at_ms
 
     def _see_broker(self, event: ClusterEvent, broker_id: int) -> None:
         if event.type == "BrokerUnfenced":
@@ -127,6 +152,8 @@ class Brokers:
             return
         if self.live_ms.pop(broker_id, None) is not None:
             self.gone_ms[broker_id] = event.at_ms
+        if event.type in ("BrokerRegistered", "BrokerUnregistered"):
+            self.cordoned.discard(broker_id)
         if event.type == "BrokerUnregistered":
             self.registered.discard(broker_id)
         else:
@@ -135,7 +162,13 @@ class Brokers:
     def at_end(self) -> AtEnd:
         """The brokers as they are now."""
         elects = not self.are_real and self.settings.get(_CARRIES_OUT) != "true"
-        return AtEnd(dict(sorted(self.live_ms.items())), self.gone_ms, elects)
+        live = dict(sorted(self.live_ms.items()))
+        usable = {
+            broker: max(since_ms, self.uncordoned_ms.get(broker, since_ms))
+            for broker, since_ms in live.items()
+            if broker not in self.cordoned
+        }
+        return AtEnd(live, usable, self.gone_ms, elects)
 
 
 def count_of(value: str, otherwise: int) -> int:
@@ -168,6 +201,7 @@ class Moments:
         self._since = np.array([span.since for span in ordered], np.int64)
         self._partition = np.array([span.log_partition for span in ordered], np.int64)
         self._live = np.array([lists.code(span.live) for span in ordered], np.int64)
+        self._usable = np.array([lists.code(span.usable) for span in ordered], np.int64)
         self._registered = np.array([lists.code(span.registered) for span in ordered], np.int64)
         self._enabled = np.array([span.enabled for span in ordered], bool)
         self._min_isr = np.array([span.min_isr for span in ordered], np.int64)
@@ -187,6 +221,10 @@ class Moments:
     def live(self, moments: Ints) -> Ints:
         """The live brokers, sorted, as a list of `lists`."""
         return self._live[moments]
+
+    def usable(self, moments: Ints) -> Ints:
+        """The live brokers on which new replicas may be placed."""
+        return self._usable[moments]
 
     def registered(self, moments: Ints) -> Ints:
         """The registered brokers."""
@@ -209,5 +247,5 @@ class Moments:
         return self._factor[moments]
 
 
-_BEFORE_ALL = Span(NOWHERE, -1, 0, (), (), enabled=False, min_isr=1, num_partitions=1, factor=1)
+_BEFORE_ALL = Span(NOWHERE, -1, 0, (), (), (), enabled=False, min_isr=1, num_partitions=1, factor=1)
 """What holds in a log without any cluster event."""

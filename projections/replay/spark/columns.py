@@ -95,6 +95,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "replicas": INTS,
     "elr": INTS,
     "features": pa.map_(pa.string(), pa.int32()),
+    "cordoned": pa.bool_(),
 }
 """The columns in their order, with their types in Arrow.
 
@@ -102,7 +103,8 @@ COLUMNS: dict[str, pa.DataType] = {
 as requested (-1 for the cluster's default), but for TopicCreated, where the factor is the resolved one; `assignments`
 are the requested ones. `acls` are access control entries in words, `entity` is whom quotas are for. `verdict` is the
 outcome of the policies (KIP-108). `topic_id` is base64url. `replicas` and `elr` (those eligible to lead,
-KIP-966) are of one partition that changed; `features` are levels (KIP-584).
+KIP-966) are of one partition that changed; `features` are levels (KIP-584). `cordoned` says that
+all log directories of a broker are cordoned (KIP-1066).
 """
 
 _PLAIN_TYPES = {
@@ -223,7 +225,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.BrokerUnfenced: _BROKER,
     catalog.BrokerUnregistered: _BROKER,
     catalog.BrokerLeaving: _same("broker_id", "broker_epoch"),
-    catalog.LogDirsChanged: _same("broker_id", "broker_epoch"),
+    catalog.LogDirsChanged: {**_same("broker_id", "broker_epoch"), "cordoned": "is_cordoned"},
     catalog.QuorumEpochBegun: _same("leader_epoch"),
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
@@ -258,6 +260,8 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     access.LoginSecretDrawn: ("secret",),
     catalog.PartitionChanged: ("directories", "adding", "removing", "last_known_elr", "recovering"),
     catalog.PlaceholderFilled: ("directory",),
+    catalog.TopicCreated: ("cordoned_brokers",),
+    catalog.PartitionsAdded: ("cordoned_brokers",),
     catalog.LogDirsChanged: ("log_dirs",),
     catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id", "priority"),
     catalog.MetadataAdopted: ("source", "end_offset", "kept"),

@@ -188,10 +188,16 @@ def differences(image: MetadataImage, state: State) -> list[str]:
         for topic in state.topics
     }  # fmt: skip
     brokers = {
-        broker.broker_id: (broker.fenced, broker.leaving, broker.log_dirs) for broker in state.cluster.brokers.values()
+        broker.broker_id: (broker.fenced, broker.leaving, broker.log_dirs, broker.cordoned)
+        for broker in state.cluster.brokers.values()
     }
     known_brokers = {
-        record.broker_id: (record.fenced, record.in_controlled_shutdown, record.log_dirs)
+        record.broker_id: (
+            record.fenced,
+            record.in_controlled_shutdown,
+            record.log_dirs,
+            record.cordoned_log_dirs or (),
+        )
         for record in image.all(RegisterBrokerRecord)
     }
     pairs = (

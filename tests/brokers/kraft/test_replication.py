@@ -188,21 +188,21 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
 
 
 async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_commit(tmp_path: Path) -> None:
-    """Who has met a record of a newer release leads never again; cordoned directories stay known."""
+    """Who has met a record of a newer release leads never again; the epochs of brokers stay known."""
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:1])
         last = -1
         for values in ([b"\x01\xff\x01\x00"], created(1), created(2)):
             last = desk.node.append([(None, value) for value in values])
         desk.load()
-        desk.projector.take_wire(Wire(cordoned={BrokerId(1): (b"d" * 16,)}))
+        desk.projector.take_wire(Wire({BrokerId(1): 7}))
         await desk.follow(lambda: desk.replication.applied > last)
         assert len([each for each in desk.events() if isinstance(each.event, TopicDiscovered)]) == 2
         for again in (False, True):
             if again:
                 desk.load()
             assert "a record of type 255" in desk.replication.following.unfoldable
-            assert desk.projector.wire.cordoned == {BrokerId(1): (b"d" * 16,)}
+            assert desk.projector.wire.broker_epochs == {BrokerId(1): 7}
         assert not desk.node.quorum.can_lead
 
 

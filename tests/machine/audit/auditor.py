@@ -132,6 +132,9 @@ class Auditor(ClusterWitness, AccessAudit):
     def _live(self) -> set[int]:
         return {broker for broker, live in self.live.items() if live}
 
+    def _usable(self) -> set[int]:
+        return self._live()
+
     def _check_cause(self, record: Recorded) -> None:
         cause = record.cause
         of_topic = hasattr(record.event, "topic")
@@ -221,7 +224,7 @@ class Auditor(ClusterWitness, AccessAudit):
             wanted = by_hand.get(index)
             self._expect("as-asked", wanted in (None, partition.replicas), f"{partition.replicas} for {wanted}")
             brokers = {replica for replica in partition.replicas if replica >= 0}
-            may = set(self.live) if wanted else live
+            may = set(self.live) if wanted else self._usable()
             self._expect("replicas-live", brokers <= may, f"partition {index}: {partition.replicas} of {sorted(may)}")
             self._expect("leaders-unfenced", partition.leader in live, f"partition {index}: {partition.leader}")
             begins = (partition.leader_epoch, partition.partition_epoch) == (0, 0)
@@ -234,9 +237,9 @@ class Auditor(ClusterWitness, AccessAudit):
             return
         allowed = self.settings.get("enable.under.replicated.topic.creation") == "true"
         floor = min(int(minisr or self.settings.get("min.insync.replicas", "1")), len(replicas))
-        enough = len(self._live()) >= max(1, floor)
+        enough = len(self._usable()) >= max(1, floor)
         numbered = list(replicas[-len(missing) :]) == [-n for n in range(1, len(missing) + 1)]
-        needed = len(self._live()) + len(missing) == len(replicas)
+        needed = len(self._usable()) + len(missing) == len(replicas)
         self._expect(
             "placeholders-allowed", allowed and enough and numbered and needed, f"partition {index}: {replicas}"
         )
@@ -322,7 +325,7 @@ class Auditor(ClusterWitness, AccessAudit):
         if partition is None:
             return
         replicas = partition["replicas"]
-        could = self.live.get(event.broker_id, False) and event.broker_id not in replicas
+        could = event.broker_id in self._usable() and event.broker_id not in replicas
         there = event.placeholder < 0 and event.placeholder in replicas
         self._expect("placeholders-filled", could and there, f"{event.placeholder} by {event.broker_id} of {replicas}")
         expected = partition["partition_epoch"] + 1

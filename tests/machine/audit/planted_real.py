@@ -7,10 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from events.catalog import PartitionChanged, Recorded
-from events.names import BrokerId
+from events.catalog import Cause, LogDirsChanged, PartitionChanged, PlaceholderFilled, Recorded
+from events.names import BrokerId, Offset
 
 Log = list[Recorded]
+DIRECTORY = b"d" * 16
 REAL_FAULTS: list[tuple[str, Callable[[Log], Log]]] = []
 """The check that must see it, and the fault."""
 
@@ -53,3 +54,23 @@ def moved_to_the_same_broker_twice(log: Log) -> Log:
 def led_anew_in_the_old_epoch(log: Log) -> Log:
     last = [one.event for one in log if isinstance(one.event, PartitionChanged)][-1]
     return _with(log, lambda step: step == last, partition_epoch=last.partition_epoch - 1)
+
+
+def while_cordoned(log: Log, at: int, broker_id: BrokerId) -> Log:
+    """The log with all log directories of a broker cordoned for one event."""
+    during = log[at]
+
+    def dirs_changed(*cordoned: bytes) -> Recorded:
+        event = LogDirsChanged(broker_id, 1, (DIRECTORY,), cordoned)
+        return replace(during, cause=Cause("ChangeLogDirs", during.cause.request_id), event=event)
+
+    planted = [*log[:at], dirs_changed(DIRECTORY), during, dirs_changed(), *log[at + 1 :]]
+    return [replace(one, offset=Offset(number)) for number, one in enumerate(planted)]
+
+
+@_caught_by("placeholders-filled")
+def filled_by_a_cordoned_broker(log: Log) -> Log:
+    at = next(n for n, one in enumerate(log) if isinstance(one.event, PlaceholderFilled))
+    filled = log[at].event
+    assert isinstance(filled, PlaceholderFilled)
+    return while_cordoned(log, at, filled.broker_id)

@@ -12,6 +12,7 @@ from typing import Any
 from events.catalog import (
     BrokerFenced,
     BrokerLeaving,
+    BrokerRegistered,
     BrokerUnfenced,
     FeaturesChanged,
     HistorySkipped,
@@ -45,6 +46,7 @@ class RealAuditor(Auditor):
         self.leader_epoch = 0
         self.next_producer_id = 0
         self.leaving: set[int] = set()
+        self.cordoned: set[int] = set()
         self.elr = False
 
     @property
@@ -143,8 +145,17 @@ class RealAuditor(Auditor):
         """Who leaves is not placed on."""
         return super()._live() - self.leaving
 
+    def _usable(self) -> set[int]:
+        return self._live() - self.cordoned
+
+    def _on_broker_registered(self, event: BrokerRegistered) -> None:
+        super()._on_broker_registered(event)
+        self.cordoned.discard(event.broker_id)
+
     def _on_log_dirs_changed(self, event: LogDirsChanged) -> None:
         self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")
+        every = bool(event.log_dirs) and not set(event.log_dirs) - set(event.cordoned)
+        (self.cordoned.add if every else self.cordoned.discard)(event.broker_id)
 
     def _on_quorum_epoch_begun(self, event: QuorumEpochBegun) -> None:
         self._expect(

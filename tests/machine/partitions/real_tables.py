@@ -81,10 +81,13 @@ def _leave(rig: Rig, text: str) -> AnyCommand:
 
 
 def _dirs(rig: Rig, text: str) -> AnyCommand:
-    """`dirs BROKER 1.2`: these directories are online."""
-    broker, dirs = text.split()
-    online = tuple(directory(one) for one in dirs.split("."))
-    return commands.ChangeLogDirs(**_stamps(rig, {}), broker_id=BrokerId(int(broker)), log_dirs=online)
+    """`dirs BROKER 1.2 [cordoned=2]`: these directories are online, and of them cordoned."""
+    (broker, dirs), options = _split(text)
+    online, cordoned = (
+        tuple(directory(one) for one in each.split(".") if each) for each in (dirs, options.get("cordoned", ""))
+    )
+    stamps = _stamps(rig, {})
+    return commands.ChangeLogDirs(**stamps, broker_id=BrokerId(int(broker)), log_dirs=online, cordoned=cordoned)
 
 
 def _epoch(rig: Rig, broker: str, options: dict[str, str]) -> dict[str, Any]:

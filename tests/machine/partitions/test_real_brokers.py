@@ -81,6 +81,28 @@ STORIES = {
         lies u by=1 0:11                | => NONE 0:UNKNOWN_TOPIC_ID
         lies t by=1 epoch=1 0:11        | => STALE_BROKER_EPOCH
     """,
+    "brokers with all log directories cordoned get no new replicas": """
+        join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
+        unfence 1                       | unfenced(1 e4) => NONE 4
+        dirs 1 10.11 cordoned=10        | logdirschanged(1) => NONE 4
+        dirs 1 10.11 cordoned=10        | => NONE 4
+        create u 1x3 timeout=0 dry      | => NONE
+        dirs 1 10.11 cordoned=10.11     | logdirschanged(1) => NONE 4
+        review t                        | nothing
+        create u 1x3 timeout=0 id=0     | refused => INVALID_REPLICATION_FACTOR validation:live-brokers
+        create u 4x2 timeout=0 id=1     | requested created(2.3 3.2 2.3 3.2) answered => REQUEST_TIMED_OUT
+        partitions u to=8               | added(4: 2.3 3.2 2.3 3.2) => NONE
+        create v on=0:1.2 timeout=0 id=2| requested created(1.2) answered => REQUEST_TIMED_OUT
+        reassign v 0:1.3                | changed(0: replicas=1.3.2 adding=3 removing=2 directories=0.30.20 \
+e0/1) => NONE 0:NONE
+        settings fewer                  | settings
+        create w 1x3 timeout=0 id=3     | requested created(2.3/2.3.-1) answered => REQUEST_TIMED_OUT
+        review w                        | nothing
+        dirs 1 10.11                    | logdirschanged(1) => NONE 4
+        review w                        | filled(0: -1 by 1 e1)
+        dirs 1 10.11 cordoned=10.11     | logdirschanged(1) => NONE 4
+        join 1 as=third dirs=10.11      | fenced(1 e4) registered(1 e5) => NONE 5
+    """,
     "a directory is taken away, and its broker makes the replica anew in another one": """
         alter t set:min.insync.replicas=3 | configs(min.insync.replicas=3) => NONE
         join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from events.catalog import Recorded
+from events.catalog import CreateRequested, Recorded, TopicCreated
 from events.codec import decode_event, encode_event
 from projections.replay.checks.invariants import CHECKS, look, violations
 from projections.replay.checks.packs import ExportEvents
@@ -22,7 +22,7 @@ from tests.events import golden
 from tests.machine.audit import planted_partitions, planted_topics, rules
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.planted import FAULTS, clean
-from tests.machine.audit.planted_real import REAL_FAULTS
+from tests.machine.audit.planted_real import REAL_FAULTS, while_cordoned
 from tests.machine.audit.real_auditor import RealAuditor
 
 PLANTED = (planted_partitions, planted_topics)
@@ -35,7 +35,21 @@ def golden_log(name: str) -> list[Recorded]:
     return [decode_event(offset, value) for offset, value in enumerate(golden.lines_of(name))]
 
 
+def placed_on_a_cordoned_broker(log: list[Recorded]) -> list[Recorded]:
+    """The first topic that is placed without a manual assignment, on a broker that was to get nothing."""
+    manual = {one.event.request_id for one in log if isinstance(one.event, CreateRequested) and one.event.assignments}
+    at, created = next(
+        (number, one.event)
+        for number, one in enumerate(log)
+        if isinstance(one.event, TopicCreated)
+        and one.event.request_id not in manual
+        and min(one.event.partitions[0].replicas) > 0
+    )
+    return while_cordoned(log, at, created.partitions[0].replicas[0])
+
+
 FAULTY = {
+    "placed_on_a_cordoned_broker": ("replicas-live", placed_on_a_cordoned_broker(clean())),
     **{plant.__name__: (check, plant(clean())) for check, plant in FAULTS},
     **{plant.__name__: (check, plant(golden_log("real"))) for check, plant in REAL_FAULTS},
 }

@@ -89,8 +89,9 @@ def _changes(
     before: RegisterBrokerRecord, after: RegisterBrokerRecord, epoch: int, reason: str
 ) -> Iterator[catalog.Event]:
     broker_id = BrokerId(after.broker_id)
-    if before.log_dirs != after.log_dirs:
-        yield catalog.LogDirsChanged(broker_id, epoch, after.log_dirs)
+    cordoned = after.cordoned_log_dirs or ()
+    if (before.log_dirs, before.cordoned_log_dirs or ()) != (after.log_dirs, cordoned):
+        yield catalog.LogDirsChanged(broker_id, epoch, after.log_dirs, cordoned)
     if before.fenced and not after.fenced:
         yield catalog.BrokerUnfenced(broker_id, epoch, reason)
     if after.in_controlled_shutdown and not before.in_controlled_shutdown:

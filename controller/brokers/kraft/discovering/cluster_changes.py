@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec.structs import replace
-
 from controller.brokers.kraft.discovering.access import acl_of, entity_of, login_events, quota_events
 from controller.brokers.kraft.discovering.brokers import MachineEpochs, broker_events
 from controller.brokers.kraft.discovering.reading import Reading
@@ -123,9 +121,6 @@ class ClusterChanges:
             epochs[BrokerId(broker_id)] = None
         elif before is None or before.broker_epoch != after.broker_epoch:
             epochs[BrokerId(broker_id)] = after.broker_epoch
-        was, now = ((each.cordoned_log_dirs or None) if each is not None else None for each in (before, after))
-        if was != now:
-            self._reading.cordoned[BrokerId(broker_id)] = now
 
     def _load_broker(self, broker_id: int) -> None:
         if broker_id not in self._brokers:
@@ -141,8 +136,7 @@ class ClusterChanges:
             return None
         self._epochs.know(broker.broker_id, broker.broker_epoch)
         epoch = self._wire.broker_epochs.get(broker.broker_id, -1)
-        cordoned = self._wire.cordoned.get(broker.broker_id)
-        return replace(registration_record(broker, epoch, CORDONED_SINCE), cordoned_log_dirs=cordoned)
+        return registration_record(broker, epoch, CORDONED_SINCE)
 
     def _take_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
         self._load_broker(record.broker_id)

@@ -38,7 +38,6 @@ class Reading:
         self._events: list[catalog.Event] = []
         self.broker_epochs: dict[BrokerId, int | None] = {}
         self.acls: dict[bytes, Acl | None] = {}
-        self.cordoned: dict[BrokerId, tuple[bytes, ...] | None] = {}
         self._unfoldable: str | None = None
 
     def say(self, *events: catalog.Event) -> None:
@@ -59,8 +58,8 @@ class Reading:
     def taken(self) -> Discovered:
         """What came since the last time that it was taken."""
         events, self._events = tuple(self._events), []
-        wire = Wire(self.broker_epochs, self.acls, self.cordoned)
-        self.broker_epochs, self.acls, self.cordoned = {}, {}, {}
+        wire = Wire(self.broker_epochs, self.acls)
+        self.broker_epochs, self.acls = {}, {}
         unfoldable, self._unfoldable = self._unfoldable, None
         return Discovered(events, wire, unfoldable)
 
@@ -70,12 +69,10 @@ def together(slices: Iterable[Discovered]) -> Discovered:
     events: list[catalog.Event] = []
     broker_epochs: dict[BrokerId, int | None] = {}
     acls: dict[bytes, Acl | None] = {}
-    cordoned: dict[BrokerId, tuple[bytes, ...] | None] = {}
     unfoldable: str | None = None
     for each in slices:
         events += each.events
         broker_epochs |= each.wire.broker_epochs
         acls |= each.wire.acls
-        cordoned |= each.wire.cordoned
         unfoldable = unfoldable or each.unfoldable
-    return Discovered(tuple(events), Wire(broker_epochs, acls, cordoned), unfoldable)
+    return Discovered(tuple(events), Wire(broker_epochs, acls), unfoldable)

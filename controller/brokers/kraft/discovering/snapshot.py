@@ -58,7 +58,6 @@ def wire_in(image: MetadataImage, cluster: Cluster, before: KnownWire) -> KnownW
     return KnownWire(
         {BrokerId(each.broker_id): each.broker_epoch for each in brokers},
         {acl_id: acl for acl_id, acl in {**older, **entries}.items() if acl in cluster.acls},
-        {BrokerId(each.broker_id): each.cordoned_log_dirs for each in brokers if each.cordoned_log_dirs},
     )
 
 

@@ -1,8 +1,7 @@
-"""What brokers go by that the machine does not keep: their epochs on the wire, the ids of access control entries, and
-which log directories are cordoned (KIP-1066).
+"""What brokers go by that the machine does not keep: their epochs on the wire, and the ids of access control entries.
 
-The machine counts registrations, knows entries by what they say, and places replicas without regard to cordons. All
-of this is read from the records of another controller, and never worked out.
+The machine counts registrations, and knows entries by what they say. All of this is read from the records of another
+controller, and never worked out.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ V = TypeVar("V")
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """Changes of it, None for what is gone: epochs and cordoned directories by broker, entries by id (16 bytes)."""
+    """Changes of it, None for what is gone: epochs by broker, entries by id (16 bytes)."""
 
     broker_epochs: Mapping[BrokerId, int | None] = {}
     acls: Mapping[bytes, Acl | None] = {}
-    cordoned: Mapping[BrokerId, tuple[bytes, ...] | None] = {}
 
 
 class KnownWire(msgspec.Struct, frozen=True):
@@ -32,17 +30,14 @@ class KnownWire(msgspec.Struct, frozen=True):
 
     broker_epochs: Mapping[BrokerId, int] = {}
     acls: Mapping[bytes, Acl] = {}
-    cordoned: Mapping[BrokerId, tuple[bytes, ...]] = {}
 
     def after(self, changes: Wire) -> KnownWire:
         """The same after some changes."""
         epochs = {**self.broker_epochs, **changes.broker_epochs}
         acls = {**self.acls, **changes.acls}
-        cordoned = {**self.cordoned, **changes.cordoned}
         return KnownWire(
             {key: epoch for key, epoch in epochs.items() if epoch is not None},
             {key: acl for key, acl in acls.items() if acl is not None},
-            {key: directories for key, directories in cordoned.items() if directories is not None},
         )
 
     def changes_to(self, other: KnownWire) -> Wire:
@@ -50,7 +45,6 @@ class KnownWire(msgspec.Struct, frozen=True):
         return Wire(
             _changes(self.broker_epochs, other.broker_epochs),
             _changes(self.acls, other.acls),
-            _changes(self.cordoned, other.cordoned),
         )
 
 

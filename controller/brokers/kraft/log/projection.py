@@ -199,13 +199,15 @@ def registration_record(broker: Broker, epoch: int, level: int) -> kinds.Registe
         fenced=broker.fenced,
         in_controlled_shutdown=broker.leaving,
         log_dirs=broker.log_dirs,
+        cordoned_log_dirs=broker.cordoned if broker.cordoned and level >= CORDONED_SINCE else None,
     )
 
 
 def _registration_change(before: Broker, after: Broker, epoch: int, level: int) -> Iterator[MetadataRecord]:
     fenced, leaving = before.fenced != after.fenced, after.leaving and not before.leaving
     log_dirs = before.log_dirs != after.log_dirs and level >= DIRECTORIES_SINCE
-    if fenced or leaving or log_dirs:
+    cordoned = before.cordoned != after.cordoned and level >= CORDONED_SINCE
+    if fenced or leaving or log_dirs or cordoned:
         yield kinds.BrokerRegistrationChangeRecord(
             version=broker_record_version(level) - 1,
             broker_id=after.broker_id,
@@ -213,6 +215,7 @@ def _registration_change(before: Broker, after: Broker, epoch: int, level: int) 
             fenced=(1 if after.fenced else -1) if fenced else 0,
             in_controlled_shutdown=int(leaving),
             log_dirs=after.log_dirs if log_dirs else (),
+            cordoned_log_dirs=after.cordoned if cordoned else None,
         )
 
 

@@ -49,8 +49,6 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     """What a broker has for its epoch on the wire: the offset of its registration."""
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
-    cordoned: tuple[tuple[BrokerId, tuple[bytes, ...]], ...] = ()
-    """Log directories of brokers that get no replicas (KIP-1066), which another controller has written."""
     unfoldable: str = ""
     """What another controller wrote that no event says: who knows less than the metadata log must not lead."""
 
@@ -108,16 +106,14 @@ class MetadataProjector:
 
     def take_wire(self, wire: Wire) -> None:
         """What another controller gave its brokers and entries."""
-        after = KnownWire(self._epochs, cordoned=dict(self._staged.cordoned)).after(wire)
-        self._epochs = dict(after.broker_epochs)
-        self._staged = replace(self._staged, cordoned=tuple(sorted(after.cordoned.items())))
+        self._epochs = dict(KnownWire(self._epochs).after(wire).broker_epochs)
         for acl_id, acl in sorted(wire.acls.items(), key=lambda pair: pair[1] is not None):
             self._acl_ids.put(acl_id, acl)
 
     @property
     def wire(self) -> KnownWire:
         """What brokers go by, as of the last event."""
-        return KnownWire(self._epochs, self._acl_ids.entries, dict(self._staged.cordoned))
+        return KnownWire(self._epochs, self._acl_ids.entries)
 
     def _begin(self, base: int) -> None:
         """The next batch, which begins at `base`; -1 where no event of the commit has been taken yet."""

@@ -125,8 +125,7 @@ def records_of(state: State, wire: KnownWire) -> Iterator[MetadataRecord]:
     for name, level in cluster.features:
         yield kinds.FeatureLevelRecord(name=name, feature_level=level)
     for broker_id, broker in cluster.brokers.items():
-        one = registration_record(broker, wire.broker_epochs[broker_id], LEVEL)
-        yield replace(one, cordoned_log_dirs=wire.cordoned.get(broker_id))
+        yield registration_record(broker, wire.broker_epochs[broker_id], LEVEL)
     for topic in topics_of(state):
         yield from topic_records(None, topic, LEVEL)
     for (kind, name), configs in cluster.resource_configs:
