@@ -32,7 +32,7 @@ from msgspec.structs import asdict
 
 from controller.access.authorizer import Requester
 from controller.machine.commands.access import RecordRefusals
-from controller.machine.commands.commands import TopicCommand
+from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
 from controller.machine.keeping import cut
@@ -51,7 +51,6 @@ RECORDED_BYTES_MAX: Final = 1 << 20
 OTHERS: Final = "(others)"
 EVENTS_PER_COMMAND_MAX: Final = 500  # one command must not hold up the loop
 AUTHORIZER: Final = "authorizer"
-AUTO_CREATION: Final = "Metadata"
 _Group = tuple[str, str]
 """Principal and API."""
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from controller.apis.bounds import slices
-from controller.front.front import Front, is_internal, offline_replicas
+from controller.apis.internal_topics import INTERNAL_TOPICS
+from controller.front.front import Front, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import Encoded
@@ -107,7 +108,7 @@ class DescribeTopicPartitionsHandler:
         return DescribeTopicPartitionsResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
-            is_internal=is_internal(topic.name),
+            is_internal=topic.name in INTERNAL_TOPICS,
             partitions=tuple(
                 DescribeTopicPartitionsResponsePartition(
                     error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),

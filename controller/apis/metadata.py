@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Sequence
 
 from controller.apis.bounds import slices
-from controller.front.front import Front, Node, is_internal, new_topic_ids, offline_replicas
+from controller.apis.internal_topics import FACTOR, INTERNAL_TOPICS, PARTITIONS
+from controller.front.front import Front, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, Encoded
@@ -24,7 +25,7 @@ from controller.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from controller.machine import validation
-from controller.machine.commands.commands import CreateTopic
+from controller.machine.commands.commands import AUTO_CREATION, CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName, shard_key
@@ -129,7 +130,7 @@ class MetadataHandler:
         self, context: RequestContext, request: MetadataRequest, name: str, code: int, to_create: list[str]
     ) -> MetadataResponseTopic:
         """The answer for a topic that is not there but may be seen; one that is to be created is added to the list."""
-        if self._creates(request):
+        if self._creates(request, name):
             if self._front.may_create(context, name):
                 to_create += [name] if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else []
             else:
@@ -208,8 +209,12 @@ class MetadataHandler:
         distinct = len({(node.host, node.port) for node in nodes}) == len(nodes)
         return [node.rack if distinct else None for node in nodes]
 
-    def _creates(self, request: MetadataRequest) -> bool:
-        return request.allow_auto_topic_creation and self._front.cluster.settings.auto_create_topics_enable
+    def _creates(self, request: MetadataRequest, name: str) -> bool:
+        """Whether the request creates a missing topic. A cluster's own brokers create its internal topics."""
+        settings = self._front.cluster.settings
+        if name in INTERNAL_TOPICS and settings.cluster_carries_out:
+            return False
+        return request.allow_auto_topic_creation and settings.auto_create_topics_enable
 
     def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
         if not names:
@@ -222,11 +227,15 @@ class MetadataHandler:
                 at_ms=at_ms,
                 topic=TopicName(name),
                 topic_id=topic_id,
+                num_partitions=PARTITIONS if name in INTERNAL_TOPICS else -1,
+                replication_factor=FACTOR if name in INTERNAL_TOPICS else -1,
+                configs=INTERNAL_TOPICS.get(name, ()),
                 timeout_ms=AUTO_CREATION_WAIT_MS,
                 principal=context.principal,
                 client_id=context.client_id,
                 host=context.host,
-                api="Metadata",
+                api=AUTO_CREATION,
+                api_version=context.api_version,
                 denied=self._front.denial_of_create(context, name),
             )
             for name, topic_id in zip(names, new_topic_ids(len(names)), strict=True)
@@ -263,7 +272,7 @@ def _response_topic(topic: Topic, live: Sequence[BrokerId], operations: int) -> 
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(
             MetadataResponsePartition(
                 error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),

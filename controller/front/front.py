@@ -253,11 +253,6 @@ def _as_uuid4(drawn: bytes) -> TopicId:
     )
 
 
-def is_internal(topic: str) -> bool:
-    """Whether Kafka marks the topic as its own."""
-    return topic in {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-
-
 def offline_replicas(replicas: Sequence[BrokerId], live: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
     """The replicas that do not serve: those on brokers that are not live, placeholders included."""
     return tuple(replica for replica in replicas if replica not in live)

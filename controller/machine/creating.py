@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.machine import validation
-from controller.machine.commands.commands import CreateTopic
+from controller.machine.commands.commands import AUTO_CREATION, CreateTopic
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
 from controller.machine.decision import CONSULT, Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
@@ -136,7 +136,8 @@ def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
 def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
     code, request_id, topic = int(rejection.code), command.request_id, command.topic
     answer = Answer(request_id, topic, code, rejection.message, rejection.rule)
-    if command.validate_only:
+    is_repeated = command.api == AUTO_CREATION and rejection.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    if command.validate_only or is_repeated:  # an earlier Metadata created it: the client gets what it wants
         return Decision((), (answer,))
     events = (
         _requested(command, command.at_ms + max(0, command.timeout_ms)),

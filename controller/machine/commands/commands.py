@@ -15,6 +15,8 @@ from controller.machine.partitions.blocks import Span
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 
+AUTO_CREATION = "Metadata"
+"""The API through which a client has a missing topic created (KIP-361)."""
 LATEST_CREATE_TOPICS = 7
 """The newest CreateTopics version: requests that do not come through CreateTopics follow its rules."""
 
@@ -30,7 +32,7 @@ class Clearance(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     """Base of a client's requests: by whom, about which topic, through what.
 
-    `api` is Kafka's name of the request, `Metadata` for an auto-creation (KIP-361), or `HTTP`; `api_version` its
+    `api` is Kafka's name of the request, `Metadata` for an auto-creation, or `HTTP`; `api_version` its
     version. `denied` is the error code of the authorizer, 0 when it allows it. `duplicate` says that the request named
     the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
     nothing (KIP-108). `clearance` is what the cluster says that carries decisions out, None while it was not asked, or
