@@ -7,8 +7,8 @@ like any other.
 Rules of the standard authorizer:
 - super users may do everything;
 - the entries that count are those of all patterns over the resource: its name, `*`, prefixes of its name;
-- of these, the ones for the principal or for `User:*`, from the client's address, in whatever form it is written, or
-  from `*`;
+- of these, the ones for the principal or for `User:*`, from the client's address, in whatever form it is written, from
+  a range of addresses that contains it (KIP-1276), or from `*`;
 - one that denies the operation, or all, wins over every one that allows it;
 - whoever may read, write, delete or alter may describe; whoever may alter configs may describe them;
 - a resource without any entry is closed, or open with `allow.everyone.if.no.acl.found`.
@@ -24,6 +24,7 @@ from typing import Final, Literal, Protocol
 
 from controller.kafka.session import normal_host
 from controller.machine import acls as codes
+from controller.machine.access.cidr import in_range, is_range
 from controller.machine.acls import Acls, Entries, Pattern
 from events.access import Acl
 
@@ -132,7 +133,7 @@ class StandardAuthorizer:
         for pattern, entries in self._newest().over(_RESOURCE_CODES[resource_type], name):
             has_entries = True
             for acl in self._entries_for(principal, pattern, entries):
-                if acl.host not in ("*", host) and normal_host(acl.host) != host:
+                if not _is_from(host, acl):
                     continue
                 if acl.permission == codes.DENY:
                     if acl.operation in (codes.ALL, code):
@@ -150,7 +151,7 @@ class StandardAuthorizer:
             acl.permission == codes.ALLOW
             and acl.principal in (requester.principal, _EVERYBODY)
             and acl.operation in allowed_by
-            and (acl.host in ("*", host) or normal_host(acl.host) == host)
+            and _is_from(host, acl)
             for pattern, entries in self._acls().by_pattern.items()
             if pattern[0] == _RESOURCE_CODES[resource_type]
             for acl in entries
@@ -173,6 +174,13 @@ class StandardAuthorizer:
             known = self._by_principal[pattern] = entries, _by_principal(entries)
         found = known[1].get(principal, [])
         return found if principal == _EVERYBODY else found + known[1].get(_EVERYBODY, [])
+
+
+def _is_from(host: str, acl: Acl) -> bool:
+    """Whether an entry is for clients at an address, which is normal."""
+    if acl.host in ("*", host):
+        return True
+    return in_range(host, acl.host) if is_range(acl.host) else normal_host(acl.host) == host
 
 
 def _by_principal(entries: Entries) -> dict[str, list[Acl]]:

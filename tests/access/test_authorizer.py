@@ -44,6 +44,11 @@ bob Read t | bob/allow/read/topic/t bob/deny/read/topic/* | no
 bob Read t | bob/allow/read/topic/t User:*/deny/all/topic/t | no
 bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.2 | yes
 bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.1 | no
+bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.0/8 | no
+bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.2/31 | yes
+bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/::/0 | yes
+bob Read t | bob/allow/read/topic/t/10.0.0.0/24 | yes
+bob Read t | bob/allow/read/topic/t/10.0.1.0/24 | no
 """
 
 
@@ -84,6 +89,9 @@ def test_a_denial_holds_for_an_address_in_every_form(written: str, host: str) ->
     assert one.allows(Somebody("bob", "::ffff:10.0.0.2"), "Read", "Topic", "t")
     six = authorizer(Acls().with_all([allowed, replace(denied, host="2001:DB8:0:0:0:0:0:1")]))
     assert not six.allows(Somebody("bob", "2001:db8::1"), "Read", "Topic", "t"), "as Java writes it"
+    within = authorizer(Acls().with_all([allowed, replace(denied, host="10.0.0.0/31")]))
+    assert not within.allows(Somebody("bob", host), "Read", "Topic", "t")
+    assert within.allows(Somebody("bob", "::ffff:10.0.0.2"), "Read", "Topic", "t")
 
 
 def test_a_resource_without_entries_may_be_open() -> None:
@@ -114,7 +122,7 @@ ENTRIES = st.builds(
     st.sampled_from([codes.LITERAL, codes.PREFIXED]),
     NAMES,
     st.sampled_from(["User:bob", "User:eve", "User:*"]),
-    st.sampled_from(["*", "10.0.0.1", "10.0.0.2"]),
+    st.sampled_from(["*", "10.0.0.1", "10.0.0.2", "10.0.0.0/31", "10.0.0.2/31"]),
     st.sampled_from([codes.ALL, *OPERATION_CODES.values()]),
     st.sampled_from([codes.ALLOW, codes.DENY]),
 )
@@ -131,7 +139,11 @@ def _slowly(held: list[Acl], requester: Any, operation: int, name: str, is_open:
             or (each.pattern_type == codes.PREFIXED and name.startswith(each.name))
         )
     ]
-    mine = [e for e in over if e.principal in (requester.principal, "User:*") and e.host in ("*", requester.host)]
+    mine = [
+        e
+        for e in over
+        if e.principal in (requester.principal, "User:*") and e.host in ("*", requester.host, "10.0.0.0/31")
+    ]
     if any(e.permission == codes.DENY and e.operation in (codes.ALL, operation) for e in mine):
         return False
     implied = {codes.DESCRIBE: {3, 4, 6, 7}, codes.DESCRIBE_CONFIGS: {11}}.get(operation, set())

@@ -19,6 +19,7 @@ ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 2, 3, 4, 5, 6, 7, 8
 DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
 DENY, ALLOW = 2, 3
 HERE, ELSEWHERE, EVERYWHERE = "127.0.0.1", "10.11.12.13", "*"
+AROUND_HERE, AROUND_ELSEWHERE = "127.1.2.3/8", "10.0.0.0/8"
 
 
 def on_topic(name: str, operation: int, permission: int = ALLOW, host: str = EVERYWHERE) -> Body:
@@ -70,6 +71,8 @@ USERS: dict[str, tuple[Body, ...]] = {
     "elsewhere": (on_topic("a.*", ALL, ALLOW, ELSEWHERE), on_cluster(ALL, ALLOW, ELSEWHERE)),
     "herenot": (on_topic("a.*", ALL), on_topic("a.one", ALL, DENY, HERE)),
     "therenot": (on_topic("a.*", ALL), on_topic("a.one", ALL, DENY, ELSEWHERE)),
+    "aroundhere": (on_topic("a.*", ALL, ALLOW, AROUND_HERE), on_cluster(DESCRIBE, ALLOW, AROUND_ELSEWHERE)),
+    "aroundherenot": (on_topic("a.*", ALL), on_topic("a.one", ALL, DENY, AROUND_HERE)),
     "clusteralterer": (on_cluster(ALTER),),
     "clusterconfigurer": (on_cluster(ALTER_CONFIGS),),
     "clusterreader": (on_cluster(DESCRIBE),),

@@ -7,6 +7,7 @@ Who may change entries is checked before: a command is only made for somebody wh
 from __future__ import annotations
 
 from controller.machine import acls as codes
+from controller.machine.access.cidr import address_range, is_range
 from controller.machine.acls import Acls
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls, RecordRefusals
 from controller.machine.commands.base import NO_TOPIC
@@ -20,6 +21,8 @@ CLUSTER_NAME = "kafka-cluster"
 CHANGES_PER_REQUEST_MAX = 10_000
 """Kafka's bound on the records of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 
+RANGES_SINCE = 32
+"""4.4-IV1: the level of metadata.version from which on the host of an entry may be a range of addresses (KIP-1276)."""
 RESOURCE_TYPES = range(codes.TOPIC, codes.USER + 1)
 OPERATIONS = range(codes.ALL, codes.TWO_PHASE_COMMIT + 1)
 
@@ -28,8 +31,9 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
     """Each entry that is well formed holds from here on; one that did already is created as well as any."""
     if len(command.acls) > CHANGES_PER_REQUEST_MAX:
         return _too_many(command, "create")
-    details = tuple(_wrong_with(acl) or Detail() for acl in command.acls)
-    held = state.cluster.acls
+    held, level = state.cluster.acls, state.cluster.feature("metadata.version")
+    has_ranges = level == 0 or level >= RANGES_SINCE  # simulated brokers, and those of a cluster, have no level here
+    details = tuple(_wrong_with(acl) or _wrong_with_host(acl.host, has_ranges) or Detail() for acl in command.acls)
     new = {acl for acl, detail in zip(command.acls, details, strict=True) if not detail.code and acl not in held}
     return _decided(command, details, tuple(sorted(new)))
 
@@ -84,6 +88,21 @@ def _wrong_with(acl: Acl) -> Detail | None:
     if not all(acl.principal.partition(":")):
         # Kafka takes such an entry, and from then on fails every request that comes across it.
         return _invalid(f"Invalid principal {acl.principal!r}: it must be TYPE:NAME, such as User:alice or User:*")
+    return None
+
+
+def _wrong_with_host(host: str, has_ranges: bool) -> Detail | None:
+    if not host:
+        return _invalid("Host pattern cannot be null or empty")
+    if not is_range(host):
+        return None
+    if not has_ranges:
+        message = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+        return Detail(int(ErrorCode.UNSUPPORTED_VERSION), message)
+    try:
+        address_range(host)
+    except ValueError as why:
+        return _invalid(f"Invalid CIDR notation '{host}': {why}")
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from math import inf
+from math import isfinite
 from typing import Final
 
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
@@ -124,7 +124,9 @@ def _wrong_with_values(entity: QuotaEntity, alteration: QuotaAlteration) -> str:
 def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) -> str:
     if key not in keys:
         return f"Invalid configuration key {key}; known are {', '.join(sorted(keys))}"
-    if not 0 < value < inf:
+    if not isfinite(value):
+        return f"Quota {key} must be a finite number"
+    if value <= 0:
         return f"Quota {key} must be greater than 0"
     largest = keys[key]
     if largest is None:

@@ -15,7 +15,7 @@ _NAMES = {"''": "", "*": "*"}
 
 
 def create_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
-    """`acls PRINCIPAL/allow|deny/OPERATION/TYPE/NAME[/HOST] …`: a name that ends in `…` is a prefix."""
+    """`acls PRINCIPAL/allow|deny/OPERATION/TYPE/NAME[/HOST] …`: a name that ends in `…` is a prefix, `-` no host."""
     return access.CreateAcls(**stamps, principal="User:admin", client_id="table", acls=tuple(map(acl, words)))
 
 
@@ -28,7 +28,7 @@ def acl(word: str) -> Acl:
         pattern,
         _NAMES.get(name, name.strip("…~")),
         principal if ":" in principal else f"User:{principal}" if principal else "",
-        host[0] if host else "*",
+        "/".join(host).strip("-") if host else "*",
         _OPERATIONS[operation],
         _PERMISSIONS[permission],
     )
