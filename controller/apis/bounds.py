@@ -26,6 +26,9 @@ ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of the descriptions in one answer."""
 BATCH: Final = Detail(int(ErrorCode.POLICY_VIOLATION), "Unable to perform excessively large batch operation.")
 PARTITIONS: Final = Detail(int(ErrorCode.POLICY_VIOLATION), "Excessively large number of partitions per request.")
+MORE_PARTITIONS: Final = Detail(
+    int(ErrorCode.POLICY_VIOLATION), "Excessively large number of additional partitions per request."
+)
 """Kafka's words."""
 
 T = TypeVar("T")
@@ -97,7 +100,7 @@ def _partitions(front: Front, request: CreatePartitionsRequest) -> Detail | None
     for wanted in request.topics:
         topic = front.topic(wanted.name)
         added += max(0, wanted.count - len(topic.partitions)) if topic is not None else 0
-    return PARTITIONS if added > CHANGES_MAX else None
+    return MORE_PARTITIONS if added > CHANGES_MAX else None
 
 
 def _batch(changes: int) -> Detail | None:

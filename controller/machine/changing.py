@@ -171,7 +171,7 @@ def _check_partitions(topic: Topic | None, command: CreatePartitions, cluster: C
     if topic is None:
         return None
     more = command.count - len(topic.partitions)
-    rejection = _no_increase(topic, command.count) or validation.size(more)
+    rejection = _no_increase(topic, command.count) or validation.size(more, kind="additional partitions")
     if rejection is not None:
         return rejection
     if command.assignments is not None:

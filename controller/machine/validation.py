@@ -154,14 +154,14 @@ def _no_counts_beside_assignment(command: CreateTopic) -> Rejection | None:
     return None
 
 
-def size(partitions: int, other_records: int = 0) -> Rejection | None:
+def size(partitions: int, other_records: int = 0, kind: str = "partitions") -> Rejection | None:
     """Not more partitions, nor more metadata records with `other_records` beside theirs, than Kafka allows."""
     if partitions + other_records <= PARTITIONS_PER_REQUEST_MAX:
         return None
     if partitions <= PARTITIONS_PER_REQUEST_MAX:
         message = "Unable to perform excessively large batch operation."
     else:
-        message = "Excessively large number of partitions per request."
+        message = f"Excessively large number of {kind} per request."
     limit = f" {partitions} partitions with what comes beside them are over {PARTITIONS_PER_REQUEST_MAX}."
     return Rejection(ErrorCode.POLICY_VIOLATION, message + limit, "validation:size")
 

@@ -35,6 +35,7 @@ from tests.apis.rig import Rig, rig
 POLICY_VIOLATION = 44
 BATCH = "Unable to perform excessively large batch operation."
 PARTITIONS = "Excessively large number of partitions per request."
+MORE_PARTITIONS = "Excessively large number of additional partitions per request."
 MANY = CHANGES_MAX + 1
 
 
@@ -57,7 +58,7 @@ TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
         partitions.CreatePartitionsRequest(
             topics=tuple(partitions.CreatePartitionsTopic(name=name, count=5100) for name in ("there", "there.too"))
         ),
-        PARTITIONS,
+        MORE_PARTITIONS,
     ),
     (
         ApiKey.ALTER_CONFIGS,
