@@ -1,4 +1,5 @@
-"""ApiVersions (KIP-35): what a listener speaks, taken from the very table that it works by."""
+"""ApiVersions (KIP-35): what a listener speaks, taken from the very table that it works by; and whether it is of the
+cluster, and the node, that the client expects (KIP-1242)."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ from typing import Final
 
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, api_versions
+from controller.machine.errors import ErrorCode
 from controller.machine.keeping import cut
 
-_INVALID_REQUEST: Final = 42
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What KIP-511 allows as a client's name and as its version."""
+NO_NODE: Final = -1
+"""The id of the node that a client expects which expects none."""
 
 
 def with_api_versions(
@@ -20,17 +23,21 @@ def with_api_versions(
     *,
     supported_features: tuple[api_versions.SupportedFeatureKey, ...] = (),
     finalized: Callable[[], tuple[int, tuple[api_versions.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
+    is_node: Callable[[str, int], bool] = lambda *_: True,
 ) -> dict[int, ApiHandler]:
     """The table of a listener together with ApiVersions, which lists the whole table and these features.
 
-    `finalized` gives the features in force at the moment, and the epoch as of which they are.
+    `finalized` gives the features in force at the moment, and the epoch as of which they are. `is_node` says whether
+    clients of this listener find the node of an id in the cluster of an id at it.
     """
     api = APIS[ApiKey.API_VERSIONS]
     table = dict(handlers)
 
     def answer(context: RequestContext, request: api_versions.ApiVersionsRequest) -> api_versions.ApiVersionsResponse:
         if context.api_version >= 3 and not _introduce(context, request):
-            return api_versions.ApiVersionsResponse(error_code=_INVALID_REQUEST)
+            return api_versions.ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        if request.cluster_id is not None and not is_node(request.cluster_id, request.node_id):
+            return api_versions.ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
         # Clients of before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
         epoch, levels = finalized()
@@ -52,7 +59,9 @@ def _advertised(api_key: int, handler: ApiHandler) -> api_versions.ApiVersion:
 
 
 def _introduce(context: RequestContext, request: api_versions.ApiVersionsRequest) -> bool:
-    """Note the client's name and version, unless Kafka would not take them."""
+    """Note the client's name and version. False where Kafka would not take them, or half of what it expects."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return False
     name, version = request.client_software_name, request.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False

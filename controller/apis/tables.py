@@ -6,7 +6,7 @@ and sends admin requests away (KIP-4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from controller.apis import (
@@ -58,7 +58,7 @@ _LISTS = frozenset(
 
 def controller_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
     """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
-    return _listener({**_reading(front), **administration(front)}, versions_max)
+    return _listener({**_reading(front), **administration(front)}, versions_max, front.is_node)
 
 
 def administration(
@@ -109,12 +109,17 @@ def cluster_listener(
         table | passed,
         supported_features=brokers.supported_features,
         finalized=lambda: (brokers.finalized_features_epoch, brokers.finalized_features),
+        is_node=front.is_node,
     )
 
 
-def broker_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
+def broker_listener(front: Front, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
     """A broker's listener: reads are answered, admin requests get NOT_CONTROLLER."""
-    return _listener({**_reading(front), **for_each.SENT_AWAY}, versions_max)
+    return _listener(
+        {**_reading(front), **for_each.SENT_AWAY},
+        versions_max,
+        lambda cluster_id, node_id: (cluster_id, node_id) == (front.cluster_id, broker_id),
+    )
 
 
 def _reading(front: Front) -> dict[int, Handler]:
@@ -127,10 +132,12 @@ def _reading(front: Front) -> dict[int, Handler]:
     }
 
 
-def _listener(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> HandlerTable:
+def _listener(
+    handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_node: Callable[[str, int], bool]
+) -> HandlerTable:
     table = rows(handlers, versions_max) | rows(not_expected, {})
     table[ApiKey.PRODUCE] = produce()
-    return with_api_versions(table)
+    return with_api_versions(table, is_node=is_node)
 
 
 def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:

@@ -150,6 +150,14 @@ class Front:
             return [Node(self.node_id, self.advertised.host, self.advertised.port)]
         return self.nodes()
 
+    def is_node(self, cluster_id: str, node_id: int) -> bool:
+        """Whether clients of this listener are shown the node of this id, in the cluster of this id, at its address."""
+        if cluster_id != self.cluster_id:
+            return False
+        here = (self.advertised.host, self.advertised.port)
+        shown = ((each.host, each.port) for each in self.nodes(include_fenced=True) if each.node_id == node_id)
+        return node_id == self.node_id or here in shown
+
     def controller_id(self) -> int:
         """The node that clients are to send admin requests to."""
         return self.node_id if self._is_a_node_itself() else self.cluster.live[0]

@@ -64,6 +64,8 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+    REBOOTSTRAP_REQUIRED = 129
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 def foreign(code: int) -> ErrorCode:

@@ -97,4 +97,4 @@ class BrokerDoors:
             self._keep(broker.broker_id, server.port)
 
     def _handlers(self, front: Front, broker: SimulatedBroker) -> dict[int, ApiHandler]:
-        return dict(broker_listener(front.as_of(lambda: broker.applied), self._versions_max))
+        return dict(broker_listener(front.as_of(lambda: broker.applied), self._versions_max, broker.broker_id))

@@ -12,7 +12,10 @@ from controller.apis.kraft.broker_life import (
     BrokerRegistrationHandler,
     UnregisterBrokerHandler,
 )
-from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
+from controller.apis.kraft.controller_registration import (
+    ControllerRegistrationHandler,
+    UnregisterControllerHandler,
+)
 from controller.apis.kraft.describe_cluster import DescribeControllersHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
@@ -28,6 +31,7 @@ from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse
 from controller.kafka.messages.broker_registration import BrokerRegistrationResponse
 from controller.kafka.messages.controller_registration import ControllerRegistrationResponse
 from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
+from controller.kafka.messages.unregister_controller import UnregisterControllerResponse
 from controller.machine.state import Quorum
 from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
@@ -81,6 +85,9 @@ def real_broker_listener(
     alone, which is called `of_brokers_name`, as in Kafka."""
     by_broker = partial(needing, front, "ClusterAction")
     members, node = fleet.membership, fleet.node
+    unregister = UnregisterControllerHandler(
+        node, fleet.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
+    )
     of_brokers: dict[int, Handler] = {
         ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(front, members), BrokerRegistrationResponse),
         ApiKey.BROKER_HEARTBEAT: by_broker(
@@ -89,6 +96,7 @@ def real_broker_listener(
         ApiKey.UNREGISTER_BROKER: needing(front, "Alter", UnregisterBrokerHandler(front), UnregisterBrokerResponse),
         ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, node),
         ApiKey.CONTROLLER_REGISTRATION: by_broker(ControllerRegistrationHandler(node), ControllerRegistrationResponse),
+        ApiKey.UNREGISTER_CONTROLLER: needing(front, "Alter", unregister, UnregisterControllerResponse),
     }
     of_quorum: dict[int, Handler] = {
         **quorum_handlers(front, node, fleet.replication, time.monotonic),

@@ -41,7 +41,7 @@ class Rig:
         self.front = front
         self.fleet = fleet
         self.listener: HandlerTable = controller_listener(front, {})
-        self.broker: HandlerTable = broker_listener(front, {})
+        self.broker: HandlerTable = broker_listener(front, {}, 1)
 
     async def call(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
         """The controller's answer, or what its handler raises."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controller.apis.api_versions import with_api_versions
 from controller.apis.produce import produce
+from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.api_versions import (
@@ -18,6 +20,7 @@ from controller.kafka.messages.api_versions import (
     SupportedFeatureKey,
 )
 from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from tests.apis.rig import ENDPOINT, rig
 
 
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -28,7 +31,7 @@ TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): 
 SPOKEN = (
     ApiVersion(api_key=0, min_version=0, max_version=13),
     ApiVersion(api_key=3, min_version=0, max_version=3),
-    ApiVersion(api_key=18, min_version=0, max_version=4),
+    ApiVersion(api_key=18, min_version=0, max_version=5),
 )
 
 
@@ -39,7 +42,7 @@ def call(table: dict[int, ApiHandler], version: int, name: str = "me", software:
     return table[18].handle(context, request), connection
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_the_ranges_are_those_of_the_table(version: int) -> None:
     response, _ = call(with_api_versions(TABLE), version)
     assert response == ApiVersionsResponse(api_keys=SPOKEN)
@@ -48,7 +51,7 @@ def test_the_ranges_are_those_of_the_table(version: int) -> None:
 @pytest.mark.parametrize(
     ("name", "software", "taken"),
     [
-        ("apache-kafka-java", "4.3.0", True),
+        ("apache-kafka-java", "4.4.0", True),
         ("librdkafka", "2.16.1-rc.1", True),
         ("a", "1", True),
         ("", "1.0", False),
@@ -61,7 +64,7 @@ def test_the_ranges_are_those_of_the_table(version: int) -> None:
     ],
 )
 def test_names_that_kafka_does_not_take_are_refused_from_version_3(name: str, software: str, taken: bool) -> None:
-    for version in (3, 4):
+    for version in (3, 4, 5):
         response, connection = call(with_api_versions(TABLE), version, name, software)
         seen = (connection.software_name, connection.software_version)
         if taken:
@@ -81,6 +84,44 @@ def test_features_from_level_0_are_hidden_from_clients_that_cannot_read_them() -
         response, _ = call(table, version)
         assert response.supported_features == supported
         assert (response.finalized_features, response.finalized_features_epoch) == ((level,), 5)
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [("c", 1, 0), (None, -1, 0), ("c", 2, 129), ("other", 1, 129), ("c", -1, 42), (None, 1, 42)],
+)
+def test_a_client_that_expects_another_node_is_to_bootstrap_again(
+    cluster_id: str | None, node_id: int, code: int
+) -> None:
+    table = with_api_versions(TABLE, is_node=lambda *found: found == ("c", 1))
+    request = ApiVersionsRequest(
+        client_software_name="me", client_software_version="1.0", cluster_id=cluster_id, node_id=node_id
+    )
+    response: Any = table[18].handle(RequestContext(18, 5, connection=ClientConnection()), request)
+    assert (response.error_code, response.api_keys) == (code, () if code else SPOKEN)
+
+
+@pytest.mark.parametrize("broker_listeners", [False, True])
+async def test_the_nodes_of_a_listener_are_those_that_clients_find_at_it(broker_listeners: bool) -> None:
+    async with rig(broker_listeners=broker_listeners) as served:
+        if broker_listeners:  # at ports of their own
+            served.front.advertised = replace(ENDPOINT, port=9099)
+        nodes = {0} if broker_listeners else {0, 1, 2, 3}
+
+        async def codes(table: HandlerTable, cluster_id: str) -> set[int]:
+            asked = {
+                each: ApiVersionsRequest(
+                    client_software_name="me", client_software_version="1.0", cluster_id=cluster_id, node_id=each
+                )
+                for each in range(6)
+            }
+            context = RequestContext(18, 5, connection=ClientConnection())
+            answers: Any = {each: table[18].handle(context, request) for each, request in asked.items()}
+            return {each for each, answer in answers.items() if answer.error_code == 0}
+
+        assert await codes(served.listener, served.front.cluster_id) == nodes
+        assert await codes(served.listener, "another") == set()
+        assert await codes(served.broker, served.front.cluster_id) == {1}
 
 
 def test_the_given_table_is_left_as_it_is() -> None:

@@ -1,17 +1,31 @@
-"""ControllerRegistration (KIP-919): a controller of the quorum reports where it listens, and what it works with."""
+"""ControllerRegistration (KIP-919): a controller of the quorum reports where it listens, and what it works with.
+UnregisterController (KIP-1312): that is removed of a controller that will not return."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader
+from controller.brokers.kraft.registered import RegisteredControllers
 from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from controller.kafka.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 from controller.machine.errors import ErrorCode
+
+UNREGISTERED_SINCE: Final = 33
+"""4.4-IV2: the level of metadata.version from which on a registration can be removed."""
 
 
 class ControllerRegistrationHandler:
@@ -44,3 +58,45 @@ class ControllerRegistrationHandler:
         return node_id in quorum.voters.by_id or (
             quorum.leading is not None and quorum.leading.progress.end_of(node_id) > 0
         )
+
+
+class UnregisterControllerHandler:
+    """Answers UnregisterController. `level` gives the level of metadata.version.
+
+    A Kafka controller ends when it replays the removal of a registration that is not there. So one request is handled
+    at a time, and nothing may be appended between the look into the log and the record.
+    """
+
+    def __init__(self, node: QuorumNode, registered: RegisteredControllers, level: Callable[[], int]) -> None:
+        self._node, self._registered, self._level = node, registered, level
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self, _: RequestContext, request: UnregisterControllerRequest) -> UnregisterControllerResponse:
+        """Once the record is committed."""
+        controller_id = request.controller_id
+        if controller_id == self._node.quorum.me.id:
+            return _not_unregistered(
+                ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
+            )
+        if self._level() < UNREGISTERED_SINCE:
+            return _not_unregistered(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "The current MetadataVersion is too old to support controller unregistration.",
+            )
+        try:
+            async with self._one_at_a_time:
+                if not await self._registered.has(controller_id):
+                    return _not_unregistered(
+                        ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+                        f"Controller ID {controller_id} is not currently registered.",
+                    )
+                record = kinds.UnregisterControllerRecord(controller_id=controller_id)
+                offset = self._node.append([(None, encode_record(record))])
+            await self._node.committed(offset)
+        except (NotLeader, OSError):  # as above, or a snapshot replaced a file before it was read
+            return _not_unregistered(ErrorCode.NOT_CONTROLLER, None)
+        return UnregisterControllerResponse()
+
+
+def _not_unregistered(code: ErrorCode, message: str | None) -> UnregisterControllerResponse:
+    return UnregisterControllerResponse(error_code=int(code), error_message=message)

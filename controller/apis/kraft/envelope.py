@@ -34,6 +34,7 @@ FORWARDABLE = frozenset({
     ApiKey.DESCRIBE_CLUSTER, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UNREGISTER_CONTROLLER,
 })  # fmt: skip
 """What a broker may forward of what is spoken here, as in Kafka's table of APIs; a broker describes entries, users and
 quotas itself."""

@@ -46,6 +46,7 @@ from projections.store.recorder import Recorder
 from projections.store.store import topic_slices
 
 READ_BYTES: Final = 1 << 20
+_OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
 KAFKAS: Final = -1
 """The priority of Kafka's own controllers."""
 
@@ -142,7 +143,7 @@ class Following:
         records = [(offset, record) for offset, record in numbered(batch) if offset >= self._from]
         complete, epoch, state = self.transactions.complete(records), batch.leader_epoch, recorder.state
         quorum, store = state.cluster.quorum, recorder.store
-        if all(isinstance(record, kinds.RegisterControllerRecord) for _, record in complete):
+        if all(isinstance(record, _OF_CONTROLLERS) for _, record in complete):
             return []  # whoever leads writes these down, a Topicwright too
         begins = quorum is None or quorum.leader_epoch < epoch
         if not begins and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):

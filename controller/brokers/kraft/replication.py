@@ -28,6 +28,7 @@ from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
+from controller.brokers.kraft.registered import RegisteredControllers
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum as Known
 from events.catalog import Recorded, SettingsChanged
@@ -66,6 +67,7 @@ class QuorumReplication:
         self.following.on_root = self.heads.shown
         self.pages = EventPages(log, files)
         """The events, for voters that missed them."""
+        self.registered = RegisteredControllers(files)
         self._files = files
         self._node, self._log, self._projector = node, log, projector
         self._led_epoch: int | None = None

@@ -2,7 +2,7 @@
 
 kio (PyPI) generates one dataclass for each entity and version from Kafka's own schema. This module turns such a class
 and our `Message` into a `Layout`: the fields in the order of the wire, each with its kind, under our names. Versions
-that kio no longer has come from `controller.kafka.codec.schema_old`, whose classes are written the same way.
+that kio does not have come from `controller.kafka.codec.schema_own`, whose classes are written the same way.
 
 It does not read or write bytes: `codec_reader` and `codec_writer` compile that from a layout.
 """
@@ -120,7 +120,7 @@ def load_schema(api_key: int, version: int, direction: Direction) -> Schema:
 
 
 def load_entity(api_key: int, version: int, direction: Direction) -> Any:
-    """kio's class of one message, or one of `schema_old` where kio has none."""
+    """kio's class of one message, or one of `schema_own` where kio has none."""
     api_name = APIS[api_key].name
     class_name = f"{api_name}{direction.capitalize()}"
     folder = re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
@@ -129,7 +129,7 @@ def load_entity(api_key: int, version: int, direction: Direction) -> Any:
         # By path, not through kio.index, which takes 0.2 s to import.
         module = importlib.import_module(f"kio.schema.{folder}.v{version}.{direction}")
     except ModuleNotFoundError:
-        module = importlib.import_module("controller.kafka.codec.schema_old")
+        module = importlib.import_module("controller.kafka.codec.schema_own")
         class_name += f"V{version}"
     return getattr(module, class_name)
 

@@ -35,7 +35,7 @@ class ApiKey(enum.IntEnum):
     LIST_OFFSETS = 2, 4, 11
     METADATA = 3, 0, 13
     SASL_HANDSHAKE = 17, 0, 1
-    API_VERSIONS = 18, 0, 4
+    API_VERSIONS = 18, 0, 5
     CREATE_TOPICS = 19, 0, 7
     DELETE_TOPICS = 20, 0, 6
     DESCRIBE_ACLS = 29, 1, 3
@@ -75,6 +75,7 @@ class ApiKey(enum.IntEnum):
     ADD_RAFT_VOTER = 80, 0, 1
     REMOVE_RAFT_VOTER = 81, 0, 0
     UPDATE_RAFT_VOTER = 82, 0, 0
+    UNREGISTER_CONTROLLER = 94, 0, 0
 
 
 class Api(msgspec.Struct, frozen=True):

@@ -1,13 +1,15 @@
-"""ApiVersions (18): which versions of which APIs a listener speaks (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions (18): which versions of which APIs a listener speaks (KIP-35, KIP-511, KIP-584, KIP-1242)."""
 
 from controller.kafka.messages.message import Message
 
 
 class ApiVersionsRequest(Message, frozen=True, kw_only=True):
-    """Which client this is; nothing before v3."""
+    """Which client this is, and which node it expects; nothing before v3."""
 
     client_software_name: str = ""  # v3+
     client_software_version: str = ""  # v3+
+    cluster_id: str | None = None  # v5+
+    node_id: int = -1  # v5+
 
 
 class ApiVersion(Message, frozen=True, kw_only=True):

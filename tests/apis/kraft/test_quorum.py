@@ -53,7 +53,10 @@ OF_WHOEVER = {
 
 
 def test_who_does_not_lead_says_so() -> None:
-    fleet, front = Mock(replication=SimpleNamespace(leads=False)), Mock(advertised=Endpoint("C", "127.0.0.1", 9093))
+    fleet, front = (
+        Mock(replication=SimpleNamespace(leads=False, registered=None)),
+        Mock(advertised=Endpoint("C", "127.0.0.1", 9093)),
+    )
     table = real_broker_listener(fleet, "C", front, {})
     said = set[int]()
     for key, handler in table.items():
@@ -75,7 +78,7 @@ def test_the_quorums_own_are_its_nodes_whoever_leads(key: ApiKey) -> None:
     async def request(request: Any) -> str:
         return f"of {request}"
 
-    fleet = Mock(replication=SimpleNamespace(leads=False), node=Mock(request=request))
+    fleet = Mock(replication=SimpleNamespace(leads=False, registered=None), node=Mock(request=request))
     table = real_broker_listener(fleet, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
     answer = table[key].handle(RequestContext(int(key), table[key].max_version), "it")
     assert asyncio.run(_answer(answer)) == "of it"

@@ -134,6 +134,10 @@ KAFKA_PYTHON_LACKS = frozenset({
 """APIs that only kio's classes are a witness of: those of the compared APIs that kafka-python does not have."""
 
 
+OF_KAFKA_44 = frozenset({(ApiKey.API_VERSIONS, 5), (ApiKey.UNREGISTER_CONTROLLER, 0)})
+"""APIs and versions that neither has: Kafka's schemas and its clients are the witnesses."""
+
+
 def kafka_python_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
     """What kafka-python's encoder makes of the message's like."""
     layout = load_schema(api_key, version, direction).layout

@@ -12,6 +12,7 @@ from controller.kafka.codec.reader import READ_FAILURES
 _NOT_THE_MACHINES: Final = (
     kinds.NoOpRecord,
     kinds.RegisterControllerRecord,
+    kinds.UnregisterControllerRecord,
     kinds.DelegationTokenRecord,
     kinds.RemoveDelegationTokenRecord,
 )

@@ -35,6 +35,7 @@ _KEYS: Final[Mapping[type[MetadataRecord], tuple[str, ...]]] = {
 }
 """Records of which the newest with the same values in these fields counts, in the order in which Kafka writes them."""
 _REMOVED: Final[Mapping[type[MetadataRecord], type[MetadataRecord]]] = {
+    kinds.UnregisterControllerRecord: kinds.RegisterControllerRecord,
     kinds.RemoveAccessControlEntryRecord: kinds.AccessControlEntryRecord,
     kinds.RemoveUserScramCredentialRecord: kinds.UserScramCredentialRecord,
     kinds.RemoveDelegationTokenRecord: kinds.DelegationTokenRecord,

@@ -290,6 +290,12 @@ class RegisterControllerRecord(MetadataRecord, frozen=True, tag=27):
     features: tuple[BrokerFeature, ...] = ()
 
 
+class UnregisterControllerRecord(MetadataRecord, frozen=True, tag=29):
+    """The registration of a controller is removed (KIP-1312)."""
+
+    controller_id: Int32 = 0
+
+
 class ClearElrRecord(MetadataRecord, frozen=True, tag=28):
     """The eligible leaders of a topic, or with an empty name of all topics, are forgotten (KIP-966)."""
 

@@ -1,23 +1,27 @@
-"""The versions that clients in the field still send and kio, which follows Kafka 4, no longer describes.
+"""The versions that kio does not describe, written as kio writes its classes; each name ends in its version.
 
-Written as kio writes its classes, so that the codec compiles both alike; each name ends in its version. Kafka 4.0
-dropped these versions (KIP-896); kafka-go and old settings of sarama send them. Sources: KIP-4 for CreateTopics and
-DeleteTopics v0, KIP-133 for DescribeConfigs v0, and the message definitions of Kafka 3.9.
+Old ones: Kafka 4.0 dropped them (KIP-896), and kafka-go and old settings of sarama still send them. Sources: KIP-4 for
+CreateTopics and DeleteTopics v0, KIP-133 for DescribeConfigs v0, and the message definitions of Kafka 3.9.
+
+New ones: those of Kafka 4.4, whose messages kio 0.6.5 does not have. Source: the message definitions of Kafka 4.4.
 """
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar
 
+from kio.schema.api_versions.v4.response import ApiVersionsResponse
 from kio.schema.create_topics.v2.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.delete_topics.v1.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v1.response import DeletableTopicResult
 from kio.schema.describe_configs.v1.request import DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 from kio.schema.request_header.v1.header import RequestHeader
+from kio.schema.request_header.v2.header import RequestHeader as FlexibleRequestHeader
 from kio.schema.response_header.v0.header import ResponseHeader
+from kio.schema.response_header.v1.header import ResponseHeader as FlexibleResponseHeader
 from kio.schema.types import TopicName
-from kio.static.primitive import i8, i32Timedelta
+from kio.static.primitive import i8, i32, i32Timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +131,39 @@ class DescribeConfigsResponseV0:
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     results: tuple[DescribeConfigsResultV0, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsRequestV5:
+    """With the cluster and the node that the client expects (KIP-1242)."""
+
+    __flexible__: ClassVar[bool] = True
+    __header_schema__: ClassVar[type[FlexibleRequestHeader]] = FlexibleRequestHeader
+    client_software_name: str = field(metadata={"kafka_type": "string"})
+    client_software_version: str = field(metadata={"kafka_type": "string"})
+    cluster_id: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    node_id: i32 = field(metadata={"kafka_type": "int32"}, default=i32(-1))
+
+
+ApiVersionsResponseV5 = ApiVersionsResponse
+"""Version 5 changed the request only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterControllerRequestV0:
+    """KIP-1312."""
+
+    __flexible__: ClassVar[bool] = True
+    __header_schema__: ClassVar[type[FlexibleRequestHeader]] = FlexibleRequestHeader
+    controller_id: i32 = field(metadata={"kafka_type": "int32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterControllerResponseV0:
+    """KIP-1312."""
+
+    __flexible__: ClassVar[bool] = True
+    __header_schema__: ClassVar[type[FlexibleResponseHeader]] = FlexibleResponseHeader
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"})
