@@ -79,7 +79,7 @@ def _metadata_version(text: str) -> int:
 
     if not text.isdigit() or not METADATA_VERSION_MIN <= int(text) <= METADATA_VERSION_MAX:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a level from {METADATA_VERSION_MIN} (3.7) to {METADATA_VERSION_MAX} (4.3)"
+            f"{text!r} is not a level from {METADATA_VERSION_MIN} (3.7) to {METADATA_VERSION_MAX} (4.4)"
         )
     return int(text)
 

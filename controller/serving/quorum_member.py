@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.features import Features, unsupported
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
@@ -104,6 +105,7 @@ class Member:
             self._log.warning("the quorum is waited for", why=str(error), within_s=FIND_S)
             found = await self._client.find(FIND_S)
         if known is None:
+            _refuse_unsupported(found.features)
             await self._refuse_a_double(self._client)
         elif known != found.cluster_id:
             raise QuorumError(f"{self._data} is of cluster {known}, and the controllers are of {found.cluster_id}")
@@ -321,6 +323,13 @@ class Member:
     @property
     def _registration(self) -> ControllerRegistrationRequest:
         return controller_registration(self.node.quorum.me, self._incarnation, self._protocol)
+
+
+def _refuse_unsupported(features: Features) -> None:
+    """Raise QuorumError where the cluster has a level at which this release could not lead."""
+    why = unsupported(features) if features else None
+    if why is not None:
+        raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
 
 
 def _clock_ms() -> int:

@@ -18,8 +18,8 @@ from tests.support.topicwright import COMMAND
             ["--brokers", "kraft:3"],
             "'kraft:3' is neither simulated:N with N from 1 to 1000 nor cluster:HOST:PORT[,HOST:PORT…] nor kraft",
         ),
-        (["--metadata-version", "16"], "'16' is not a level from 17 (3.7) to 30 (4.3)"),
-        (["--metadata-version", "new"], "'new' is not a level from 17 (3.7) to 30 (4.3)"),
+        (["--metadata-version", "16"], "'16' is not a level from 17 (3.7) to 33 (4.4)"),
+        (["--metadata-version", "new"], "'new' is not a level from 17 (3.7) to 33 (4.4)"),
         (["--metadata-version", "30"], "--metadata-version is of real brokers: it goes with --brokers kraft"),
     ],
 )

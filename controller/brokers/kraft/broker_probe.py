@@ -16,7 +16,7 @@ from events.catalog import Endpoint
 from events.names import TopicName
 
 METADATA_VERSION, LIST_OFFSETS_VERSION = 12, 7
-"""Versions of the requests that brokers from 3.7 to 4.3 speak."""
+"""Versions of the requests that brokers from 3.7 to 4.4 speak."""
 TIMEOUT_S: Final = 2.0
 """Opening a connection included: as long as between two heartbeats, which have to do otherwise."""
 RESPONSE_BYTES_MAX: Final = 16 << 20

@@ -15,11 +15,11 @@ KRAFT_VERSION: Final = "kraft.version"
 PRIORITY: Final = "topicwright.priority"
 """Shown as a feature by voters of Topicwright, to whoever connects: from level 1 to one above what they have."""
 METADATA_VERSION_MIN: Final = 17
-"""3.7-IV2: from here on replicas have directories. Brokers of 3.7 and of 4.3 both work with levels from 17 to 19."""
-METADATA_VERSION_MAX: Final = 30
-"""4.3-IV0, the newest level of Kafka 4.3."""
+"""3.7-IV2: from here on replicas have directories. Brokers of 3.7 and of 4.4 both work with levels from 17 to 19."""
+METADATA_VERSION_MAX: Final = 33
+"""4.4-IV2, the newest level of Kafka 4.4."""
 METADATA_VERSION_SHARED: Final = 19
-"""3.7-IV4: what brokers of 3.7 to 4.3 all work with."""
+"""3.7-IV4: the highest level that brokers of 3.7 to 4.4 all support."""
 
 Features = tuple[tuple[str, int], ...]
 
@@ -39,7 +39,7 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
     "transaction.version": FeatureRange(0, 2, ((25, 2),)),
     "group.version": FeatureRange(0, 1, ((25, 1),)),
     "eligible.leader.replicas.version": FeatureRange(0, 1, ((27, 1),)),
-    "share.version": FeatureRange(0, 1, ((29, 1),)),
+    "share.version": FeatureRange(0, 2, ((29, 1), (31, 2))),
     "streams.version": FeatureRange(0, 1, ((29, 1),)),
 }
 

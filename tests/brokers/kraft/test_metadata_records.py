@@ -145,8 +145,8 @@ def test_a_cut_record_is_refused_by_name() -> None:
         decode_record(value[:-8])
 
 
-def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka43: ReferenceKafka) -> None:
-    data = (kafka43.metadata / f"{0:020d}.log").read_bytes()
+def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka44: ReferenceKafka) -> None:
+    data = (kafka44.metadata / f"{0:020d}.log").read_bytes()
     image = MetadataImage()
     kinds: set[str] = set()
     at = 0
@@ -164,7 +164,7 @@ def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka43: 
             kinds.add(f"{type(record).__name__}V{record.version}")
         image.fold([batch])
     assert {"RegisterBrokerRecordV4", "BrokerRegistrationChangeRecordV3", "FeatureLevelRecordV0"} <= kinds
-    assert image.level == 30
+    assert image.level == 33
     assert [broker.fenced for broker in image.all(RegisterBrokerRecord)] == [False] * 3
 
 

@@ -31,8 +31,13 @@ FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "metadat
 
 @pytest.mark.parametrize(
     ("versions", "kraft_version", "level"),
-    [((OLDEST, OLD, KAFKA_SERVER), 0, 19), ((OLD, NEWER, KAFKA_SERVER), 1, 21)],
-    ids=["controller.quorum.voters", "controller.quorum.bootstrap.servers"],
+    [
+        ((OLDEST, OLD, KAFKA_SERVER), 0, 19),
+        ((OLD, NEWER, KAFKA_SERVER), 1, 21),
+        (("4.3.1", KAFKA_SERVER, KAFKA_SERVER), 1, 30),
+        ((KAFKA_SERVER, KAFKA_SERVER, KAFKA_SERVER), 1, 33),
+    ],
+    ids=["controller.quorum.voters", "controller.quorum.bootstrap.servers", "level 30", "level 33"],
 )
 def test_brokers_of_several_versions_work_together(
     tmp_path: Path, versions: tuple[str, ...], kraft_version: int, level: int

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.features import KRAFT_VERSION, priority_of
+from controller.brokers.kraft.features import KRAFT_VERSION, Features, priority_of
 from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID, decode_batches, whole_batches
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
@@ -60,6 +60,8 @@ class Found(msgspec.Struct, frozen=True):
     leader: Place | None
     places: Mapping[int, Place] = {}
     """Its controllers, by node id."""
+    features: Features = ()
+    """The finalized features."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -116,7 +118,7 @@ class QuorumClient:
                 places = {each.broker_id: (each.host, each.port) for each in cluster.brokers}
                 leader_id = cluster.controller_id
                 level = levels.get(KRAFT_VERSION, 0)
-                return Found(cluster.cluster_id, level, leader_id, places.get(leader_id), places)
+                return Found(cluster.cluster_id, level, leader_id, places.get(leader_id), places, tuple(levels.items()))
         raise QuorumError(f"no controller responds: {'; '.join(failures)}")
 
     async def describe(self) -> dq.ResponsePartitionData:

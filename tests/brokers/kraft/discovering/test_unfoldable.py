@@ -19,7 +19,7 @@ UNFOLDABLE: dict[str, tuple[tuple[MetadataRecord, ...], str]] = {
     "no record": ((kinds.UnknownRecord(value=b""),), "a record that is none of Kafka's at offset 37"),
     "a newer metadata.version": (
         (level("metadata.version", 99),),
-        "feature metadata.version has level 99, and is supported from 17 to 30",
+        "feature metadata.version has level 99, and is supported from 17 to 33",
     ),
     "an older metadata.version": ((level("metadata.version", 16),), "metadata.version is 16, and has to be 17 (3.7)"),
     "a new feature": ((level("new.version", 1),), "feature new.version has level 1, and is not known"),

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from controller.apis.api_versions import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
-from controller.kafka.handling import Answer, Handler, RequestContext
-from controller.kafka.messages import ApiKey
+from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
+from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages import describe_quorum as dq
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from controller.kafka.messages.api_versions import FinalizedFeatureKey
 from controller.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from controller.machine.errors import ErrorCode
+from controller.serving.quorum_member import Joining, Member
+from controller.settings.load import load_settings
 from tests.kafka.server.listener import serving
 
 LEADER, OURS = 1, 9
@@ -77,3 +83,25 @@ async def test_a_node_that_was_made_a_voter_without_being_shown_so_is_one(is_sam
             with pytest.raises(QuorumError, match="DUPLICATE_VOTER"):
                 await client.add("c", voter)
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("level", "why"), [(34, "level 34, and is supported from 17 to 33"), (16, "metadata.version is 16")]
+)
+async def test_a_cluster_with_a_level_that_this_release_lacks_is_not_joined(
+    tmp_path: Path, level: int, why: str
+) -> None:
+    leader = Leader()
+    async with serving({}) as server:
+        leader.port = server.port
+        finalized = FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level)
+        spoken = {key: ApiHandler(0, APIS[key].max_version, handle) for key, handle in leader.handlers.items()}
+        server.handlers = with_api_versions(spoken, finalized=lambda: (1, (finalized,)))
+        joining = Joining((("127.0.0.1", server.port),), Security())
+        settings = load_settings(overrides=["node.id=9"])
+        member = Member(tmp_path / "voter", settings, joining, "PLAINTEXT")
+        with pytest.raises(QuorumError, match=why):
+            await member.find()
+        await member.stop()
+    assert not (tmp_path / "voter").exists(), "nothing was made"
+    assert leader.voters == {}

@@ -67,6 +67,7 @@ def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
             _features(wire)
             _producer(cluster)
             _brokers(cluster)
+            _controllers(cluster)
             end = cluster.wait_ready().high_watermark
             _until_snapshots_of(cluster, end, wire)
         cluster.wait_ready()
@@ -74,6 +75,7 @@ def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
             assert controller.process is not None
             assert controller.process.popen.poll() is None, controller.process.output[-4000:]
             seen = set(map(type, _records(controller.metadata)))
+            assert kinds.UnregisterControllerRecord in seen
             missing = written_kinds() - seen - {kinds.AbortTransactionRecord}
             assert {each.__name__ for each in missing} == set(), "of each kind there is one"
         assert check_logs(cluster)[1] > 2
@@ -157,8 +159,8 @@ def _access(admin: AdminClient) -> None:
     admin.alter_user_scram_credentials([deletion])["bob"].result(60)
     where, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     entries = [
-        AclBinding(ResourceType.TOPIC, "t", where, "User:ann", "*", operation, allow)
-        for operation in (AclOperation.READ, AclOperation.WRITE)
+        AclBinding(ResourceType.TOPIC, "t", where, "User:ann", host, operation, allow)
+        for operation, host in ((AclOperation.READ, "*"), (AclOperation.WRITE, "10.0.0.0/8"))
     ]
     for created in admin.create_acls(entries).values():
         created.result(60)
@@ -183,18 +185,25 @@ def _producer(cluster: QuorumCluster) -> None:
     assert errors == [None]
 
 
+def _cluster_tool(cluster: QuorumCluster, command: str, node_id: int) -> str:
+    """What `kafka-cluster.sh` complains of."""
+    words = ["org.apache.kafka.tools.ClusterTool", command, "--id", str(node_id), "--bootstrap-server"]
+    to = f"127.0.0.1:{cluster.brokers[1].port}"
+    done = tools.run_quietly(tools.java_command(tools.server_classpath(), *words, to))
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def _controllers(cluster: QuorumCluster) -> None:
+    """One's registration is removed, which has it register again; one that never was cannot be."""
+    assert _cluster_tool(cluster, "unregister-controller", cluster.quorum.controllers[0].node_id) == ""
+    assert "Controller ID 3999 is not currently registered." in _cluster_tool(cluster, "unregister-controller", 3999)
+
+
 def _brokers(cluster: QuorumCluster) -> None:
     """One shuts down, is forgotten, comes back, dies and comes back."""
     broker = cluster.brokers[3]
     broker.stop()
-    port = cluster.brokers[1].port
-    unregister = ["org.apache.kafka.tools.ClusterTool", "unregister", "--id", "3", "--bootstrap-server"]
-
-    def is_forgotten() -> bool:
-        done = tools.run_quietly(tools.java_command(tools.server_classpath(), *unregister, f"127.0.0.1:{port}"))
-        return done.returncode == 0
-
-    until(is_forgotten, 120, "it is forgotten")
+    until(lambda: _cluster_tool(cluster, "unregister", 3) == "", 120, "it is forgotten")
     for _ in range(2):
         broker.start()
         until(lambda: _in_sync(cluster, "t"), 240, "all replicas are in sync again")
