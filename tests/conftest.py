@@ -75,9 +75,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def kafka43(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A real Kafka 4.3 of three nodes with the table's policy; node 3 does not create topics by itself."""
-    with reference_kafka(tmp_path_factory.mktemp("kafka43") / "kafka") as kafka:
+def kafka44(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
+    """A real Kafka 4.4 of three nodes with the table's policy; node 3 does not create topics by itself."""
+    with reference_kafka(tmp_path_factory.mktemp("kafka44") / "kafka") as kafka:
         yield kafka
 
 
@@ -98,19 +98,19 @@ def topicwright_without_auto(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def front_server(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+def front_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
     """One of two fronts, with two workers behind them, over the real Kafka; simulated brokers and settings as above."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
     folder = tmp_path_factory.mktemp("stream") / "auto"
-    with stream(folder, kafka43.bootstrap, "auto", settings, workers=2, fronts=2) as running:
+    with stream(folder, kafka44.bootstrap, "auto", settings, workers=2, fronts=2) as running:
         yield running.fronts[0]
 
 
 @pytest.fixture(scope="session")
-def front_without_auto(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+def front_without_auto(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
     """The same with one of each, but with auto.create.topics.enable=false."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
-    with stream(tmp_path_factory.mktemp("stream") / "no-auto", kafka43.bootstrap, "no-auto", settings) as running:
+    with stream(tmp_path_factory.mktemp("stream") / "no-auto", kafka44.bootstrap, "no-auto", settings) as running:
         yield running.fronts[0]
 
 
@@ -123,25 +123,25 @@ def forbidding(request: pytest.FixtureRequest) -> Topicwright:
 
 
 @pytest.fixture(scope="session")
-def cluster_server(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+def cluster_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
     """Topicwright before the real Kafka, which carries its decisions out."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true", "node.id": "100"}
-    brokers = f"cluster:{kafka43.bootstrap}"
+    brokers = f"cluster:{kafka44.bootstrap}"
     with topicwright(tmp_path_factory.mktemp("before") / "cluster", settings, brokers=brokers) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def fleet_server(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+def fleet_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
     """A front of a worker, before the real Kafka, which holds their log and carries their decisions out."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
     folder = tmp_path_factory.mktemp("before") / "fleet"
-    with stream(folder, kafka43.bootstrap, "fleet", settings, brokers="cluster") as running:
+    with stream(folder, kafka44.bootstrap, "fleet", settings, brokers="cluster") as running:
         yield running.fronts[0]
 
 
 _SERVERS = {
-    "kafka": "kafka43",
+    "kafka": "kafka44",
     "topicwright": "topicwright_server",
     "front": "front_server",
     "cluster": "cluster_server",

@@ -1,4 +1,4 @@
-"""Clients in Java (4.3, 3.9 and 2.0), JavaScript (kafkajs) and Go (franz-go), each as a program of its own."""
+"""Clients in Java (4.4, 3.9 and 2.0), JavaScript (kafkajs) and Go (franz-go), each as a program of its own."""
 
 from __future__ import annotations
 

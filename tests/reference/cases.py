@@ -28,7 +28,7 @@ VERSIONS: Mapping[str, range] = {
     "DescribeTopicPartitions": range(1),
     "ListPartitionReassignments": range(1),
 }
-"""The versions that Kafka 4.3 speaks of each API in the table."""
+"""The versions that Kafka 4.4 speaks of each API in the table."""
 
 TOPIC, BROKER, BROKER_LOGGER, UNKNOWN_RESOURCE = 2, 4, 8, 0
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -77,7 +77,7 @@ def case(
     replicas: bool = False,
     node: int = 1,
 ) -> Case:
-    """A row with its defaults: every version that Kafka 4.3 speaks."""
+    """A row with its defaults: every version that Kafka 4.4 speaks."""
     chosen = tuple(VERSIONS[api] if versions is None else versions)
     return Case(api, name, body, chosen, tuple(before), tuple(watch), replicas, node)
 

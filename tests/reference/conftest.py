@@ -44,9 +44,9 @@ def embedded_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 
 @pytest.fixture(scope="session")
-def front_answers(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+def front_answers(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """The same of a front with a worker behind it."""
-    return _answers_of_fronts("front", kafka43, tmp_path_factory.mktemp("table-front"))
+    return _answers_of_fronts("front", kafka44, tmp_path_factory.mktemp("table-front"))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Where Topicwright answers otherwise than Kafka 4.3, and why: all of it, in one place.
+"""Where Topicwright answers otherwise than Kafka 4.4, and why: all of it, in one place.
 
 A difference names the rows of the table that it touches and turns Kafka's answer into the one that Topicwright must
 give, so that a difference is tested as strictly as an agreement. A difference that touches no row is an error.
@@ -144,11 +144,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "CreateTopics: (factor -1|defaults for both.*|policy is told of defaults)",
         refused("INVALID_REPLICATION_FACTOR", FACTOR),
         range(1),
-    ),
-    Difference(
-        "too many partitions are the client's mistake, as in CreateTopics, and not the server's",
-        "CreatePartitions: (10001 more|int max), dry run",
-        refused("POLICY_VIOLATION", "Excessively large number of partitions per request."),
     ),
     # names
     Difference(

@@ -1,6 +1,6 @@
 """What a real Kafka answered to the differential table, as a text that people read and tests compare with.
 
-`python -m tests.reference.golden` sends it to a real Kafka again and rewrites `tests/golden/kafka-4.3-answers.txt`.
+`python -m tests.reference.golden` sends it to a real Kafka again and rewrites `tests/golden/kafka-4.4-answers.txt`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tests.reference.table import CASES, KAFKA_IS_SILENT, Answers, send_all
 from tests.support.reference_kafka import reference_kafka
 from tests.support.tools import ROOT
 
-FILE = ROOT / "tests/golden/kafka-4.3-answers.txt"
+FILE = ROOT / "tests/golden/kafka-4.4-answers.txt"
 _TITLE = """\
-What Apache Kafka 4.3.1 answered to the differential table (tests/reference). Written by tests/reference/golden.py.
+What Apache Kafka 4.4.0 answered to the differential table (tests/reference). Written by tests/reference/golden.py.
 Three nodes with racks rack-a to rack-c, num.partitions=2, default.replication.factor=1, auto.create.topics.enable=true
 (false on node 3), and the policy of tests/reference/policies.py. {t} is a name of the case's own.
 

@@ -1,4 +1,4 @@
-"""Configs of brokers, of Kafka 4.3 and of Topicwright: the same keys, the same changes taken and refused, the same
+"""Configs of brokers, of Kafka 4.4 and of Topicwright: the same keys, the same changes taken and refused, the same
 sources and synonyms afterwards, for brokers and for topics."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topicwright answers as Kafka 4.3 does while one of three brokers is down, but for where new replicas may go.
+"""Topicwright answers as Kafka 4.4 does while one of three brokers is down, but for where new replicas may go.
 
 A table of its own, because the broker must go between what cases need and what they request.
 """
@@ -102,8 +102,8 @@ def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "embedded":
         with topicwright(folder, TABLE_SETTINGS) as server:
             return send_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
-    kafka43: ReferenceKafka = request.getfixturevalue("kafka43")
-    with stream(folder, kafka43.bootstrap, "fenced", TABLE_SETTINGS) as running:
+    kafka44: ReferenceKafka = request.getfixturevalue("kafka44")
+    with stream(folder, kafka44.bootstrap, "fenced", TABLE_SETTINGS) as running:
         front = running.fronts[0]
         return send_all({1: front.kafka}, CASES, prepared=lambda: front.stop_broker(DOWN))
 

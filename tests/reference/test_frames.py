@@ -1,4 +1,4 @@
-"""Topicwright takes odd frames as Kafka 4.3 does: what is answered, and what closes the connection.
+"""Topicwright takes odd frames as Kafka 4.4 does: what is answered, and what closes the connection.
 
 Each frame is written out by hand, because no client library sends it.
 """
@@ -106,17 +106,17 @@ def outcome(address: str, name: str) -> str:
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_frame_is_taken_as_kafka_takes_it(
-    name: str, kafka43: ReferenceKafka, topicwright_server: Topicwright
+    name: str, kafka44: ReferenceKafka, topicwright_server: Topicwright
 ) -> None:
-    assert outcome(topicwright_server.kafka, name) == outcome(kafka43.bootstrap, name)
+    assert outcome(topicwright_server.kafka, name) == outcome(kafka44.bootstrap, name)
     with Wire(topicwright_server.kafka) as wire:
         assert wire.call("Metadata", 0, topics=[])["brokers"], "the server answers others as before"
 
 
 def test_a_frame_of_negative_length_closes_the_connection(
-    kafka43: ReferenceKafka, topicwright_server: Topicwright
+    kafka44: ReferenceKafka, topicwright_server: Topicwright
 ) -> None:
-    for address in (kafka43.bootstrap, topicwright_server.kafka):
+    for address in (kafka44.bootstrap, topicwright_server.kafka):
         with Wire(address, timeout_s=20) as wire:
             wire.send_bytes(struct.pack(">i", -1))
             with pytest.raises(ConnectionClosed):
@@ -124,9 +124,9 @@ def test_a_frame_of_negative_length_closes_the_connection(
 
 
 def test_the_versions_offered_are_kafkas_and_older_ones(
-    kafka43: ReferenceKafka, topicwright_server: Topicwright
+    kafka44: ReferenceKafka, topicwright_server: Topicwright
 ) -> None:
-    kafka, ours = offered(kafka43.bootstrap), offered(topicwright_server.kafka)
+    kafka, ours = offered(kafka44.bootstrap), offered(topicwright_server.kafka)
     assert set(ours) <= set(kafka), "no API but Kafka's"
     assert PRODUCE in ours, "without it clients of 2.x hang"
     newer = {key: span for key, span in ours.items() if span[1] > kafka[key][1]}
@@ -134,7 +134,7 @@ def test_the_versions_offered_are_kafkas_and_older_ones(
 
 
 def test_every_api_of_the_table_is_offered_as_by_kafka(
-    kafka43: ReferenceKafka, topicwright_server: Topicwright
+    kafka44: ReferenceKafka, topicwright_server: Topicwright
 ) -> None:
     keys = {
         "CreateTopics": 19,
@@ -148,7 +148,7 @@ def test_every_api_of_the_table_is_offered_as_by_kafka(
         "DescribeTopicPartitions": 75,
         "ListPartitionReassignments": 46,
     }
-    kafka, ours = offered(kafka43.bootstrap), offered(topicwright_server.kafka)
+    kafka, ours = offered(kafka44.bootstrap), offered(topicwright_server.kafka)
     for api, versions in VERSIONS.items():
         assert kafka[keys[api]] == (versions[0], versions[-1]), api
         oldest = 0 if api in OLDEST_OF_KAFKA else versions[0]

@@ -1,4 +1,4 @@
-"""Of several faults at once Topicwright names the one that Kafka 4.3 names: both check in the same order."""
+"""Of several faults at once Topicwright names the one that Kafka 4.4 names: both check in the same order."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _outcome(each: Any) -> tuple[str, str, str]:
     return each["name"], code_name(each["error_code"]), message.partition(SAID_OTHERWISE)[0]
 
 
-def test_of_several_faults_the_same_one_is_named(kafka43: ReferenceKafka, topicwright_server: Topicwright) -> None:
-    kafka, topicwright = answers(kafka43.bootstrap), answers(topicwright_server.kafka)
+def test_of_several_faults_the_same_one_is_named(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
+    kafka, topicwright = answers(kafka44.bootstrap), answers(topicwright_server.kafka)
     assert len({code for _, code, _ in kafka}) >= 7, "the topics have many kinds of faults"
     strayed = [
         (theirs, ours)

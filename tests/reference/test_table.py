@@ -1,4 +1,4 @@
-"""Topicwright answers as Kafka 4.3 does: the same table of requests, sent to both."""
+"""Topicwright answers as Kafka 4.4 does: the same table of requests, sent to both."""
 
 from __future__ import annotations
 

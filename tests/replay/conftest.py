@@ -27,8 +27,8 @@ def own_history(tmp_path: Path) -> LogRef:
 
 
 @pytest.fixture(scope="session")
-def in_kafka(kafka43: ReferenceKafka, history: LogRef) -> KafkaRef:
+def in_kafka(kafka44: ReferenceKafka, history: LogRef) -> KafkaRef:
     """The same day in the two partitions of a topic. Not to be written to."""
     parts = in_partitions(records_of(history), 2)
-    topic = make_topic(kafka43.bootstrap, [as_records(part) for part in parts])
-    return scanned(kafka_topic(f"kafka://{kafka43.bootstrap}/{topic}"))
+    topic = make_topic(kafka44.bootstrap, [as_records(part) for part in parts])
+    return scanned(kafka_topic(f"kafka://{kafka44.bootstrap}/{topic}"))

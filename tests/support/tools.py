@@ -22,8 +22,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 
-KAFKA_SERVER = "4.3.1"
-KAFKA_SERVERS_OTHER = ("3.7.2", "3.9.1", "4.1.1", "4.4.0")
+KAFKA_SERVER = "4.4.0"
+KAFKA_SERVERS_OTHER = ("3.7.2", "3.9.1", "4.1.1", "4.3.1")
 """Other versions of Kafka servers that tests start next to `KAFKA_SERVER`."""
 KAFKA_CLIENT_CONSUMER = "3.9.1"
 KAFKA_CLIENT_OLD = "2.0.1"

@@ -137,10 +137,10 @@ def test_topics_have_the_same_state_hashes(spark: SparkSession, in_kafka: KafkaR
 
 
 def test_a_single_partition_is_the_history_itself(
-    spark: SparkSession, kafka43: ReferenceKafka, history: LogRef
+    spark: SparkSession, kafka44: ReferenceKafka, history: LogRef
 ) -> None:
     records = records_of(history)
-    ref = topic_of(kafka43, [records])
+    ref = topic_of(kafka44, [records])
     mine = rows(rebuilt_topics(spark, ref, len(records)), "shard")
     assert mine == rows(rebuilt_topics(spark, history, len(records)), "shard")
     assert rows(rebuilt_requests(spark, ref, len(records)), "asked_offset") == rows(
@@ -172,10 +172,10 @@ def test_a_sound_history_passes(spark: SparkSession, in_kafka: KafkaRef) -> None
     assert not again.found, "\n".join(again.lines)
 
 
-def test_a_fault_is_found_with_its_partition(spark: SparkSession, kafka43: ReferenceKafka, parts: Parts) -> None:
+def test_a_fault_is_found_with_its_partition(spark: SparkSession, kafka44: ReferenceKafka, parts: Parts) -> None:
     for number, part in enumerate(parts):
         answered = at(part, CreateAnswered, nth=1)
-        ref = topic_of(kafka43, [without(part, answered) if n == number else one for n, one in enumerate(parts)])
+        ref = topic_of(kafka44, [without(part, answered) if n == number else one for n, one in enumerate(parts)])
         checked = run_invariants(spark, ref, Options())
         assert checked.found
         assert {(row["check"], row["log_partition"]) for row in checked.rows} == {("one-answer", number)}
@@ -183,11 +183,11 @@ def test_a_fault_is_found_with_its_partition(spark: SparkSession, kafka43: Refer
 
 
 def test_a_changed_decision_is_found_with_its_partition(
-    spark: SparkSession, kafka43: ReferenceKafka, parts: Parts
+    spark: SparkSession, kafka44: ReferenceKafka, parts: Parts
 ) -> None:
     created = at(parts[1], TopicCreated)
     deadline_ms = parts[1][created].event.deadline_ms + 1  # type: ignore[union-attr]
-    ref = topic_of(kafka43, [parts[0], changed(parts[1], created, deadline_ms=deadline_ms)])
+    ref = topic_of(kafka44, [parts[0], changed(parts[1], created, deadline_ms=deadline_ms)])
     again = run_redecide(spark, ref, Options())
     assert [(row["log_partition"], row["topic"]) for row in again.rows] == [(1, parts[1][created].event.topic)]  # type: ignore[union-attr]
 

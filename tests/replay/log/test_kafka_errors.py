@@ -78,38 +78,38 @@ def test_a_kafka_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, run_witho
     assert f"Kafka at 127.0.0.1:{port} does not answer" in ended.err
 
 
-def test_no_such_topic_and_none_is_made(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
-    ended = run_without_spark("invariants", url(kafka43, "no-such-topic"))
+def test_no_such_topic_and_none_is_made(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
+    ended = run_without_spark("invariants", url(kafka44, "no-such-topic"))
     assert (ended.code, ended.out) == (2, "")
-    assert f"there is no topic no-such-topic in Kafka at {kafka43.bootstrap}" in ended.err
-    known = AdminClient({"bootstrap.servers": kafka43.bootstrap}).list_topics(timeout=30).topics
+    assert f"there is no topic no-such-topic in Kafka at {kafka44.bootstrap}" in ended.err
+    known = AdminClient({"bootstrap.servers": kafka44.bootstrap}).list_topics(timeout=30).topics
     assert "no-such-topic" not in known
 
 
-def test_a_topic_without_events(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
-    topic = make_topic(kafka43.bootstrap, [[], []])
-    ended = run_without_spark("compare", url(kafka43, topic), "--data", "data")
+def test_a_topic_without_events(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
+    topic = make_topic(kafka44.bootstrap, [[], []])
+    ended = run_without_spark("compare", url(kafka44, topic), "--data", "data")
     assert (ended.code, ended.out) == (2, "")
     assert f"/{topic} holds no events yet: there is nothing to replay" in ended.err
 
 
 @pytest.mark.parametrize("up_to", [3, -1], ids=["cut", "emptied"])
-def test_a_topic_that_lost_its_beginning(kafka43: ReferenceKafka, up_to: int) -> None:
-    topic = make_topic(kafka43.bootstrap, [records()])
+def test_a_topic_that_lost_its_beginning(kafka44: ReferenceKafka, up_to: int) -> None:
+    topic = make_topic(kafka44.bootstrap, [records()])
     end = len(records()) if up_to < 0 else up_to
-    admin = AdminClient({"bootstrap.servers": kafka43.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, end)]).values():
         future.result(30)
     with refused(f"the records of partition 0 before {end} are gone"):
-        open_ref(url(kafka43, topic))
+        open_ref(url(kafka44, topic))
 
 
-def test_records_that_are_gone_while_it_is_read(kafka43: ReferenceKafka) -> None:
-    topic = make_topic(kafka43.bootstrap, [records()])
-    ref = open_ref(url(kafka43, topic))
+def test_records_that_are_gone_while_it_is_read(kafka44: ReferenceKafka) -> None:
+    topic = make_topic(kafka44.bootstrap, [records()])
+    ref = open_ref(url(kafka44, topic))
     assert isinstance(ref, KafkaRef)
     (stretch,) = ref.scan.partitions[0].stretches
-    admin = AdminClient({"bootstrap.servers": kafka43.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(30)
     with refused("record 0 of partition 0 is not there any more"):
@@ -133,17 +133,17 @@ FENCE = encode_record(Fence(1, "w", "1.0", EVENT_VERSION))
     ],
     ids=["no record", "empty", "gap", "no event", "newer"],
 )
-def test_records_that_cannot_be_read(kafka43: ReferenceKafka, values: list[bytes], says: str) -> None:
-    topic = make_topic(kafka43.bootstrap, [records(), values])
+def test_records_that_cannot_be_read(kafka44: ReferenceKafka, values: list[bytes], says: str) -> None:
+    topic = make_topic(kafka44.bootstrap, [records(), values])
     with refused(says):
-        open_ref(url(kafka43, topic))
+        open_ref(url(kafka44, topic))
 
 
-def test_properties_are_read_from_a_file(kafka43: ReferenceKafka, tmp_path: Path, run: Run) -> None:
+def test_properties_are_read_from_a_file(kafka44: ReferenceKafka, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "kafka.properties"
     file.write_text("# how to get in\nclient.id = someone\n\nsecurity.protocol=PLAINTEXT\n")
-    topic = make_topic(kafka43.bootstrap, [records()])
-    ended = run("redecide", url(kafka43, topic), "--kafka-properties", file, "--json")
+    topic = make_topic(kafka44.bootstrap, [records()])
+    ended = run("redecide", url(kafka44, topic), "--kafka-properties", file, "--json")
     assert ended.code == 0, ended.err
     answer = json.loads(ended.out)
     assert (answer["found"], answer["rows"]) == (False, [])
@@ -166,9 +166,9 @@ def test_properties_that_are_wrong(tmp_path: Path, run_without_spark: Run, line:
     assert says in ended.err
 
 
-def test_a_moment_that_it_does_not_have(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
+def test_a_moment_that_it_does_not_have(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     history: list[Recorded] = clean()
-    log = url(kafka43, make_topic(kafka43.bootstrap, [as_records(history)]))
+    log = url(kafka44, make_topic(kafka44.bootstrap, [as_records(history)]))
     for moment, says in (
         (str(len(history)), f"offset {len(history)} is not reached yet: the newest event of any partition is at"),
         ("1969-12-31", "1969-12-31 is before the log begins"),
@@ -178,8 +178,8 @@ def test_a_moment_that_it_does_not_have(kafka43: ReferenceKafka, run_without_spa
         assert says in ended.err
 
 
-def test_comparing_needs_a_live_side(kafka43: ReferenceKafka, run_without_spark: Run) -> None:
-    log = url(kafka43, make_topic(kafka43.bootstrap, [records()]))
+def test_comparing_needs_a_live_side(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
+    log = url(kafka44, make_topic(kafka44.bootstrap, [records()]))
     for more in ((), ("--data", "here", "--http", "127.0.0.1:8080")):
         ended = run_without_spark("compare", log, *more)
         assert (ended.code, ended.out) == (2, "")

@@ -131,14 +131,14 @@ def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
 
 
 def test_what_a_front_shows_is_what_the_topic_comes_to(
-    spark: SparkSession, kafka43: ReferenceKafka, tmp_path: Path
+    spark: SparkSession, kafka44: ReferenceKafka, tmp_path: Path
 ) -> None:
     with topicwright(tmp_path) as server:
         for number in range(5):
             body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
             send(server.http, "POST", "/topics", **body)
         send(server.http, "DELETE", "/topics/a.topic-3")
-        ref = in_topic(kafka43, server)
+        ref = in_topic(kafka44, server)
         shown = Options(more={"http": server.http})
         same = run_compare(spark, ref, shown)
         assert not same.found, "\n".join(same.lines)

@@ -37,9 +37,9 @@ def parts() -> list[list[Recorded]]:
 
 
 @pytest.fixture
-def topic(kafka43: ReferenceKafka, parts: list[list[Recorded]]) -> str:
+def topic(kafka44: ReferenceKafka, parts: list[list[Recorded]]) -> str:
     """A topic with them."""
-    return make_topic(kafka43.bootstrap, [as_records(part) for part in parts])
+    return make_topic(kafka44.bootstrap, [as_records(part) for part in parts])
 
 
 def url(kafka: ReferenceKafka, topic: str) -> str:
@@ -61,7 +61,7 @@ def last_source(part: list[Recorded]) -> int:
 
 
 def test_a_stream_goes_on_where_it_was(
-    spark: SparkSession, kafka43: ReferenceKafka, topic: str, parts: list[list[Recorded]], tmp_path: Path
+    spark: SparkSession, kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]], tmp_path: Path
 ) -> None:
     def run() -> Offsets:
         found: Offsets = set()
@@ -73,7 +73,7 @@ def test_a_stream_goes_on_where_it_was(
             found.update(rows)
 
         reader = spark.readStream.format("topicwright").option("columns", "log_partition,offset")
-        writer = reader.option("maxeventspertrigger", "40").load(url(kafka43, topic)).writeStream.foreachBatch(take)
+        writer = reader.option("maxeventspertrigger", "40").load(url(kafka44, topic)).writeStream.foreachBatch(take)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         try:
             query.awaitTermination()
@@ -82,12 +82,12 @@ def test_a_stream_goes_on_where_it_was(
         return found
 
     assert run() == {(number, offset) for number, part in enumerate(parts) for offset in range(len(part))}
-    append(kafka43.bootstrap, topic, 1, [decided(parts[1][-1], last_source(parts[1]))])
+    append(kafka44.bootstrap, topic, 1, [decided(parts[1][-1], last_source(parts[1]))])
     assert run() == {(1, len(parts[1]))}
 
 
-def test_a_topic_that_became_another_ends_a_stream(kafka43: ReferenceKafka, topic: str) -> None:
-    reader = KafkaStreamReader(kafka_topic(url(kafka43, topic)), ("offset",), {})
+def test_a_topic_that_became_another_ends_a_stream(kafka44: ReferenceKafka, topic: str) -> None:
+    reader = KafkaStreamReader(kafka_topic(url(kafka44, topic)), ("offset",), {})
     begin = reader.initialOffset()
     reached = reader.latestOffset(begin, reader.getDefaultReadLimit())
     far = {name: {**place, "kafka_offset": 5000} for name, place in reached.items()}
@@ -99,17 +99,17 @@ def test_a_topic_that_became_another_ends_a_stream(kafka43: ReferenceKafka, topi
 
 @pytest.mark.timeout(WITHIN_S)
 def test_a_watch_alerts_with_the_partition(
-    spark: SparkSession, kafka43: ReferenceKafka, topic: str, parts: list[list[Recorded]]
+    spark: SparkSession, kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]
 ) -> None:
     alerts, out = Alerts(CHECKS), io.StringIO()
-    watching = LogWatch(spark, open_ref(url(kafka43, topic)), alerts, out)
+    watching = LogWatch(spark, open_ref(url(kafka44, topic)), alerts, out)
     number = next(n for n, part in enumerate(parts) if any(isinstance(one.event, CreateAnswered) for one in part))
     part = parts[number]
     answered = replace(part[at(part, CreateAnswered)], offset=Offset(len(part)), at_ms=part[-1].at_ms)
     with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
         checked(sum(map(len, parts)))
         assert alerts.count == 0, out.getvalue()
-        append(kafka43.bootstrap, topic, number, [decided(answered, last_source(part))])
+        append(kafka44.bootstrap, topic, number, [decided(answered, last_source(part))])
         checked(sum(map(len, parts)) + 1)
         shown = json.loads(got(http, "/alerts"))
     assert [(one["check"], one["log_partition"], one["offset"]) for one in shown["alerts"]] == [

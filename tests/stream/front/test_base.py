@@ -48,16 +48,16 @@ def started_with_a_base(process: Process) -> bool:
 
 
 def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
-    kafka43: ReferenceKafka, tmp_path: Path
+    kafka44: ReferenceKafka, tmp_path: Path
 ) -> None:
     archive = {"log.archive.url": str(tmp_path / "archive")}
     settings = {**SETTINGS, **archive, "log.events.retention.ms": "0"}
-    with stream(tmp_path / "s", kafka43.bootstrap, "bases", settings) as running:
+    with stream(tmp_path / "s", kafka44.bootstrap, "bases", settings) as running:
         worker, front = running.workers[0], running.start_front(settings)
         for number in range(6):
             create(front, number * 1000, 1000)
         worker.wait_for_line(r"base put", within_s=300)
-        assert _delete_what_the_bases_have(kafka43, tmp_path / "archive") > 0
+        assert _delete_what_the_bases_have(kafka44, tmp_path / "archive") > 0
         fresh = running.start_front(archive)
         assert started_with_a_base(fresh.process)
         assert shown(fresh) == shown(front)

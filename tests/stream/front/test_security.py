@@ -29,7 +29,7 @@ ROOT_PASSWORD, ALICE_PASSWORD = "root-PLANTED-1", "alice-PLANTED-2"
 
 
 @pytest.fixture(scope="module")
-def running(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
+def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
     """A worker, and two fronts that anybody on PLAINTEXT may use, and others with a login."""
     folder = tmp_path_factory.mktemp("secured")
     set_password(folder / "users", "root", ROOT_PASSWORD)
@@ -40,7 +40,7 @@ def running(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -
         "authorizer.class.name": "StandardAuthorizer",
         "super.users": "User:root;User:ANONYMOUS",
     }
-    with stream(folder / "s", kafka43.bootstrap, "secured", fronts=0) as one:
+    with stream(folder / "s", kafka44.bootstrap, "secured", fronts=0) as one:
         for _ in range(2):
             one.start_front(settings)
         yield one

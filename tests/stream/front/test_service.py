@@ -29,10 +29,10 @@ WITHIN_S = 240
 
 
 @pytest.fixture(scope="module")
-def running(kafka43: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
+def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
     """Two fronts and a worker; a front that does not hear another for some seconds leaves it out."""
     settings = {"num.partitions": "2"}
-    with stream(tmp_path_factory.mktemp("fronts") / "s", kafka43.bootstrap, "fronts", settings, fronts=0) as one:
+    with stream(tmp_path_factory.mktemp("fronts") / "s", kafka44.bootstrap, "fronts", settings, fronts=0) as one:
         for _ in range(2):
             one.start_front({"front.session.timeout.ms": "8000", "front.heartbeat.interval.ms": "200"})
         yield one
