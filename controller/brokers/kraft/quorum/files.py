@@ -31,7 +31,13 @@ from typing import Final
 
 from controller.brokers.kraft.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
 from controller.brokers.kraft.quorum.epochs import Epochs
-from controller.brokers.kraft.quorum.folder import QUORUM_STATE, read_quorum_state, sync_folder, write_quorum_state
+from controller.brokers.kraft.quorum.folder import (
+    QUORUM_STATE,
+    read_quorum_state,
+    refuse_the_last_epoch,
+    sync_folder,
+    write_quorum_state,
+)
 from controller.brokers.kraft.quorum.raft.log import (
     Diverging,
     EpochEnd,
@@ -109,6 +115,7 @@ class QuorumFiles:
         self._segments[-1].cut(self.end)
         self._note_flushed(self.end)
         self._clean()
+        refuse_the_last_epoch(self._partition, self._state.epoch, self.last_epoch)
 
     # --- what is there
 

@@ -25,7 +25,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
+from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumState
 from controller.kafka.messages import ZERO_UUID
 
 PARTITION: Final = "__cluster_metadata-0"
@@ -115,14 +115,31 @@ def read_quorum_state(path: Path) -> QuorumState:
     return QuorumState(kept.leader_epoch, kept.leader_id, kept.voted_id, uuid_of(kept.voted_directory_id))
 
 
+def refuse_the_last_epoch(partition: Path, remembered: int, logged: int) -> None:
+    """Raise FolderError for epochs, of the quorum state and of the log, after which no leader can be elected."""
+    if logged >= EPOCH_MAX:
+        raise FolderError(
+            f"{partition} has records of epoch {logged}, and no leader can be elected after {EPOCH_MAX}: restore the "
+            "folder from a copy"
+        )
+    if remembered >= EPOCH_MAX:
+        raise FolderError(
+            f"{partition / QUORUM_STATE} is in epoch {remembered}, and no leader can be elected after {EPOCH_MAX}. If "
+            "this node is the only voter, delete that file and start again. Otherwise remove this voter from the "
+            "quorum, and let it join again with an empty folder"
+        )
+
+
 def write_quorum_state(path: Path, state: QuorumState) -> None:
     """Durable when it returns. Version 1 of the file (KIP-853), which Kafka reads from 3.9 on, where a vote names a
-    directory; else version 0, which all read. Raises OSError, and then the file says what it said before."""
+    directory; else version 0, which all read. Raises OSError, and ValueError for what `read_quorum_state` would refuse;
+    the file then says what it said before."""
     fields: dict[str, Any] = {"leaderId": state.leader_id, "leaderEpoch": state.epoch, "votedId": state.voted_id}
     if any(state.voted_directory):
         fields |= {"votedDirectoryId": uuid_text(state.voted_directory), "data_version": 1}
     else:
         fields |= {"clusterId": "", "appliedOffset": 0, "currentVoters": [], "data_version": 0}
+    msgspec.convert(fields, _QuorumStateFile)
     replace_file(path, msgspec.json.encode(fields))
 
 

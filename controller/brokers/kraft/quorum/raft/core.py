@@ -32,7 +32,7 @@ from controller.brokers.kraft.quorum.raft.election import Candidate, Prospective
 from controller.brokers.kraft.quorum.raft.following import Follower
 from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, no_room, room_again
 from controller.brokers.kraft.quorum.raft.leading import Leader
-from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog, QuorumState
+from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumLog, QuorumState, is_plausible
 from controller.brokers.kraft.quorum.raft.responses import Said
 from controller.brokers.kraft.quorum.raft.unattached import Resigned, Unattached
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter, VoterHistory, VoterSet
@@ -109,7 +109,7 @@ class Quorum:
         """Begin. `wall_ms` is the time of day, for the records of the quorum itself. One voter leads at once."""
         self._wall_shift_ms = wall_ms - now * 1000
         self.to_unattached(now, self.epoch, keep_vote=True)
-        if self.may_stand and self.voters.ids == (self.me.id,):
+        if self.may_stand and self.is_alone:
             self.to_candidate(now)
 
     def tick(self, now: float) -> None:
@@ -230,9 +230,14 @@ class Quorum:
     def may_stand(self) -> bool:
         """Whether it may become the leader: a voter, or one that the newest set leaves out while that may not be
         committed. None but the latter may have it, so that the others can elect nobody else (Ongaro, 4.2.2)."""
-        key = self.me.id, self.me.directory
-        was_voter = self.history.changed_at >= self.high_watermark and self.history.before.has(*key)
-        return self.can_lead and (self.is_voter or was_voter)
+        is_new = self.history.changed_at >= self.high_watermark
+        was_voter = is_new and self.history.before.has(self.me.id, self.me.directory)
+        return self.can_lead and self.epoch < EPOCH_MAX and (self.is_voter or was_voter)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node, with this disk, is all of the newest voter set."""
+        return len(self.voters) == 1 and self.is_voter
 
     @property
     def is_durable(self) -> bool:
@@ -286,8 +291,7 @@ class Quorum:
 
     def append_batch(self, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
         """Append as the leader; the offset of the last record."""
-        data = encode_batch(self.log.end, self.epoch, timestamp_ms, records, is_control=is_control)
-        self.take_in(data)
+        self.take_in(encode_batch(self.log.end, self.epoch, timestamp_ms, records, is_control=is_control))
         return self.log.end - 1
 
     def wall_ms(self, now: float) -> int:
@@ -328,9 +332,9 @@ class Quorum:
     def learn(self, now: float, said: Said) -> None:
         """Somebody says who leads. The higher epoch counts; in the own epoch a leader that was not known."""
         is_news = said.epoch > self.epoch or (said.epoch == self.epoch and self.leader_id == NOBODY)
-        if not is_news:
+        if not is_news or self.is_alone or not is_plausible(said.epoch, self.epoch):
             return
-        if said.leader_id not in (NOBODY, self.me.id) and said.place is not None:
+        if said.leader_id >= 0 and said.leader_id != self.me.id and said.place is not None:
             self.to_follower(now, said)
         elif said.epoch > self.epoch:
             self.to_unattached(now, said.epoch)
@@ -339,7 +343,7 @@ class Quorum:
         """Stand for leader: sound out the others first, if all of them know what that is."""
         if not self.may_stand:
             self.to_unattached(now, self.epoch, keep_vote=True)
-        elif self._some_know_no_pre_vote or self.voters.ids == (self.me.id,):
+        elif self._some_know_no_pre_vote or self.is_alone:
             self.to_candidate(now)
         else:
             self._become(now, Prospective(self, now), self.epoch, Said(NOBODY, self.epoch, None), self.voted)
@@ -352,8 +356,7 @@ class Quorum:
 
     def to_follower(self, now: float, said: Said) -> None:
         """A leader is known."""
-        voted = self.voted if said.epoch == self.epoch else _NO_VOTE
-        self._become(now, Follower(self, now), said.epoch, said, voted)
+        self._become(now, Follower(self, now), said.epoch, said, self.voted if said.epoch == self.epoch else _NO_VOTE)
 
     def to_candidate(self, now: float, *, is_claim: bool = False) -> None:
         """Request the votes of the next epoch, the own one first."""

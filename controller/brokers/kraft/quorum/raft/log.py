@@ -17,6 +17,17 @@ from controller.kafka.messages import ZERO_UUID
 
 NOBODY: Final = -1
 """The id where there is no leader, or no vote."""
+EPOCH_MAX: Final = (1 << 31) - 2
+"""The last epoch in which anybody may lead: an epoch has 32 bits, in files and on the wire."""
+_EPOCHS_UNQUESTIONED: Final = 1 << 30
+"""With an election a second no quorum is beyond this in 34 years."""
+_EPOCHS_AT_ONCE: Final = 1000
+
+
+def is_plausible(epoch: int, known: int) -> bool:
+    """Whether to take an epoch from others, when the newest known one is `known`. Beyond the first half of all epochs
+    only a small step is taken, so that no single message uses them up."""
+    return epoch <= max(_EPOCHS_UNQUESTIONED, min(known + _EPOCHS_AT_ONCE, EPOCH_MAX))
 
 
 class QuorumState(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
 from controller.brokers.kraft.quorum.raft.effects import Role
-from controller.brokers.kraft.quorum.raft.log import NOBODY
+from controller.brokers.kraft.quorum.raft.log import NOBODY, is_plausible
 from controller.brokers.kraft.quorum.raft.responses import (
     OK,
     Said,
@@ -72,7 +72,8 @@ def _vote(core: Quorum, now: float, request: v.VoteRequest) -> v.VoteResponse:
     if part.replica_epoch < core.epoch:
         return vote_response(core.said, int(ErrorCode.FENCED_LEADER_EPOCH))
     newest = part.replica_epoch if part.pre_vote else part.replica_epoch - 1
-    if part.replica_id < 0 or part.last_offset < 0 or not 0 <= part.last_offset_epoch <= newest:
+    is_log = part.last_offset >= 0 and 0 <= part.last_offset_epoch <= newest
+    if part.replica_id < 0 or not is_log or not is_plausible(part.replica_epoch, core.epoch):
         return vote_response(core.said, int(ErrorCode.INVALID_REQUEST))
     if part.replica_epoch > core.epoch:
         core.to_unattached(now, part.replica_epoch)
@@ -83,7 +84,7 @@ def _vote(core: Quorum, now: float, request: v.VoteRequest) -> v.VoteResponse:
 
 def _grant(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
     """Who has at least this log may lead it: with a vote, one an epoch, or, sounded out, if no leader is at work."""
-    if part.replica_id in core.distrusted:
+    if part.replica_id in core.distrusted or core.is_alone:
         return False
     candidate = (part.replica_id, part.replica_directory_id)
     has_all = (part.last_offset_epoch, part.last_offset) >= (core.log.last_epoch, core.log.end)
@@ -104,8 +105,9 @@ def _begin(core: Quorum, now: float, request: begin.BeginQuorumEpochRequest) -> 
         return begin.BeginQuorumEpochResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
     if part is None or part.leader_id < 0:
         return begin.BeginQuorumEpochResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-    if part.leader_epoch < core.epoch:
-        return begin_response(core.said, int(ErrorCode.FENCED_LEADER_EPOCH))
+    code = _no_leader(core, part)
+    if code:
+        return begin_response(core.said, code)
     _learn_of(core, now, part, request.leader_endpoints)
     if not _is_for_this_disk(core, request.voter_id, part.voter_directory_id):
         return begin_response(core.said, int(ErrorCode.INVALID_VOTER_KEY))
@@ -118,13 +120,25 @@ def _end(core: Quorum, now: float, request: end.EndQuorumEpochRequest) -> end.En
         return end.EndQuorumEpochResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
     if part is None or part.leader_id < 0:
         return end.EndQuorumEpochResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-    if part.leader_epoch < core.epoch:
-        return end_response(core.said, int(ErrorCode.FENCED_LEADER_EPOCH))
+    code = _no_leader(core, part)
+    if code:
+        return end_response(core.said, code)
     _learn_of(core, now, part, request.leader_endpoints)
     if core.following is not None and core.leader_id == part.leader_id:
         order = [each.candidate_id for each in part.preferred_candidates] or list(part.preferred_successors)
         core.following.leader_resigned(now, order.index(core.me.id) if core.me.id in order else len(order))
     return end_response(core.said, OK)
+
+
+def _no_leader(core: Quorum, part: Any) -> int:
+    """Why the node that a request names cannot be the leader of that epoch; OK if it can. Nobody is elected without the
+    vote of a node that votes alone. Other voters may lack the newest voter set, so they follow any leader, as Kafka."""
+    if part.leader_epoch < core.epoch:
+        return int(ErrorCode.FENCED_LEADER_EPOCH)
+    if not is_plausible(part.leader_epoch, core.epoch):
+        return int(ErrorCode.INVALID_REQUEST)
+    is_known = (part.leader_id, part.leader_epoch) == (core.leader_id, core.epoch)
+    return int(ErrorCode.INCONSISTENT_VOTER_SET) if core.is_alone and not is_known else OK
 
 
 def _learn_of(core: Quorum, now: float, part: Any, endpoints: tuple[Any, ...]) -> None:

@@ -1,0 +1,156 @@
+"""Which epochs and leaders a voter takes from others: none that ends its elections, or that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.brokers.kraft.quorum.folder import PARTITION, QUORUM_STATE, FolderError, write_quorum_state
+from controller.brokers.kraft.quorum.raft.effects import Role
+from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, QuorumState
+from controller.brokers.kraft.quorum.raft.responses import Said
+from controller.kafka.messages import begin_quorum_epoch as begin
+from controller.kafka.messages import end_quorum_epoch as end
+from controller.machine.errors import ErrorCode
+from tests.brokers.kraft.quorum.logs import opened, some
+from tests.brokers.kraft.quorum.worlds import answer, leader_of, others, quorum_of, settled, vote_request
+from tests.simulation.quorum.world import CLUSTER, Replica
+
+STRANGER = 66
+REQUESTS = ("vote", "pre-vote", "begin", "end")
+
+
+def request_of(kind: str, sender: Replica, leader_id: int, epoch: int) -> Any:
+    """A request of a kind, in an epoch, of a candidate or a leader."""
+    topic, listener = "__cluster_metadata", "CONTROLLER"
+    if kind == "begin":
+        of = begin.RequestPartitionData(leader_id=leader_id, leader_epoch=epoch)
+        topics = (begin.RequestTopicData(topic_name=topic, partitions=(of,)),)
+        return begin.BeginQuorumEpochRequest(
+            cluster_id=CLUSTER,
+            topics=topics,
+            leader_endpoints=(begin.LeaderEndpoint(name=listener, host="node", port=leader_id),),
+        )
+    if kind == "end":
+        part = end.RequestPartitionData(leader_id=leader_id, leader_epoch=epoch)
+        ends = (end.RequestTopicData(topic_name=topic, partitions=(part,)),)
+        return end.EndQuorumEpochRequest(
+            cluster_id=CLUSTER,
+            topics=ends,
+            leader_endpoints=(end.LeaderEndpoint(name=listener, host="node", port=leader_id),),
+        )
+    return vote_request(sender, epoch, 1 << 40, epoch - 1, pre_vote=kind == "pre-vote")
+
+
+def code_of(response: Any) -> int:
+    return int(response.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("kind", REQUESTS)
+@pytest.mark.parametrize("epoch", [(1 << 31) - 1, EPOCH_MAX, EPOCH_MAX - 1, (1 << 30) + 2000])
+def test_no_request_takes_an_epoch_that_leaves_too_few(count: int, kind: str, epoch: int) -> None:
+    world = settled(count)
+    leader = leader_of(world)
+    before = quorum_of(leader).epoch
+    assert code_of(answer(leader, request_of(kind, leader, 2, epoch))) == ErrorCode.INVALID_REQUEST
+    assert (quorum_of(leader).epoch, leader.disk.state.epoch) == (before, before)
+    assert leader_of(world) is leader
+
+
+@pytest.mark.parametrize("epoch", [(1 << 31) - 1, EPOCH_MAX])
+def test_no_response_takes_an_epoch_that_leaves_too_few(epoch: int) -> None:
+    world = settled()
+    follower = others(world)[0]
+    before = quorum_of(follower).said
+    follower.does(lambda quorum: quorum.learn(follower.now(), Said(STRANGER, epoch, ("node", STRANGER))))
+    assert quorum_of(follower).said == before
+
+
+def test_a_leader_whose_id_is_negative_is_no_leader() -> None:
+    world = settled()
+    follower = others(world)[0]
+    epoch = quorum_of(follower).epoch + 1
+    follower.does(lambda quorum: quorum.learn(follower.now(), Said(-5, epoch, ("node", 2))))
+    assert (quorum_of(follower).role, quorum_of(follower).epoch) == (Role.UNATTACHED, epoch)
+    assert follower.disk.state.leader_id == -1
+
+
+def test_in_the_last_epochs_voters_still_elect_and_end_with_the_last() -> None:
+    """A quorum that somebody has brought there by small steps."""
+    world = settled()
+    for replica in world.replicas.values():
+        replica.does(lambda quorum, replica=replica: quorum.to_unattached(replica.now(), EPOCH_MAX - 3))  # type: ignore[misc]
+    world.run_until(world.now + 5)
+    assert leader_of(world)
+    for _ in range(4):
+        if world.leader is not None:
+            world.leader.does(lambda quorum: quorum.veto(0.0, can_lead=False))
+            world.run_until(world.now + 0.5)
+            for replica in world.replicas.values():
+                replica.does(lambda quorum: quorum.veto(0.0, can_lead=True))
+            world.run_until(world.now + 5)
+    assert world.leader is None
+    assert {quorum_of(each).epoch for each in world.replicas.values()} == {EPOCH_MAX}
+
+
+@pytest.mark.parametrize("kind", ["begin", "end"])
+def test_a_voter_that_is_alone_follows_no_other_leader(kind: str) -> None:
+    """Nobody is elected without its vote."""
+    world = settled(1)
+    leader = leader_of(world)
+    before = quorum_of(leader).epoch
+    response = answer(leader, request_of(kind, leader, STRANGER, before + 90))
+    assert code_of(response) == ErrorCode.INCONSISTENT_VOTER_SET
+    assert (leader_of(world), quorum_of(leader).epoch) == (leader, before)
+
+
+def test_a_voter_that_is_alone_votes_for_nobody_else_and_leads_again() -> None:
+    world = settled(1)
+    leader = leader_of(world)
+    epoch = quorum_of(leader).epoch + 5
+    response = answer(leader, request_of("vote", leader, STRANGER, epoch))
+    assert not response.topics[0].partitions[0].vote_granted
+    world.run_until(world.now + 5)
+    assert (leader_of(world), quorum_of(leader).epoch) == (leader, epoch + 1)
+
+
+def test_one_of_several_voters_follows_a_leader_that_it_does_not_know() -> None:
+    """It may lack the voter set that the leader is in."""
+    world = settled()
+    follower = others(world)[0]
+    epoch = quorum_of(follower).epoch + 1
+    assert code_of(answer(follower, request_of("begin", follower, STRANGER, epoch))) == ErrorCode.NONE
+    assert quorum_of(follower).leader_id == STRANGER
+
+
+def test_a_state_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.remember(QuorumState(3))
+    for state in (QuorumState(1 << 31), QuorumState(4, -7), QuorumState(4, voted_id=-2)):
+        with pytest.raises(ValueError, match="Expected"):
+            log.remember(state)
+    log.close()
+    again = opened(tmp_path)
+    assert again.state == QuorumState(3)
+    again.close()
+
+
+def test_a_folder_in_the_last_epoch_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / PARTITION / QUORUM_STATE
+    write_quorum_state(path, QuorumState(EPOCH_MAX))
+    with pytest.raises(FolderError, match=f"quorum-state is in epoch {EPOCH_MAX}.*delete that file"):
+        opened(tmp_path)
+    path.unlink()
+    opened(tmp_path).close()
+
+
+def test_a_log_in_the_last_epoch_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(some(0, epoch=EPOCH_MAX))
+    log.close()
+    with pytest.raises(FolderError, match=f"records of epoch {EPOCH_MAX}.*restore the folder"):
+        opened(tmp_path)
