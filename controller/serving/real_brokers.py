@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from controller.apis.api_versions import with_api_versions
 from controller.apis.kraft.broker_life import (
@@ -37,6 +38,27 @@ from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
 from events.logs.log import EventLog
 from projections.store.store import TopicStore
+
+NOT_FOR_CLIENTS: Final = frozenset(
+    {
+        ApiKey.FETCH,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+    }
+)
+"""The APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and who votes."""
 
 
 def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftFleet:
@@ -80,9 +102,8 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 def real_broker_listener(
     fleet: KraftFleet, of_brokers_name: str, front: Front, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
-    """What real brokers, and clients with `bootstrap.controllers`, are answered by; `priority` is what this voter
-    shows of how much it wants to lead. Brokers speak for their clients by Envelope on the controller's own listener
-    alone, which is called `of_brokers_name`, as in Kafka."""
+    """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
+    `priority` is what this voter shows of how much it wants to lead."""
     by_broker = partial(needing, front, "ClusterAction")
     members, node = fleet.membership, fleet.node
     unregister = UnregisterControllerHandler(
@@ -104,6 +125,6 @@ def real_broker_listener(
     }
     table = kraft_listener(front, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)
     if front.advertised.name != of_brokers_name:
-        del table[ApiKey.ENVELOPE]
+        table = {key: handler for key, handler in table.items() if key not in NOT_FOR_CLIENTS}
     features = supported_features(priority)
     return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(fleet))

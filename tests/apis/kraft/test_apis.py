@@ -38,19 +38,21 @@ ANN = b"\0\0\x05User\x04ann\0\0"
 class Granting:
     """A front that grants everything."""
 
-    advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
     cluster_id = "cluster"
+
+    def __init__(self, listener: str = "CONTROLLER") -> None:
+        self.advertised = Endpoint(listener, "127.0.0.1", 9093)
 
     def grants(self, _: RequestContext, __: str) -> bool:
         return True
 
 
-def listener() -> Any:
-    front: Any = Granting()
+def listener(name: str = "CONTROLLER") -> Any:
+    front: Any = Granting(name)
     return real_broker_listener(Mock(), "CONTROLLER", front, {})
 
 
-def apis_of_kafkas_controller() -> dict[int, tuple[str, int]]:
+def apis_of_kafkas_controller(but_not_of_brokers: bool = False) -> dict[int, tuple[str, int]]:
     """Name and newest stable version by key, from the schemas in the jar of Kafka's clients."""
     (jar,) = Path(server_classpath().removesuffix("*")).glob("kafka-clients-*.jar")
     found = {}
@@ -59,7 +61,8 @@ def apis_of_kafkas_controller() -> dict[int, tuple[str, int]]:
             if re.fullmatch(r"common/message/\w+Request\.json", name):
                 text = schemas.read(name).decode()
                 listeners = re.search(r'"listeners":\s*\[([^\]]*)\]', text)
-                if listeners is not None and '"controller"' in listeners[1]:
+                of_brokers = listeners is not None and '"broker"' in listeners[1]
+                if listeners is not None and '"controller"' in listeners[1] and not (but_not_of_brokers and of_brokers):
                     facts = re.search(r'"apiKey":\s*(\d+).*?"validVersions":\s*"(?:\d+-)?(\d+)"', text, re.DOTALL)
                     assert facts is not None, f"{name} has a key and versions"
                     found[int(facts[1])] = (Path(name).stem.removesuffix("Request"), int(facts[2]))
@@ -73,6 +76,13 @@ def test_every_api_of_kafkas_controller_is_offered_or_known_not_to_be() -> None:
     newest = {key: ours[key].max_version for key in kafkas.keys() & ours.keys()}
     assert newest == {key: kafkas[key][1] for key in newest}, "in Kafka's newest version"
     assert {APIS[key].name for key in newest} == {kafkas[key][0] for key in newest}
+
+
+def test_a_listener_for_clients_has_nothing_of_what_controllers_and_brokers_send_one_another() -> None:
+    not_for_clients = {*apis_of_kafkas_controller(but_not_of_brokers=True), ApiKey.FETCH}
+    not_for_clients |= {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+    assert listener("CLIENTS").keys() == listener().keys() - not_for_clients
+    assert listener().keys() >= not_for_clients
 
 
 def test_what_brokers_forward_is_taken_from_them() -> None:
