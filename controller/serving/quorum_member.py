@@ -20,10 +20,10 @@ import structlog
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import Features, unsupported
-from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
+from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.node import QuorumNode
@@ -118,7 +118,7 @@ class Member:
         settings, joining = self._settings, self._joining
         folder = self._folder = NodeFolder.open(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
         kept_bytes = settings.metadata_max_retention_bytes
-        files = self._files = QuorumFiles(folder.partition, retention_bytes=kept_bytes)
+        files = QuorumFiles(folder.partition, retention_bytes=kept_bytes)
         name = CONTROLLER_LISTENER if joining is None else at.name
         me = Voter(settings.node_id, folder.directory_id, (Listener(name, at.host, at.port),))
         named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
@@ -132,7 +132,14 @@ class Member:
             priority=settings.quorum_priority,
         )
         security = Security({}) if joining is None else joining.security
-        self.node = QuorumNode(files, options, random.Random().random, _clock_ms, security)
+        try:
+            self.node = QuorumNode(files, options, random.Random().random, _clock_ms, security)
+        except BrokenBatch as broken:
+            raise LogCorrupted(
+                f"{broken}. Restore the folder from a copy; or, if there are other voters, remove this one and let it "
+                "join again with an empty folder"
+            ) from broken
+        self._files = files
         self.projector = MetadataProjector(log)
         if self.projector.mark.applied > files.end:
             raise FolderError(

@@ -273,7 +273,7 @@ def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
     image = MetadataImage()
     for part in parts:
         for batch in part.batches():
-            image.fold((batch,))
+            image.fold((batch,), keep_misfits=True)
     return image
 
 

@@ -14,17 +14,25 @@ import crc32c
 import msgspec
 
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.metadata_codec import encode_control
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_control
 from controller.kafka.codec.primitives import encode_uvarint
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
 """Types of control records."""
+_CONTROL_MESSAGES: Final[dict[int, type[kinds.ControlMessage]]] = {
+    LEADER_CHANGE: kinds.LeaderChangeMessage,
+    SNAPSHOT_HEADER: kinds.SnapshotHeader,
+    SNAPSHOT_FOOTER: kinds.SnapshotFooter,
+    KRAFT_VERSION: kinds.KRaftVersion,
+    KRAFT_VOTERS: kinds.Voters,
+}
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 KRAFT_VERSION_MAX: Final = 1
 
 _CONTROL: Final = 0x20
+_CONTROL_KEY_BYTES: Final = 4
 _MAGIC: Final = 2
 _FRONT = struct.Struct(">qiibI")
 _BACK = struct.Struct(">hiqqqhii")
@@ -89,13 +97,18 @@ class BatchHead(NamedTuple):
 
 
 def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordBatch]:
-    """The batches in `data`, one after another. Raises BrokenBatch at the first that is not whole."""
+    """The batches in `data`, one after another. Raises BrokenBatch at the first that is not whole, or has a control
+    record that cannot be."""
     for head in scan_batches(data, where):
         count = head.last_offset - head.base_offset + 1
         try:
             records = tuple(_records(data, head.position + HEADER_BYTES, head.end, count))
         except IndexError:
             raise _broken(where, head.position, f"the batch at offset {head.base_offset} ends early") from None
+        for offset, (key, value) in enumerate(records if head.is_control else (), head.base_offset):
+            why = _why_no_control_record(key, value)
+            if why:
+                raise _broken(where, head.position, f"the control record at offset {offset}: {why}")
         yield RecordBatch(
             head.base_offset, head.epoch, head.timestamp_ms, records, head.is_control, data[head.position : head.end]
         )
@@ -145,6 +158,26 @@ def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[
             raise _broken(where, at, f"a batch at offset {base}, epoch {epoch}, of {count} records up to +{delta}")
         yield BatchHead(base, base + delta, epoch, timestamp_ms, bool(attributes & _CONTROL), at, end)
         at = end
+
+
+def _why_no_control_record(key: bytes | None, value: bytes) -> str:
+    """Why a control record cannot be; empty if it can, or its type is not known."""
+    if key is None or len(key) < _CONTROL_KEY_BYTES:
+        return "no key with a type"
+    kind = _CONTROL_MESSAGES.get(control_type(key))
+    try:
+        message = None if kind is None else decode_control(kind, value)
+    except MalformedRecord as malformed:
+        return str(malformed)
+    match message:
+        case kinds.LeaderChangeMessage(leader_id=leader_id) if leader_id < 0:
+            return f"leader {leader_id}"
+        case kinds.KRaftVersion(k_raft_version=version) if version < 0:
+            return f"kraft.version {version}"
+        case kinds.Voters(voters=voters):
+            ids = {each.voter_id for each in voters if each.voter_id >= 0 and each.endpoints}
+            return "" if ids and len(ids) == len(voters) else "voters without an id or endpoint of their own"
+    return ""
 
 
 def _broken(where: str, at: int, why: str) -> BrokenBatch:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projection
 from controller.brokers.kraft.log.batches import KRAFT_VERSION, KRAFT_VOTERS, Pair, RecordBatch, control_type
-from controller.brokers.kraft.log.metadata_codec import decode_record, newest_version
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 
 R = TypeVar("R", bound=MetadataRecord)
@@ -80,8 +80,9 @@ class MetadataImage:
         """The record that counts where this one would, which has its key fields at least; None if there is none."""
         return cast("R | None", self._kept[type(record)].get(_key(type(record), record)))
 
-    def fold(self, batches: Iterable[RecordBatch]) -> None:
-        """Take batches, in order. Raises CannotFold and MalformedRecord."""
+    def fold(self, batches: Iterable[RecordBatch], *, keep_misfits: bool = False) -> None:
+        """Take batches, in order. Raises CannotFold and MalformedRecord, unless records that do not fit are kept as
+        `unknown`."""
         for batch in batches:
             if batch.is_control:
                 for pair in batch.records:
@@ -90,7 +91,12 @@ class MetadataImage:
                 continue
             self.timestamp_ms = batch.timestamp_ms
             for _, value in batch.records:
-                self.apply(decode_record(value))
+                try:
+                    self.apply(decode_record(value))
+                except (CannotFold, MalformedRecord):
+                    if not keep_misfits:
+                        raise
+                    self.unknown.append(kinds.UnknownRecord(value=value))
 
     def apply(self, record: MetadataRecord) -> None:
         """Take one record; those of a transaction count when it ends (KIP-868)."""

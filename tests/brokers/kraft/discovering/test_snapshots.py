@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from controller.brokers.kraft.discovering import reading
 from controller.brokers.kraft.discovering.snapshot import discovered_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.batches import decode_batches
+from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Event, HistorySkipped, TopicDiscovered
 from events.followed import skipped_to
@@ -63,6 +64,18 @@ def test_what_a_single_step_explains_is_said_as_one() -> None:
         follower.image.apply(record)
     names = [type(event).__name__ for event in take_snapshot(follower, follower.image, 99)]
     assert names == ["HistorySkipped", "PartitionChanged", "PartitionsAdded", "TopicConfigsChanged"]
+
+
+@pytest.mark.parametrize("misfit", [b"\x01\x02\x00", encode_record(change(b"\x66" * 16, 0, isr=(2,)))])
+def test_a_record_that_does_not_fit_is_named_and_all_else_is_taken(misfit: bytes) -> None:
+    values = (encode_record(each) for each in (config(4, "1", "log.retention.ms", "5"), *next(batches())))
+    read = MetadataImage()
+    read.fold(decode_batches(encode_batch(0, 8, 5, [(None, each) for each in (misfit, *values)])), keep_misfits=True)
+    one = Follower()
+    skipped = HistorySkipped(0, 9, 8, "it was away")
+    slices = list(discovered_snapshot(one.state, (), one.wire, read, 1000, skipped))
+    assert any(each.unfoldable for each in slices)
+    assert len([event for each in slices for event in each.events]) > 1
 
 
 def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,35 +13,43 @@ from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, QuorumState
 from controller.brokers.kraft.quorum.raft.responses import Said
 from controller.kafka.messages import begin_quorum_epoch as begin
 from controller.kafka.messages import end_quorum_epoch as end
+from controller.kafka.messages import vote as v
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import opened, some
-from tests.brokers.kraft.quorum.worlds import answer, leader_of, others, quorum_of, settled, vote_request
-from tests.simulation.quorum.world import CLUSTER, Replica
+from tests.brokers.kraft.quorum.worlds import answer, leader_of, others, quorum_of, settled
+from tests.simulation.quorum.world import CLUSTER
 
 STRANGER = 66
 REQUESTS = ("vote", "pre-vote", "begin", "end")
 
 
-def request_of(kind: str, sender: Replica, leader_id: int, epoch: int) -> Any:
+def request_of(kind: str, sender_id: int, epoch: int) -> Any:
     """A request of a kind, in an epoch, of a candidate or a leader."""
     topic, listener = "__cluster_metadata", "CONTROLLER"
     if kind == "begin":
-        of = begin.RequestPartitionData(leader_id=leader_id, leader_epoch=epoch)
+        of = begin.RequestPartitionData(leader_id=sender_id, leader_epoch=epoch)
         topics = (begin.RequestTopicData(topic_name=topic, partitions=(of,)),)
         return begin.BeginQuorumEpochRequest(
             cluster_id=CLUSTER,
             topics=topics,
-            leader_endpoints=(begin.LeaderEndpoint(name=listener, host="node", port=leader_id),),
+            leader_endpoints=(begin.LeaderEndpoint(name=listener, host="node", port=sender_id),),
         )
     if kind == "end":
-        part = end.RequestPartitionData(leader_id=leader_id, leader_epoch=epoch)
+        part = end.RequestPartitionData(leader_id=sender_id, leader_epoch=epoch)
         ends = (end.RequestTopicData(topic_name=topic, partitions=(part,)),)
         return end.EndQuorumEpochRequest(
             cluster_id=CLUSTER,
             topics=ends,
-            leader_endpoints=(end.LeaderEndpoint(name=listener, host="node", port=leader_id),),
+            leader_endpoints=(end.LeaderEndpoint(name=listener, host="node", port=sender_id),),
         )
-    return vote_request(sender, epoch, 1 << 40, epoch - 1, pre_vote=kind == "pre-vote")
+    vote = v.RequestPartitionData(
+        replica_epoch=epoch,
+        replica_id=sender_id,
+        last_offset_epoch=epoch - 1,
+        last_offset=1 << 40,
+        pre_vote=kind == "pre-vote",
+    )
+    return v.VoteRequest(cluster_id=CLUSTER, topics=(v.RequestTopicData(topic_name=topic, partitions=(vote,)),))
 
 
 def code_of(response: Any) -> int:
@@ -55,7 +63,7 @@ def test_no_request_takes_an_epoch_that_leaves_too_few(count: int, kind: str, ep
     world = settled(count)
     leader = leader_of(world)
     before = quorum_of(leader).epoch
-    assert code_of(answer(leader, request_of(kind, leader, 2, epoch))) == ErrorCode.INVALID_REQUEST
+    assert code_of(answer(leader, request_of(kind, 2, epoch))) == ErrorCode.INVALID_REQUEST
     assert (quorum_of(leader).epoch, leader.disk.state.epoch) == (before, before)
     assert leader_of(world) is leader
 
@@ -102,7 +110,7 @@ def test_a_voter_that_is_alone_follows_no_other_leader(kind: str) -> None:
     world = settled(1)
     leader = leader_of(world)
     before = quorum_of(leader).epoch
-    response = answer(leader, request_of(kind, leader, STRANGER, before + 90))
+    response = answer(leader, request_of(kind, STRANGER, before + 90))
     assert code_of(response) == ErrorCode.INCONSISTENT_VOTER_SET
     assert (leader_of(world), quorum_of(leader).epoch) == (leader, before)
 
@@ -111,7 +119,7 @@ def test_a_voter_that_is_alone_votes_for_nobody_else_and_leads_again() -> None:
     world = settled(1)
     leader = leader_of(world)
     epoch = quorum_of(leader).epoch + 5
-    response = answer(leader, request_of("vote", leader, STRANGER, epoch))
+    response = answer(leader, request_of("vote", STRANGER, epoch))
     assert not response.topics[0].partitions[0].vote_granted
     world.run_until(world.now + 5)
     assert (leader_of(world), quorum_of(leader).epoch) == (leader, epoch + 1)
@@ -122,7 +130,7 @@ def test_one_of_several_voters_follows_a_leader_that_it_does_not_know() -> None:
     world = settled()
     follower = others(world)[0]
     epoch = quorum_of(follower).epoch + 1
-    assert code_of(answer(follower, request_of("begin", follower, STRANGER, epoch))) == ErrorCode.NONE
+    assert code_of(answer(follower, request_of("begin", STRANGER, epoch))) == ErrorCode.NONE
     assert quorum_of(follower).leader_id == STRANGER
 
 

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID, BrokenBatch, whole_batches
+from controller.brokers.kraft.log.batches import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    BrokenBatch,
+    scan_batches,
+    whole_batches,
+)
 from controller.brokers.kraft.quorum.raft.effects import (
     FETCH,
     UPDATE,
@@ -41,6 +47,8 @@ FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). What does not come within the fetch timeout begins anew: on a slow line larger pieces of
 a snapshot would never come."""
 FETCH_WAIT_MS: Final = 500
+SNAPSHOT_END_MAX: Final = 1 << 62
+"""Offsets have 63 bits: the log goes on behind its snapshot."""
 HELD_S: Final = 0.05
 """What the leader has not answered within a round trip, it holds: there is nothing new."""
 
@@ -177,6 +185,9 @@ class Follower:
             return
         try:
             is_taken = part is not None and self._take(now, part)
+        except BrokenBatch as broken:
+            core.note(Warned(f"leader {core.leader_id} sent what no leader can send: {broken}"))
+            is_taken = False
         except OSError as error:
             no_room(core, error)
             self._snapshot = None
@@ -197,7 +208,7 @@ class Follower:
             self._deadline, self._is_late = now + self._timeout_s, False
 
     def _take(self, now: float, part: Any) -> bool:
-        """Whether the leader answered as one."""
+        """Whether the leader answered as one. Raises BrokenBatch and OSError."""
         if isinstance(part, fs.ResponsePartitionSnapshot):
             return self._take_piece(part)
         if part.error_code or part.current_leader.leader_epoch != self._core.epoch:
@@ -208,12 +219,11 @@ class Follower:
             self._begin_snapshot(SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch))
         else:
             records = whole_batches(part.records or b"")
-            try:
-                if records:
-                    self._core.take_in(records)
-            except BrokenBatch as broken:
-                self._core.note(Warned(f"the batches of leader {self._core.leader_id} do not follow on: {broken}"))
-                return False
+            for head in scan_batches(records, "a fetch response"):
+                if head.epoch > self._core.epoch:
+                    raise BrokenBatch(f"a batch of epoch {head.epoch} in epoch {self._core.epoch}")
+            if records:
+                self._core.take_in(records)
             self._leader_watermark = part.high_watermark
             self._core.commit(part.high_watermark)
             self._claims = not records and self._may_claim(now)
@@ -230,6 +240,8 @@ class Follower:
     def _truncate(self, leader: f.EpochEndOffset) -> None:
         """To where both logs may be alike: the end of the newest epoch that both have (`truncateToEndOffset`)."""
         core = self._core
+        if leader.end_offset < 0:
+            raise BrokenBatch(f"a log that ends at offset {leader.end_offset}")
         mine = core.log.end_of_epoch(leader.epoch)
         target = min(mine.offset, leader.end_offset) if mine.epoch == leader.epoch else mine.offset
         if target < core.high_watermark:
@@ -243,6 +255,8 @@ class Follower:
 
     def _begin_snapshot(self, snapshot: SnapshotId) -> None:
         core = self._core
+        if not 0 <= snapshot.epoch <= core.epoch or snapshot.end_offset > SNAPSHOT_END_MAX:
+            raise BrokenBatch(f"a snapshot of epoch {snapshot.epoch}, up to offset {snapshot.end_offset}")
         if snapshot.end_offset < core.high_watermark:
             raise CommittedLost(
                 f"leader {core.leader_id} of epoch {core.epoch} gives a snapshot of all below {snapshot.end_offset}, "
@@ -263,11 +277,7 @@ class Follower:
         if self._position < part.size:
             return bool(part.unaligned_records)
         self._snapshot = None
-        try:
-            core.log.finish_snapshot()
-        except BrokenBatch as broken:
-            core.note(Warned(f"the snapshot of leader {core.leader_id} is broken: {broken}"))
-            return False
+        core.log.finish_snapshot()
         core.history.read_again()
         core.note(SnapshotInstalled(snapshot))
         core.commit(snapshot.end_offset)

@@ -1,0 +1,316 @@
+"""What a lying leader sends is checked before a byte of it is written: the voter lives, and its folder opens again."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.batches import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    METADATA_TOPIC,
+    BrokenBatch,
+    Pair,
+    control_record,
+    decode_batches,
+    encode_batch,
+)
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.effects import CommittedLost, Options, Send, StartFlush, Warned
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, leader_change_record
+from controller.kafka.messages import ZERO_UUID, Message
+from controller.kafka.messages import begin_quorum_epoch as begin
+from controller.kafka.messages import end_quorum_epoch as end
+from controller.kafka.messages import fetch as f
+from controller.kafka.messages import fetch_snapshot as fs
+from controller.kafka.messages import vote as v
+from tests.brokers.kraft.quorum.logs import opened, snapshot, some
+
+ME, LIAR, THIRD = 1, 2, 3
+VOTERS = tuple(Voter(each, ZERO_UUID, (Listener("CONTROLLER", "node", each),)) for each in (ME, LIAR, THIRD))
+INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
+STEPS, SEEDS = 150, 12
+
+
+def control(kind: int, value: bytes) -> Pair:
+    return struct.pack(">hh", 0, kind), value
+
+
+def voters(*ids: int, places: int = 1) -> Pair:
+    place = kinds.VoterEndpoint(name="CONTROLLER", host="node", port=1)
+    each = tuple(kinds.Voter(voter_id=node_id, endpoints=(place,) * places) for node_id in ids)
+    return control_record(KRAFT_VOTERS, kinds.Voters(voters=each))
+
+
+IMPOSSIBLE: dict[str, Pair] = {
+    "no key": (None, b""),
+    "a short key": (b"\0\0\2", b""),
+    "voters of two bytes": control(KRAFT_VOTERS, b"\0\0"),
+    "no voters": voters(),
+    "a negative voter": voters(-1),
+    "a voter twice": voters(2, 2),
+    "a voter without a listener": voters(2, places=0),
+    "a negative leader": control_record(LEADER_CHANGE, kinds.LeaderChangeMessage(leader_id=-7)),
+    "an empty leader change": control(LEADER_CHANGE, b""),
+    "half a version": control(KRAFT_VERSION, b"\0"),
+    "a negative version": control_record(KRAFT_VERSION, kinds.KRaftVersion(k_raft_version=-1)),
+}
+
+
+class Follower:
+    """A voter, with its log in files, that follows the liar."""
+
+    def __init__(self, folder: Path, seed: int = 1) -> None:
+        self.folder, self.now = folder, 100.0
+        self._chance = random.Random(seed).random
+        self.log: QuorumFiles
+        self.core: Quorum
+        self.sent: list[Send] = []
+        self.warned: list[str] = []
+        self.open()
+
+    def open(self) -> None:
+        """Start, on what is there."""
+        self.log = opened(self.folder)
+        options = Options(cluster_id="cluster", me=VOTERS[0], static=VOTERS)
+        self.core = Quorum(self.log, options, self._chance)
+        self.sent = []
+        self.does(lambda: self.core.start(self.now, 0))
+
+    def does(self, what: Callable[[], None]) -> None:
+        what()
+        for effect in self.core.take_effects():
+            match effect:
+                case Send():
+                    self.sent.append(effect)
+                case StartFlush():
+                    self.log.flush()
+                    self.does(lambda: self.core.flushed(self.now))
+                case Warned(what=text):
+                    self.warned.append(text)
+
+    def request(self, request: Message) -> None:
+        self.does(lambda: self.core.request(self.now, "x", request))
+
+    def begin(self) -> None:
+        """The liar leads the next epoch."""
+        part = begin.RequestPartitionData(leader_id=LIAR, leader_epoch=self.core.epoch + 1)
+        topics = (begin.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),)
+        place = begin.LeaderEndpoint(name="CONTROLLER", host="node", port=LIAR)
+        self.request(begin.BeginQuorumEpochRequest(topics=topics, leader_endpoints=(place,)))
+        assert self.core.leader_id == LIAR
+
+    def reply(self, liar: Liar) -> None:
+        """A lie in response to what was sent last."""
+        sent = self.sent[-1]
+        response = liar.response(sent.request, self.core)
+        self.does(lambda: self.core.reply(self.now, sent.token, response))
+
+    def respond(self, part: Any) -> None:
+        """The liar's response to what was sent last."""
+        self.does(lambda: self.core.reply(self.now, self.sent[-1].token, response_of(part, self.core.epoch)))
+
+
+def response_of(part: Any, epoch: int, leader_id: int = LIAR) -> Message:
+    if isinstance(part, fs.ResponsePartitionSnapshot):
+        leads = fs.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+        part = msgspec.structs.replace(part, current_leader=leads)
+        return fs.FetchSnapshotResponse(topics=(fs.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),))
+    part = msgspec.structs.replace(part, current_leader=f.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch))
+    return f.FetchResponse(responses=(f.FetchableTopicResponse(topic=METADATA_TOPIC, partitions=(part,)),))
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> Iterator[Follower]:
+    one = Follower(tmp_path)
+    one.begin()
+    yield one
+    one.log.close()
+
+
+@pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_control_record_that_cannot_be_is_no_batch(pair: Pair) -> None:
+    data = encode_batch(7, 1, 0, [leader_change_record(LIAR, VoterSet.of(VOTERS), ()), pair], is_control=True)
+    with pytest.raises(BrokenBatch, match="the control record at offset 8: "):
+        list(decode_batches(data))
+
+
+@pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_batch_with_such_a_record_is_not_written_and_its_leader_is_left(follower: Follower, pair: Pair) -> None:
+    epoch = follower.core.epoch
+    data = encode_batch(0, epoch, 0, [(b"\0\0\0\2", b"\0\0\0\0\0\2\1\1\0")], is_control=True)
+    follower.respond(f.PartitionData(records=data + encode_batch(1, epoch, 0, [pair], is_control=True)))
+    assert follower.log.end == 0
+    assert f"leader {LIAR} sent what no leader can send: " in follower.warned[0]
+    follower.now += 5
+    follower.does(lambda: follower.core.tick(follower.now))
+    assert follower.core.leader_id != LIAR
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        f.PartitionData(records=some(0, epoch=9)),
+        f.PartitionData(records=some(0, epoch=INT32)),
+        f.PartitionData(snapshot_id=f.SnapshotId(end_offset=100, epoch=-7)),
+        f.PartitionData(snapshot_id=f.SnapshotId(end_offset=100, epoch=9)),
+        f.PartitionData(snapshot_id=f.SnapshotId(end_offset=INT64, epoch=1)),
+        f.PartitionData(diverging_epoch=f.EpochEndOffset(epoch=0, end_offset=-5)),
+    ],
+    ids=["a later epoch", "the last epoch", "epoch -7", "a later snapshot", "the last offset", "a negative end"],
+)
+def test_what_no_leader_can_send_is_not_taken(follower: Follower, part: f.PartitionData) -> None:
+    follower.respond(part)
+    assert f"leader {LIAR} sent what no leader can send: " in follower.warned[0]
+    assert (follower.log.end, list(follower.folder.rglob("*.checkpoint*"))) == (0, [])
+
+
+def test_a_snapshot_with_such_a_record_does_not_count(follower: Follower) -> None:
+    follower.respond(f.PartitionData(snapshot_id=f.SnapshotId(end_offset=100, epoch=1)))
+    whole = snapshot(1)
+    batches = [each.data for each in decode_batches(whole)]
+    broken = encode_batch(3, 1, 0, [voters()], is_control=True)
+    foot = encode_batch(4, 1, 0, [next(decode_batches(batches[-1])).records[0]], is_control=True)
+    data = batches[0] + broken + foot
+    follower.respond(fs.ResponsePartitionSnapshot(size=len(data), position=0, unaligned_records=data))
+    assert "the control record at offset 3: voters" in follower.warned[0]
+    assert (follower.log.end, follower.log.snapshot) == (0, None)
+
+
+class Liar:
+    """Makes requests and responses that are true but for some of their fields."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def number(self, true: int) -> int:
+        odd = (true, true, true, -1, 0, -7, true + 1, true - 1, INT32, INT32 - 1, 1 << 30)
+        return self._random.choice(odd)
+
+    def mutated(self, true: bytes) -> bytes:
+        match self._random.randrange(6):
+            case 0:
+                return true[: self._random.randrange(len(true) + 1)]
+            case 1:
+                at = self._random.randrange(len(true) + 1)
+                return true[:at] + self._random.randbytes(3) + true[at + 3 :]
+            case 2:
+                return self._random.randbytes(self._random.randrange(200))
+            case _:
+                return true
+
+    def records(self, base: int, epoch: int) -> bytes:
+        pairs = [*IMPOSSIBLE.values(), voters(2), voters(1, 2, 3), (None, self._random.randbytes(9)), (None, b"")]
+        some_pairs = self._random.choices(pairs, k=self._random.randrange(1, 4))
+        is_control = self._random.random() < 0.6
+        if is_control and self._random.random() < 0.6:
+            some_pairs = [leader_change_record(LIAR, VoterSet.of(VOTERS), ()), voters(1, 2, 3)]
+        batch = encode_batch(
+            max(self.number(base), 0), max(self.number(epoch), 0), 0, some_pairs, is_control=is_control
+        )
+        return self.mutated(batch)
+
+    def response(self, sent: Message, core: Quorum) -> Message | None:
+        epoch, chance = self.number(core.epoch), self._random.random()
+        if chance < 0.05:
+            return None
+        if isinstance(sent, v.VoteRequest):
+            part = v.ResponsePartitionData(leader_id=self.number(LIAR), leader_epoch=epoch, vote_granted=chance < 0.3)
+            return v.VoteResponse(topics=(v.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),))
+        if isinstance(sent, fs.FetchSnapshotRequest):
+            position = sent.topics[0].partitions[0].position
+            data = self.mutated(snapshot(1)) if chance < 0.5 else snapshot(1)
+            piece = fs.ResponsePartitionSnapshot(
+                error_code=self._random.choice((0, 0, 0, 98)),
+                size=self._random.choice((len(data), len(data), -1, INT64)),
+                position=self._random.choice((position, position, -1, INT64)),
+                unaligned_records=data[position:],
+            )
+            return response_of(piece, epoch, self.number(LIAR))
+        if isinstance(sent, f.FetchRequest):
+            match self._random.randrange(8):
+                case 0:
+                    wanted = f.SnapshotId(end_offset=self.number(core.log.end + 50), epoch=self.number(core.epoch))
+                    answer = f.PartitionData(snapshot_id=wanted)
+                case 1:
+                    ends = f.EpochEndOffset(
+                        epoch=self.number(core.log.last_epoch), end_offset=self.number(core.log.end)
+                    )
+                    answer = f.PartitionData(diverging_epoch=ends)
+                case 2:
+                    answer = f.PartitionData(error_code=self._random.choice((74, 75, 6, 42, -1)))
+                case _:
+                    watermark = self._random.choice((-1, -9, 0, core.log.end, INT64))
+                    answer = f.PartitionData(high_watermark=watermark, records=self.records(core.log.end, core.epoch))
+            return response_of(answer, epoch, self.number(LIAR))
+        return None
+
+    def request(self, core: Quorum) -> Message:
+        epoch, node_id = self.number(core.epoch + 1), self.number(LIAR)
+        match self._random.randrange(4):
+            case 0:
+                part = begin.RequestPartitionData(leader_id=node_id, leader_epoch=epoch)
+                topics = (begin.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),)
+                place = begin.LeaderEndpoint(name="CONTROLLER", host="node", port=2)
+                return begin.BeginQuorumEpochRequest(
+                    topics=topics, leader_endpoints=(place,) * self._random.randrange(2)
+                )
+            case 1:
+                ended = end.RequestPartitionData(
+                    leader_id=node_id, leader_epoch=epoch, preferred_successors=(self.number(ME),) * 2
+                )
+                ends = (end.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(ended,)),)
+                return end.EndQuorumEpochRequest(topics=ends)
+            case 2:
+                fetched = f.FetchPartition(
+                    current_leader_epoch=epoch,
+                    fetch_offset=self.number(core.log.end),
+                    last_fetched_epoch=self.number(1),
+                )
+                wanted = (f.FetchTopic(topic=METADATA_TOPIC, partitions=(fetched,)),)
+                return f.FetchRequest(replica_id=node_id, topics=wanted, max_bytes=self.number(100))
+            case _:
+                vote = v.RequestPartitionData(
+                    replica_epoch=epoch,
+                    replica_id=node_id,
+                    last_offset_epoch=self.number(core.log.last_epoch),
+                    last_offset=self.number(core.log.end),
+                    pre_vote=self._random.random() < 0.5,
+                )
+                return v.VoteRequest(topics=(v.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(vote,)),))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_voter_lives_through_lies_and_starts_again(tmp_path: Path, seed: int) -> None:
+    liar, follower = Liar(seed), Follower(tmp_path, seed)
+    chance = random.Random(seed)
+    for _ in range(STEPS):
+        follower.now += chance.choice((0.01, 0.1, 1.0, 3.0))
+        try:
+            match chance.randrange(6):
+                case 0:
+                    follower.request(liar.request(follower.core))
+                case 1:
+                    follower.does(lambda: follower.core.tick(follower.now))
+                case 2 if follower.core.role.value != "follower":
+                    follower.begin()
+                case _ if follower.sent:
+                    follower.reply(liar)
+        except CommittedLost:  # what is documented to end it
+            follower.log.close()
+            follower.open()
+        if chance.random() < 0.05:
+            follower.log.close()
+            follower.open()
+    follower.log.close()
+    follower.open()
+    follower.log.close()
