@@ -235,7 +235,8 @@ class Member:
         """Why this node does not do what a voter does; None where it does."""
         if self.doing is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
-        return self.doing or self.replication.heads.trouble
+        unled = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
+        return self.doing or self.replication.heads.trouble or unled
 
     def shown(self) -> QuorumShape:
         """The quorum, as this node sees it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import opened
 from tests.brokers.kraft.quorum.test_epochs_taken import STRANGER, code_of, request_of
 from tests.support.processes import Process
-from tests.support.topicwright import COMMAND, topicwright
+from tests.support.topicwright import COMMAND, Topicwright, topicwright
 from tests.support.wire import Wire
 
 KINDS: Final = {
@@ -46,8 +47,25 @@ def test_no_quorum_request_of_a_stranger_ends_the_process_or_its_folder(tmp_path
                     assert code(wire, kind, epoch) == ErrorCode.INVALID_REQUEST
             for kind in ("begin", "end"):
                 assert code(wire, kind, 100) == ErrorCode.INCONSISTENT_VOTER_SET
-            with urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=60) as answer:
-                assert json.load(answer)["status"] == "ready"
+            assert ready(server) == (200, "")
+
+
+def ready(server: Topicwright) -> tuple[int, str]:
+    """The status and the reason of /health/ready."""
+    try:
+        with urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=60) as answer:
+            return answer.status, json.load(answer)["reason"]
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["reason"]
+
+
+def test_a_controller_is_not_ready_while_nobody_leads(tmp_path: Path) -> None:
+    """A Vote of a higher epoch takes the lead from it, and it stands again after the election timeout."""
+    settings = {"controller.quorum.election.timeout.ms": "600000"}
+    with topicwright(tmp_path, settings, brokers="kraft") as server, Wire(server.kafka) as wire:
+        assert ready(server) == (200, "")
+        assert code(wire, "vote", 100) == ErrorCode.NONE
+        assert ready(server) == (503, "no leader of the controllers is known")
 
 
 def ended(folder: Path) -> str:
