@@ -145,7 +145,7 @@ STORIES = """
 
 # unclean election, where the topic allows it
 1 2 has:t:1x2
-    alter t set:unclean.leader.election.enable=TRUE | configs(unclean.leader.election.enable=TRUE) => NONE
+    alter t set:unclean.leader.election.enable=TRUE | configs(unclean.leader.election.enable=true) => NONE
     fence 1 | fenced(1 e1)
     review t | elected(0: 2 of 2 e1/1)
     fence 2 | fenced(2 e2)

@@ -70,6 +70,18 @@ def own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
     return answered(plain)(rows, case, version)
 
 
+def as_described(rows: Rows, case: Case, version: int) -> Rows:
+    """A topic's own configs in the answer of its creation, as Kafka describes them afterwards."""
+    after = next(row for row in rows if is_after(row))
+    described = dict(re.findall(r"'([^'=]+)=([^']*)'", " ".join(after.facts)))
+
+    def stored(fact: str) -> str:
+        own = re.fullmatch(r"(\S+)='.*' topic", fact)
+        return f"{own[1]}='{described[own[1]]}' topic" if own else fact
+
+    return answered(lambda row, version: replace(row, facts=tuple(map(stored, row.facts))))(rows, case, version)
+
+
 UNEXPECTED = "Unexpected broker id, expected "
 
 

@@ -49,7 +49,7 @@ CHANGES: tuple[Step, ...] = (
     ("compression.type", SET, "zip"),
     ("compression.type", SET, "zstd"),
     ("compression.gzip.level", SET, "0"),
-    ("message.max.bytes", SET, "+500000"),
+    ("message.max.bytes", SET, "500000"),
     ("message.max.bytes", SET, "-1"),
     ("unclean.leader.election.enable", SET, "maybe"),
     ("unclean.leader.election.enable", SET, " TRUE "),

@@ -2,7 +2,8 @@
 
 A request for a topic is done as a whole or not at all. What is checked, in Kafka's order: the request itself (names
 given twice, values left out, unknown operations: INVALID_REQUEST), each step (append and subtract need a list:
-INVALID_CONFIG), then all configs that the topic would have.
+INVALID_CONFIG), then all configs that the topic would have. A request that only deletes does not check what remains
+by itself: who cleans up a topic takes one leftover away after another. All texts are stored in their canonical form.
 
 One wanted difference: Kafka's controller fails with UNKNOWN_SERVER_ERROR on an operation that it does not know.
 """
@@ -15,7 +16,12 @@ from enum import IntEnum
 
 from controller.machine.commands.commands import AlterTopicConfigs
 from controller.machine.configs.table import BY_NAME
-from controller.machine.configs.topic_configs import invalid_config, validate_topic_configs
+from controller.machine.configs.topic_configs import (
+    explicit_configs,
+    invalid_config,
+    readable_configs,
+    validate_topic_configs,
+)
 from controller.machine.configs.values import ConfigType
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Settings
@@ -54,7 +60,8 @@ def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults
             altered.pop(op.name, None)
         else:
             altered[op.name] = new
-    return _checked(altered, current, broker_defaults)
+    deletes = all(op.op == OpType.DELETE for op in ops)
+    return _checked(altered, current, broker_defaults, deletes)
 
 
 def altered_configs(current: Configs, command: AlterTopicConfigs, settings: Settings) -> Configs | Rejection:
@@ -137,7 +144,7 @@ def _stepped(op: ConfigOp, text: str | None) -> str | Rejection | None:
 def joined(op: ConfigOp, text: str) -> str:
     """A list after items were appended to it, or subtracted from it."""
     items = [item for item in _java_split(text) if item]
-    for item in _java_split(op.value or ""):
+    for item in map(str.strip, _java_split(op.value or "")):  # blanks around items are not stored
         if op.op == OpType.APPEND and item not in items:
             items.append(item)
         elif op.op == OpType.SUBTRACT and item in items:
@@ -154,6 +161,10 @@ def _java_split(text: str) -> list[str]:
     return items
 
 
-def _checked(altered: dict[str, str], current: Configs, broker_defaults: Configs) -> Configs | Rejection:
+def _checked(
+    altered: dict[str, str], current: Configs, broker_defaults: Configs, deletes: bool = False
+) -> Configs | Rejection:
     configs = tuple(sorted(altered.items()))
-    return validate_topic_configs(configs, broker_defaults, existing=current) or configs
+    checked = readable_configs(configs) if deletes else configs
+    rejection = validate_topic_configs(checked, broker_defaults, existing=current)
+    return rejection or (configs if deletes else explicit_configs(configs))

@@ -1,7 +1,8 @@
 """Changing the dynamic configs of brokers (KIP-226), client metrics subscriptions (KIP-714) and groups (KIP-848).
 
 As in Kafka the controller checks the request and the name; which values a broker takes is checked by the broker that
-the request came through.
+the request came through. Beyond Kafka, whose controllers store any text: a text is stored in its canonical form, and
+one that is no value of its type is refused where topics inherit it, because Kafka's controller fails on it.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from collections.abc import Sequence
 
 from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
 from controller.machine.configs.changes import OpType, check_steps, joined
+from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
+from controller.machine.configs.table import BROKER_SYNONYMS
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, min_insync_replicas, too_long
+from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
 from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
 from events.names import RequestId
 
-CLIENT_METRICS, GROUPS = 16, 32
-"""Kafka's numbers of what has configs, beside topics 2 and brokers 4."""
+CLIENT_METRICS = 16
+"""Kafka's number of client metrics among what has configs."""
 LISTS = {
     "config.providers": "",
     "cordoned.log.dirs": "",
@@ -31,6 +36,7 @@ LISTS = {
     "sasl.kerberos.principal.to.local.rules": "DEFAULT",
     "ssl.cipher.suites": "",
     "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+    "streams.rack.aware.assignment.tags": "",
 }
 """The dynamic configs that are lists, so that APPEND and SUBTRACT have a meaning, with what they are where not set."""
 _RULE = "validation:alter-request"
@@ -42,6 +48,7 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
     """Change the dynamic configs of what is not a topic. A request is done as a whole or not at all."""
     before = state.cluster.configs_of(command.kind, command.name)
     after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
+    after = _invalid(command, after, state.cluster) or after
     if isinstance(after, Rejection):
         return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
     rejection = _unsafe(command, before, after, state.cluster)
@@ -117,7 +124,7 @@ def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Conf
         if value is None:
             configs.pop(op.name, None)
         else:
-            configs[op.name] = value
+            configs[op.name] = _canonical(op.name, value)
     return too_long(configs) or tuple(sorted(configs.items()))
 
 
@@ -128,6 +135,28 @@ def _stepped(op: ConfigOp, text: str | None) -> str | Rejection | None:
         message = f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST."
         return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
     return joined(op, LISTS[op.name] if text is None else text)
+
+
+def _canonical(name: str, text: str) -> str:
+    row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name)
+    if row is not None:
+        return canonical_text(name, row.kind, row.allowed, text)
+    return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
+
+
+def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster: Cluster) -> Rejection | None:
+    """What is wrong with the configs of a group; of brokers, with a new value that topics would inherit."""
+    if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
+        return None
+    if command.kind == GROUPS:
+        return invalid_group_configs(after, within=not has_real_brokers(cluster))
+    texts = dict(after) if command.kind == BROKERS else {}
+    for op in command.ops:
+        row, text = BROKER_SYNONYMS.get(op.name), texts.get(op.name)
+        value = None if row is None or text is None else read_value(op.name, row.kind, None, text)
+        if isinstance(value, Bad):
+            return Rejection(ErrorCode.INVALID_CONFIG, value.message, _RULE)
+    return None
 
 
 def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, cluster: Cluster) -> Rejection | None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, Synonym, TopicConfig
-from controller.machine.configs.values import Bad, Value, read_value
+from controller.machine.configs.values import Bad, Value, canonical_text, read_value
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Settings
 from events.catalog import Configs
@@ -77,9 +77,24 @@ def contradicting_defaults(broker_defaults: Configs) -> str | None:
     return None if found is None else found.message
 
 
-def explicit_configs(configs: tuple[tuple[str, str | None], ...]) -> Configs:
-    """The configs of a create as the topic keeps them: sorted; of a name given twice the last value, as in Kafka."""
-    return tuple(sorted((name, value) for name, value in dict(configs).items() if value is not None))
+def explicit_configs(configs: Iterable[tuple[str, str | None]]) -> Configs:
+    """Configs as a topic stores them: sorted, in the texts that all of Kafka reads alike; of a name given twice the
+    last value, as in Kafka."""
+    return tuple(sorted((name, _canonical(name, value)) for name, value in dict(configs).items() if value is not None))
+
+
+def _canonical(name: str, text: str) -> str:
+    row = BY_NAME[name]
+    return canonical_text(name, row.kind, row.allowed, text)
+
+
+def readable_configs(configs: Configs) -> Configs:
+    """Those of a topic that are valid by themselves: a log may hold what an older release, or Kafka, allowed."""
+    return tuple(
+        (name, text)
+        for name, text in configs
+        if (row := BY_NAME.get(name)) is not None and not isinstance(read_value(name, row.kind, row.allowed, text), Bad)
+    )
 
 
 def min_insync_replicas(configs: Configs, settings: Settings) -> int:
@@ -141,7 +156,7 @@ def _contradiction(in_force: Mapping[str, Value], existing: Mapping[str, str], t
         return found
     if in_force["remote.storage.enable"]:
         return _remote_storage(in_force, tiered)
-    had_remote = existing.get("remote.storage.enable", "").lower() == "true"
+    had_remote = existing.get("remote.storage.enable", "").strip().lower() == "true"
     if had_remote and not in_force["remote.log.delete.on.disable"]:
         return invalid_config(
             "It is invalid to disable remote storage without deleting remote data. To keep the remote data read-only, "

@@ -1,8 +1,12 @@
 """Values of Kafka's config types: what a text means, what is allowed, and the words that say so.
 
-Clients and operators write every config as text. A text is read as Kafka's ConfigDef reads it (surrounding blanks do
-not count, `TRUE` is true, `+5` is 5, a list is split at commas) and a refusal begins with ConfigDef's own words, to
-which we add what is allowed wherever Kafka's words leave it out.
+Clients and operators write every config as text. `read_value` reads it as Kafka's ConfigDef does: surrounding blanks do
+not count, `TRUE` is true, `+5` is 5, a list is split at commas. A refusal begins with ConfigDef's own words, and says
+what is allowed wherever Kafka's words leave it out.
+
+Kafka's controller reads two topic configs, and its brokers all numbers of groups, by parsers that refuse such texts or
+misread them (Integer.parseInt, Boolean.parseBoolean). So `canonical_text` is the text to store: all of Kafka's parsers
+agree on it.
 
 One wanted difference: Kafka takes `NaN` for a ratio between 0 and 1; here only numbers are numbers.
 """
@@ -93,8 +97,10 @@ _BLANKS = "".join(map(chr, range(0x21)))
 """What Java's String.trim takes off."""
 
 _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-_INTEGER = re.compile(r"[+-]?\d{1,4000}")
+_INTEGER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d){1,4000}")
+"""Digits of all scripts, as for Java, which reads UTF-16 units and so knows none beyond U+FFFF."""
 _DECIMAL = re.compile(r"([+-]?(?:Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
+_HEX_DECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _AROUND_COMMAS = " \t\n\r\f\v"
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 _REPLICAS_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -156,6 +162,12 @@ def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Valu
             return _chosen(name, allowed, trimmed)
 
 
+def canonical_text(name: str, kind: ConfigType, allowed: Allowed, text: str) -> str:
+    """The text to store for a value: as Java prints it; a text that is not valid only loses the blanks around it."""
+    value = read_value(name, kind, allowed, text)
+    return text.strip(_BLANKS) if isinstance(value, Bad) else value_text(value)
+
+
 def value_text(value: Value) -> str:
     """A value as Kafka prints it: Java's notation for numbers, list items joined by commas."""
     match value:
@@ -188,8 +200,15 @@ def _integer(trimmed: str, bits: int) -> int | None:
 
 
 def _decimal(trimmed: str) -> float | None:
+    """A number as Double.parseDouble reads it."""
     match = _DECIMAL.fullmatch(trimmed)
-    return None if match is None else float(match[1])
+    if match is not None:
+        return float(match[1])
+    match = _HEX_DECIMAL.fullmatch(trimmed)
+    try:
+        return None if match is None else float.fromhex(match[1])
+    except OverflowError:
+        return -math.inf if trimmed.startswith("-") else math.inf
 
 
 def _limited(name: str, kind: ConfigType, allowed: Allowed, number: float) -> Value | Bad:

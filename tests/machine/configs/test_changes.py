@@ -60,6 +60,28 @@ def test_the_result_is_sorted_and_complete(line: str) -> None:
     assert " ".join(f"{'ab'[name == 'segment.ms']}={value}" for name, value in result) == expected
 
 
+def test_a_change_stores_canonical_texts() -> None:
+    name = "cleanup.policy"
+    assert incremental_alter((), [ConfigOp(name, OpType.SET, " compact , delete ")]) == ((name, "compact,delete"),)
+    appended = incremental_alter(((name, "delete"),), [ConfigOp(name, OpType.APPEND, " compact")])
+    assert appended == ((name, "delete,compact"),)
+    stored_by_kafka = (("min.insync.replicas", " 2"), ("unclean.leader.election.enable", " true"))
+    repaired = incremental_alter(stored_by_kafka, [ConfigOp("min.insync.replicas", OpType.SET, "2")])
+    assert repaired == (("min.insync.replicas", "2"), ("unclean.leader.election.enable", "true"))
+    assert replace_configs((), [("min.insync.replicas", " +2 ")]) == (("min.insync.replicas", "2"),)
+
+
+def test_deletes_alone_do_not_check_the_configs_that_remain() -> None:
+    leftovers = (("message.downconversion.enable", "true"), ("message.format.version", "3.0"), ("segment.bytes", "14"))
+    for name, _ in leftovers:
+        left = tuple(pair for pair in leftovers if pair[0] != name)
+        assert incremental_alter(leftovers, [ConfigOp(name, OpType.DELETE, None)]) == left
+    delete, and_set = ConfigOp(leftovers[0][0], OpType.DELETE, None), ConfigOp("retention.ms", OpType.SET, "1")
+    rejection = incremental_alter(leftovers, [delete, and_set])
+    assert isinstance(rejection, Rejection)
+    assert rejection.message == "Unknown topic config name: message.format.version"
+
+
 def test_an_unknown_operation_is_an_invalid_request() -> None:
     rejection = incremental_alter((), [ConfigOp("retention.ms", 9, "5")])
     assert isinstance(rejection, Rejection)

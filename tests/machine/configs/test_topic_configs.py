@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import string
 
 import pytest
@@ -14,11 +16,20 @@ from controller.machine.configs.topic_configs import (
     TIERED_STORAGE_KEY,
     VALUE_LENGTH_MAX,
     contradicting_defaults,
+    explicit_configs,
     topic_config,
     validate_topic_configs,
     values_in_force,
 )
-from controller.machine.configs.values import Bad, ConfigType, allowed_text, range_text, read_value, value_text
+from controller.machine.configs.values import (
+    Bad,
+    ConfigType,
+    allowed_text,
+    canonical_text,
+    range_text,
+    read_value,
+    value_text,
+)
 from controller.machine.errors import ErrorCode, Rejection
 from tests.machine.configs.kafka_golden import KAFKA, SynonymRow, TableRow, Together
 
@@ -246,6 +257,68 @@ def test_what_is_shown_is_read_as_the_same_value(row: table.TopicConfig, text: s
         shown = value_text(value)
         again = read_value(row.name, row.kind, row.allowed, shown)
         assert value in (again, ("",)), f"{text!r} is {value!r}, shown as {shown!r}, read as {again!r}"
+
+
+CANONICAL = """
+min.insync.replicas            | ' 2'                | 2
+min.insync.replicas            | '\\t+02\\n'          | 2
+min.insync.replicas            | '\\u0662'            | 2
+retention.ms                   | ' -1 '              | -1
+unclean.leader.election.enable | ' true'             | true
+unclean.leader.election.enable | 'TRUE '             | true
+cleanup.policy                 | ' compact , delete' | compact,delete
+cleanup.policy                 | ' '                 |
+compression.type               | ' zstd '            | zstd
+min.cleanable.dirty.ratio      | ' 0x1p-1 '          | 0.5
+min.cleanable.dirty.ratio      | '.25f'              | 0.25
+"""
+
+
+@pytest.mark.parametrize("line", CANONICAL.strip().splitlines())
+def test_a_topic_stores_the_text_that_all_of_kafka_reads_alike(line: str) -> None:
+    name, text, expected = (cell.strip() for cell in line.split("|"))
+    given_text = ast.literal_eval(text)
+    assert validate_topic_configs([(name, given_text)]) is None
+    assert explicit_configs([(name, given_text)]) == ((name, expected),)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0x1p-1", 0.5),
+        ("0X.8P0d", 0.5),
+        ("0x1.p-2", 0.25),
+        ("-0x1p9999", float("-inf")),
+        ("0x1p-9999", 0.0),
+        ("0x1", None),  # Java wants the exponent
+        ("0xp1", None),
+        ("nan", None),
+    ],
+)
+def test_a_double_is_read_as_java_reads_it(text: str, value: float | None) -> None:
+    read = read_value("any", ConfigType.DOUBLE, None, text)
+    assert isinstance(read, Bad) if value is None else read == value
+
+
+def test_digits_beyond_a_java_char_are_none() -> None:
+    assert isinstance(read_value("any", ConfigType.INT, None, "\U0001d7d0"), Bad)
+
+
+@given(st.sampled_from(TOPIC_CONFIGS), _TEXTS, st.text(alphabet="\t\n\r ", max_size=3))
+def test_a_canonical_text_means_the_same_and_needs_no_lenient_parser(
+    row: table.TopicConfig, text: str, blanks: str
+) -> None:
+    value = read_value(row.name, row.kind, row.allowed, blanks + text + blanks)
+    canonical = canonical_text(row.name, row.kind, row.allowed, blanks + text + blanks)
+    if isinstance(value, Bad):
+        return
+    match row.kind:
+        case ConfigType.BOOLEAN:
+            assert canonical in ("true", "false"), "Boolean.parseBoolean takes all else for false"
+        case ConfigType.INT | ConfigType.LONG:
+            assert re.fullmatch("-?[0-9]+", canonical), "Integer.parseInt refuses all else"
+    assert read_value(row.name, row.kind, row.allowed, canonical) in (value, ()), f"{text!r} became {canonical!r}"
+    assert canonical_text(row.name, row.kind, row.allowed, canonical) == canonical
 
 
 @given(_SERVER)

@@ -1,0 +1,168 @@
+"""Every config of a group of Kafka 4.4 (KIP-848, KIP-932, KIP-1071): type, default, limits, broker-level name.
+
+The rows stand in the order of Kafka's GroupConfig. `allowed` is what its ConfigDef says; `within` are the limits that
+brokers set by configs of their own (`group.consumer.min.session.timeout.ms`, …), here as those are by default.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from controller.machine.configs.values import (
+    Allowed,
+    AtLeast,
+    Bad,
+    Between,
+    ConfigType,
+    OneOf,
+    Value,
+    read_value,
+)
+from controller.machine.errors import ErrorCode, Rejection
+from events.catalog import Configs
+
+GROUPS = 32
+"""Kafka's number of groups among what has configs."""
+
+
+class GroupConfig(msgspec.Struct, frozen=True, gc=False):
+    """One config of a group. `synonym` is the broker-level name that gives it its default, None where there is none."""
+
+    name: str
+    kind: ConfigType
+    default: str | None
+    allowed: Allowed = None
+    within: Allowed = None
+    has_synonym: bool = True
+    internal: bool = False
+
+    @property
+    def synonym(self) -> str | None:
+        """The broker-level config that gives it its default."""
+        return f"group.{self.name}" if self.has_synonym else None
+
+
+_BOOLEAN, _STRING, _INT, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LIST
+_SESSION = (_INT, "45000", AtLeast(1), Between(45_000, 60_000))
+_HEARTBEAT = (_INT, "5000", AtLeast(1), Between(5_000, 15_000))
+_ASSIGNMENT = (_INT, "1000", AtLeast(0), Between(0, 15_000))
+_OFFLOAD = (_BOOLEAN, "true")
+
+_ROWS = (
+    GroupConfig("consumer.session.timeout.ms", *_SESSION),
+    GroupConfig("consumer.heartbeat.interval.ms", *_HEARTBEAT),
+    GroupConfig("consumer.assignment.interval.ms", *_ASSIGNMENT),
+    GroupConfig("consumer.assignor.offload.enable", *_OFFLOAD, internal=True),
+    GroupConfig("share.session.timeout.ms", *_SESSION),
+    GroupConfig("share.heartbeat.interval.ms", *_HEARTBEAT),
+    GroupConfig("share.record.lock.duration.ms", _INT, "30000", AtLeast(1_000), Between(15_000, 60_000)),
+    GroupConfig("share.delivery.count.limit", _INT, "5", AtLeast(2), Between(2, 10)),
+    GroupConfig("share.partition.max.record.locks", _INT, "2000", AtLeast(100), Between(100, 4_000)),
+    GroupConfig("share.auto.offset.reset", _STRING, "latest", has_synonym=False),
+    GroupConfig(
+        "share.isolation.level",
+        _STRING,
+        "read_uncommitted",
+        OneOf(("read_committed", "read_uncommitted")),
+        has_synonym=False,
+    ),
+    GroupConfig("share.renew.acknowledge.enable", _BOOLEAN, "true", has_synonym=False),
+    GroupConfig("share.assignment.interval.ms", *_ASSIGNMENT),
+    GroupConfig("share.assignor.offload.enable", *_OFFLOAD, internal=True),
+    GroupConfig("streams.session.timeout.ms", *_SESSION),
+    GroupConfig("streams.heartbeat.interval.ms", *_HEARTBEAT),
+    GroupConfig("streams.num.standby.replicas", _INT, "0", AtLeast(0), Between(0, 2)),
+    GroupConfig("streams.initial.rebalance.delay.ms", _INT, "3000", AtLeast(0)),
+    GroupConfig("streams.assignment.interval.ms", *_ASSIGNMENT),
+    GroupConfig("streams.assignor.offload.enable", *_OFFLOAD, internal=True),
+    GroupConfig("streams.task.offset.interval.ms", _INT, "60000", AtLeast(1), AtLeast(15_000), internal=True),
+    GroupConfig("streams.num.warmup.replicas", _INT, "2", AtLeast(0), Between(0, 20), internal=True),
+    GroupConfig("streams.rack.aware.assignment.tags", _LIST, ""),
+    GroupConfig("streams.acceptable.recovery.lag", ConfigType.LONG, "10000", AtLeast(0), internal=True),
+    GroupConfig("streams.assignor.name", _STRING, None, None, OneOf(("sticky",)), has_synonym=False),
+    GroupConfig("errors.deadletterqueue.topic.name", _STRING, "", has_synonym=False),
+    GroupConfig("errors.deadletterqueue.copy.record.enable", _BOOLEAN, "false", has_synonym=False),
+)
+GROUP_CONFIGS: dict[str, GroupConfig] = {row.name: row for row in _ROWS}
+
+_RESET = "share.auto.offset.reset"
+_DURATION = re.compile(
+    r"by_duration:([-+]?)P(?:([-+]?[0-9]{1,18})D)?"
+    r"(?:T(?=.)(?:([-+]?[0-9]{1,18})H)?(?:([-+]?[0-9]{1,18})M)?(?:([-+]?[0-9]{1,18})(?:[.,][0-9]{0,9})?S)?)?",
+    re.IGNORECASE,
+)
+_UNITS_S = (86_400, 3_600, 60, 1)
+
+
+def invalid_group_configs(configs: Configs, *, within: bool) -> Rejection | None:
+    """The first thing wrong with the configs of a group, as Kafka 4.4 says it, or None. `within` is whether the limits
+    of brokers count: those of Kafka brokers are in their own settings, and they cut values to them."""
+    texts = dict(configs)
+    unknown = next((name for name in texts if name not in GROUP_CONFIGS), None)
+    if unknown is not None:
+        return _invalid(f"Unknown group config name: {unknown}")
+    values: dict[str, Value] = {}
+    for row in _ROWS:
+        if row.name in texts:
+            value = _read(row, texts[row.name])
+            if isinstance(value, Bad):
+                return _invalid(value.message)
+            values[row.name] = value
+    beyond = (_beyond(row, values[row.name]) for row in _ROWS if within and row.name in values)
+    return next((each for each in beyond if each is not None), None) or _contradiction(values)
+
+
+def _read(row: GroupConfig, text: str) -> Value | Bad:
+    value = read_value(row.name, row.kind, row.allowed, text)
+    if isinstance(value, tuple) and len(set(value)) < len(value):
+        return Bad(f"{row.name} must not contain duplicate tag keys.")
+    if row.name == _RESET and isinstance(value, str) and value not in ("earliest", "latest") and not _is_ago(value):
+        return Bad(
+            f"Invalid value {value} for configuration {row.name}: Invalid value `{value}` for configuration {row.name}."
+            " The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+        )
+    return value
+
+
+def _is_ago(text: str) -> bool:
+    """A duration as java.time.Duration reads it, that is not negative."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not text.startswith("by_duration:") or not any(found.groups()[1:]):
+        return False
+    total_s = sum(int(each) * unit for each, unit in zip(found.groups()[1:], _UNITS_S, strict=True) if each)
+    return (-total_s if found[1] == "-" else total_s) >= 0
+
+
+def _beyond(row: GroupConfig, value: Value) -> Rejection | None:
+    match row.within:
+        case Between(0, high) if row.name.startswith("streams.num.") and isinstance(value, int) and value > high:
+            return _invalid(f"{row.name} must be less than or equal to {high}")
+        case Between(low, high) if isinstance(value, int) and not low <= value <= high:
+            return _invalid(f"{row.name} must be in the range {low} to {high} inclusive.")
+        case AtLeast(low) if isinstance(value, int) and value < low:
+            return _invalid(f"{row.name} must be greater than or equal to {low}")
+        case OneOf(known) if value not in known:
+            are = f"Registered assignors are: [{', '.join(known)}]."
+            return _invalid(f"{row.name} '{value}' is not a registered task assignor. {are}")
+    return None
+
+
+def _contradiction(values: dict[str, Value]) -> Rejection | None:
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if (session in values or heartbeat in values) and _number(session, values) <= _number(heartbeat, values):
+            return _invalid(f"{session} must be greater than {heartbeat}")
+    dead_letters = "errors.deadletterqueue.topic.name"
+    if str(values.get(dead_letters, "")).startswith("__"):
+        return _invalid(f"{dead_letters}: DLQ topic name must not start with '__'")
+    return None
+
+
+def _number(name: str, values: dict[str, Value]) -> int:
+    return int(str(values.get(name, GROUP_CONFIGS[name].default)))
+
+
+def _invalid(message: str) -> Rejection:
+    return Rejection(ErrorCode.INVALID_CONFIG, message, "validation:group-configs")
