@@ -42,7 +42,8 @@ class Topics:
         name = f"bench-{driver}-{time.time_ns()}"
         self.commands, self.events, self.group = f"{name}.commands", f"{name}.events", f"{name}.workers"
         self._folder = folder / name
-        prepare_topics({"bootstrap.servers": bootstrap}, Wanted(self.commands, self.events, PARTITIONS, 1))
+        wanted = Wanted(self.commands, self.events, PARTITIONS, 1)
+        prepare_topics({"bootstrap.servers": bootstrap}, wanted, self._folder)
 
     @contextmanager
     def workers(self, count: int) -> Iterator[list[Process]]:

@@ -53,7 +53,7 @@ from controller.stream.log.folder_lock import hold_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, Wanted, first_records, prepare_fronts_topic, prepare_topics
+from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_fronts_topic, prepare_topics, record_ranges
 from controller.stream.log.transport import NO_SECURITY, Topics
 from events.logs.archive.place import Place
 from projections.queries.proving import unsigned
@@ -93,9 +93,9 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
 class FrontService:
     """Everything that one `front` runs, once the topics are known to be there."""
 
-    def __init__(self, options: FrontOptions, topics: Topics, first_records: Sequence[int] = ()) -> None:
-        """`first_records` are those that the partitions of the events topic have; all have their first where it is
-        empty. Raises LogError and OSError where the data folder cannot be used, and SettingsError."""
+    def __init__(self, options: FrontOptions, topics: Topics, ranges: Sequence[tuple[int, int]]) -> None:
+        """`ranges` are those of the records that Kafka has of each partition of the events topic. Raises
+        LogError and OSError where the data folder cannot be used, and SettingsError."""
         self.options = options
         self._topics = topics
         self._process = os.urandom(5).hex()
@@ -106,7 +106,7 @@ class FrontService:
         )
         archive = archive_of(options.settings)
         self._archives = archives = [archive and archive(number) for number in range(topics.partitions)]
-        self._partitions = self._open_partitions(archives, first_records)
+        self._partitions = self._open_partitions(archives, ranges)
         interval = options.settings.log_snapshot_interval_events
         self._snapshots = [
             PartitionSnapshots(each, interval, of) for each, of in zip(self._partitions, archives, strict=True)
@@ -114,12 +114,15 @@ class FrontService:
         self._is_following = False
         self._cluster: FrontCluster | None = None
 
-    def _open_partitions(self, archives: Sequence[Place | None], first_records: Sequence[int]) -> list[PartitionState]:
+    def _open_partitions(
+        self, archives: Sequence[Place | None], ranges: Sequence[tuple[int, int]]
+    ) -> list[PartitionState]:
         opened: list[PartitionState] = []
         try:
             for number, archive in enumerate(archives):
-                first = first_records[number] if first_records else 0
+                first, end = ranges[number]
                 opened.append(self._open_partition(number, archive, first))
+                opened[-1].check_end(end)
         except BaseException:
             for each in opened:
                 each.close()
@@ -320,10 +323,10 @@ async def run_front(options: FrontOptions) -> int:
         return await run_service(service, stopping)
 
 
-def _topics(options: FrontOptions) -> tuple[Topics, list[int]]:
-    """The topics of the log and of fronts, made where they are missing, and the first records of the events topic. It
+def _topics(options: FrontOptions) -> tuple[Topics, list[tuple[int, int]]]:
+    """The topics of the log and of fronts, made where they are missing, and the records of the events topic. It
     blocks. Raises KafkaUnreachable, TopicsMismatch."""
     settings = options.settings
-    topics = prepare_topics(options.properties, Wanted.by(settings))
+    topics = prepare_topics(options.properties, Wanted.by(settings), options.data)
     prepare_fronts_topic(options.properties, settings.stream_fronts_topic, settings.stream_replication_factor)
-    return topics, first_records(options.properties, topics)
+    return topics, record_ranges(options.properties, topics)

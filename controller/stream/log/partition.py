@@ -1,9 +1,10 @@
 """One partition as a process knows it: the fold of its events topic, in a RocksDB log of its own.
 
 A partition is a whole log, so all that works on the log of the embedded controller (the machine, its store, queries,
-explanations) works on this one. It is a cache: what Kafka holds is the truth. It is therefore never synced, after a
-crash it is taken as it is found and the rest is read again, and where it cannot be used it is dropped with a line in
-the log. Events, the state that they lead to, and how far the topic was read are one atomic write.
+explanations) works on this one. It is a cache: what Kafka holds is the truth. It is therefore never synced, and after a
+crash it is taken as it is found and the rest is read again. A cache that cannot be used is replaced, and removed once
+its replacement can be used. A cache of events that Kafka may not have stays: it may be the last copy of them. Events,
+the state that they lead to, and how far the topic was read are one atomic write.
 
 A worker also writes to the topic: `decided` brings the state past a decision before Kafka has it. If Kafka takes it at
 the place that was expected, `commit` keeps it; if not, the partition is closed without, and opened anew where the last
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -37,6 +39,7 @@ from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAn
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
+from projections.replay.log.secondary import Look
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from projections.store.tree import LogTree, build_some
@@ -46,7 +49,8 @@ POSITION = b"k"
 NOTE_AFTER_RECORDS = 2000
 """So many records without an event may have to be read again at a start."""
 
-_UNUSABLE = (LogCorrupted, LogOfAnotherCluster, LogFromNewerVersion)
+ASIDE = ".aside"
+"""What the name of a folder ends with that is being replaced."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -64,6 +68,16 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 MEMORY = Memory()
+
+
+class CacheAhead(LogError):
+    """A folder may have events that Kafka does not have."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(
+            f"{folder} {why}: it may be the last copy of its events, and stays. If the events topic lost them, restore "
+            "the topic; else choose another folder with --data, or remove this one"
+        )
 
 
 class _Place(Fact, frozen=True):
@@ -131,27 +145,29 @@ class PartitionState:
         archive: Place | None = None,
         first_record: int = 0,
     ) -> Self:
-        """Open the partition's folder in `data`, making it where it is missing: of the newest base in its archive,
-        or empty.
+        """Open the partition's folder in `data`. A missing one is made of the newest base in its archive, or empty.
 
-        `cluster_id` is Kafka's, `topic_id` that of the events topic: a folder of another cluster, or of a topic that
-        was deleted and made anew, is dropped, as is a damaged one or a newer release's, and one that lacks records
-        before `first_record`, the first that Kafka has. With `answers` accepted records come with theirs. Raises
-        LogError (LogLocked where another process has it) for what dropping does not cure, and BeginningGone.
+        `cluster_id` is Kafka's, `topic_id` is that of the events topic, and `first_record` is the first record that
+        Kafka has. A folder that is damaged, of a newer release, or without records before `first_record` is replaced;
+        where nothing can replace it, it stays and BeginningGone is raised. A folder with events of another cluster or
+        events topic stays too: CacheAhead. With `answers` accepted records come with theirs. Raises LogError, LogLocked
+        where another process has the folder.
         """
         folder = data / f"partition-{partition:05}"
-        log, why_not = None, NO_ARCHIVE
-        is_there = (folder / "CURRENT").exists()
-        for with_base in (False, True, False) if is_there else (True, False):
-            if with_base:
-                why_not = begin_with_base(folder, archive, cluster_id, topic_id)
-            log = _opened(folder, cluster_id, topic_id, memory.cache_bytes, first_record)
-            if log is not None:
-                break
+        aside = folder.with_name(folder.name + ASIDE)
+        if aside.exists():  # a start was killed while it replaced the folder
+            _replace(folder, aside)
+        opening = partial(_opened, folder, aside, cluster_id, topic_id, memory.cache_bytes, first_record)
+        log, why_not = opening() if (folder / "CURRENT").exists() else None, NO_ARCHIVE
+        if log is None:
+            why_not = begin_with_base(folder, archive, cluster_id, topic_id)
+            log = opening() or opening()  # the first may be of a base that cannot be used
         assert log is not None, "an empty folder can be used"
         if _stored_place(log) is None and first_record:
             log.close()
+            _replace(folder, aside)
             raise BeginningGone(partition, first_record, why_not)
+        _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
             log.note(note(replace(noted(log), url=archive.url)))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
@@ -163,6 +179,12 @@ class PartitionState:
         return START if place is None else place.position
 
     # --- reading
+
+    def check_end(self, end: int) -> None:
+        """Raise CacheAhead if the folder goes further than the partition in Kafka, whose next record is `end`."""
+        if self.fold.kafka_offset > end:
+            why = f"goes up to record {self.fold.kafka_offset}, and Kafka has only those before {end}"
+            raise CacheAhead(self.log.path, why)
 
     def accept(self, kafka_offset: int, value: bytes) -> Accepted | None:
         """Take the record at an offset of the events topic; None if it does not count.
@@ -248,8 +270,15 @@ class PartitionState:
         return _encode(_Place(self.topic_id, self.fold.position))
 
 
-def _opened(folder: Path, cluster_id: str, topic_id: str, cache_bytes: int, first_record: int) -> RocksDbLog | None:
-    """The log in a folder; None, and the folder is gone, where it is not one to go on with. Raises LogError."""
+def events_in(data: Path) -> int:
+    """How many events the partitions in a folder hold. Raises LogError."""
+    return sum(Look(folder.parent).next_offset for folder in data.glob("partition-*/CURRENT"))
+
+
+def _opened(
+    folder: Path, aside: Path, cluster_id: str, topic_id: str, cache_bytes: int, first_record: int
+) -> RocksDbLog | None:
+    """The log in a folder; None where it cannot be used and was moved aside. Raises LogError."""
     try:
         log = _CachedLog.open(
             folder,
@@ -258,14 +287,20 @@ def _opened(folder: Path, cluster_id: str, topic_id: str, cache_bytes: int, firs
             new_cluster_id=lambda: cluster_id,
             cache_bytes=cache_bytes,
         )
-    except _UNUSABLE as error:
-        _drop(folder, str(error))
+    except LogOfAnotherCluster as error:
+        raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
+    except (LogCorrupted, LogFromNewerVersion) as error:
+        _set_aside(folder, aside, str(error))
         return None
-    why = _why_stale(log, topic_id, first_record)
+    try:
+        why = _why_stale(folder, log, topic_id, first_record)
+    except CacheAhead:
+        log.close()
+        raise
     if why is None:
         return log
     log.close()
-    _drop(folder, why)
+    _set_aside(folder, aside, why)
     return None
 
 
@@ -274,8 +309,8 @@ def _stored_place(log: RocksDbLog) -> _Place | None:
     return None if value is None else msgspec.msgpack.decode(value, type=_Place)
 
 
-def _why_stale(log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
-    """Why a cache that opened is not one to go on with; None if it is."""
+def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
+    """Why a cache that opened cannot be used; None if it can. Raises CacheAhead."""
     try:
         place = _stored_place(log)
     except msgspec.DecodeError as error:
@@ -283,7 +318,10 @@ def _why_stale(log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
     if place is None:
         return "it does not say where in the events topic it is" if log.next_offset else None
     if place.topic_id != topic_id:
-        return f"it is of the events topic with id {place.topic_id}, and the one that is there has {topic_id}"
+        of = f"is of the events topic with id {place.topic_id}, and the one in Kafka has {topic_id}"
+        if log.next_offset:
+            raise CacheAhead(folder, of)
+        return of
     if place.position.next_event != log.next_offset:
         return f"it holds {log.next_offset} events, and its place says {place.position.next_event}"
     if place.position.kafka_offset < first_record:
@@ -295,9 +333,21 @@ def _why_stale(log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
     return None
 
 
-def _drop(folder: Path, why: str) -> None:
-    structlog.get_logger("topicwright").warning("cache dropped, to be read again", folder=str(folder), why=why)
-    try:
+def _set_aside(folder: Path, aside: Path, why: str) -> None:
+    structlog.get_logger("topicwright").warning("cache replaced", folder=str(folder), why=why)
+    if aside.exists():
+        _remove(folder)
+    elif folder.exists():
+        folder.rename(aside)
+
+
+def _replace(folder: Path, aside: Path) -> None:
+    """Remove a folder; what was moved aside for it, if anything, takes its place."""
+    _remove(folder)
+    if aside.exists():
+        aside.rename(folder)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
         shutil.rmtree(folder)
-    except OSError as error:
-        raise LogError(f"{folder} cannot be used ({why}) and cannot be removed: {error}") from error

@@ -1,4 +1,4 @@
-"""The commands and events topics: made where they are missing, checked where they are there.
+"""The commands and events topics: created where they are missing, checked where they exist.
 
 What they must be: as many partitions as the setting says, in both, because a topic's partition never changes; the
 events kept for ever and never compacted, because they are the only truth; the commands not compacted, because their
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 
 from controller.settings.load import ServeSettings, SettingsError
+from controller.stream.log.partition import events_in
 from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
 
 TIMEOUT_S = 10.0
@@ -61,15 +63,17 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
-def prepare_topics(properties: Mapping[str, Any], wanted: Wanted) -> Topics:
-    """Make the topics if they are missing, check them, and return what they are.
+def prepare_topics(properties: Mapping[str, Any], wanted: Wanted, data: Path) -> Topics:
+    """Create the topics that are missing, check them, and return what they are. Where the folder `data` holds events,
+    none may be missing: Kafka has lost it.
 
-    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch.
+    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for a
+    folder that cannot be read.
     """
     admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
     try:
         cluster_id, brokers = _cluster(admin)
-        _make_missing(admin, wanted, brokers)
+        _make_missing(admin, wanted, brokers, data)
         found = _described(admin, [wanted.commands, wanted.events])
         configs = _configs(admin, [wanted.commands, wanted.events])
     except KafkaException as error:
@@ -89,7 +93,7 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
     return str(described.cluster_id), len(described.nodes)
 
 
-def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int) -> None:
+def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int, data: Path) -> None:
     there = admin.list_topics(timeout=TIMEOUT_S).topics
     factor = wanted.replication_factor
     if factor < 1:
@@ -107,6 +111,11 @@ def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int) -> None:
     ]
     if not missing:
         return
+    if held := events_in(data):
+        raise TopicsMismatch(
+            f"there is no topic {missing[0].topic} in Kafka, and {data} holds {held} events: it may be the last copy "
+            "of them. If Kafka lost the topic, restore it; else choose another folder with --data, or remove this one"
+        )
     for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
         try:
             future.result(TIMEOUT_S + 1)
@@ -183,15 +192,18 @@ def _silent() -> logging.Logger:
     return logger
 
 
-def first_records(properties: Mapping[str, Any], topics: Topics) -> list[int]:
-    """The offset of the first record that Kafka has of each partition of the events topic. It blocks. Raises
-    KafkaUnreachable, TopicsMismatch."""
+def record_ranges(properties: Mapping[str, Any], topics: Topics) -> list[tuple[int, int]]:
+    """Of each partition of the events topic the offsets of the first record that Kafka has, and of the next one that
+    it will have. It blocks. Raises KafkaUnreachable, TopicsMismatch."""
     admin = AdminClient(dict(properties), logger=_silent())
     places = [TopicPartition(topics.events, number) for number in range(topics.partitions)]
-    earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
     try:
-        found = admin.list_offsets(dict.fromkeys(places, earliest), request_timeout=TIMEOUT_S)
-        return [found[place].result(TIMEOUT_S + 1).offset for place in places]
+        first, end = (
+            admin.list_offsets(dict.fromkeys(places, each), request_timeout=TIMEOUT_S) for each in (earliest, latest)
+        )
+        found = [(first[place].result(TIMEOUT_S + 1), end[place].result(TIMEOUT_S + 1)) for place in places]
+        return [(one.offset, other.offset) for one, other in found]
     except KafkaException as error:
         raise _classified(error.args[0]) from error
 

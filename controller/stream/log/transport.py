@@ -51,14 +51,6 @@ class KafkaTrouble(Exception):
     """Kafka did not do what was wanted, or did not say so in time; it may have done it."""
 
 
-class RecordsGone(Exception):
-    """Kafka has records of the events topic no more that are to be read; `first` is the first that it has."""
-
-    def __init__(self, partition: int, start: int, first: int) -> None:
-        super().__init__(f"events partition {partition}: records {start} to {first - 1} are gone from Kafka")
-        self.first = first
-
-
 class Topics(msgspec.Struct, frozen=True):
     """The two topics, as they are in Kafka. The ids of a topic and of the cluster show whether they were made anew."""
 
@@ -81,12 +73,11 @@ class Transport(Protocol):
         ...
 
     def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        """The records of the events topic at offsets from `start` up to but not including `end`, in portions.
-        Raises RecordsGone where the first of them are there no more."""
+        """The records of the events topic at offsets from `start` up to but not including `end`, in portions."""
         ...
 
-    async def events_end(self, partition: int) -> int:
-        """The offset that the next record of the events partition will have."""
+    async def events_range(self, partition: int) -> tuple[int, int]:
+        """The offset of the first record that the events partition has, and of the next one that it will have."""
         ...
 
     async def commands_range(self, partition: int) -> tuple[int, int]:
@@ -141,9 +132,6 @@ class KafkaTransport:
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
         """As `Transport` has it."""
-        first, _ = await self._range(self._events, partition)
-        if start < first:
-            raise RecordsGone(partition, start, first)
         async with self._reading:
             try:
                 reader = await self._opened_reader()
@@ -155,8 +143,8 @@ class KafkaTransport:
             except _TROUBLES as error:
                 raise KafkaTrouble(_said(error)) from error
 
-    async def events_end(self, partition: int) -> int:
-        return (await self._range(self._events, partition))[1]
+    async def events_range(self, partition: int) -> tuple[int, int]:
+        return await self._range(self._events, partition)
 
     async def commands_range(self, partition: int) -> tuple[int, int]:
         return await self._range(self._topics.commands, partition)

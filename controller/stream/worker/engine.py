@@ -34,7 +34,7 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
-from controller.stream.log.transport import KafkaTrouble, RecordsGone, Topics, Transport
+from controller.stream.log.transport import KafkaTrouble, Topics, Transport
 from controller.stream.worker.partition_decider import Copy, Fault, PartitionBatch, PartitionDecider, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
@@ -203,18 +203,15 @@ class Engine:
     async def _take_over(self, partition: int, still: Still) -> bool:
         """Fence the partition and bring its state up to that; False if `still` says no before it is done."""
         started = self._clock()
-        state = self._states.get(partition) or await self._open(partition)
-        start = state.fold.kafka_offset
-        end = await self.transport.events_end(partition)
-        if start > end:
-            raise LogCorrupted(f"events partition {partition} ends at {end}, and was read up to {start} before")
-        try:
-            going_on = await self._read(state, end, still)
-        except RecordsGone as gone:
+        first, end = await self.transport.events_range(partition)
+        state = self._states.get(partition)
+        if state is not None and state.fold.kafka_offset < first:
             self._states.pop(partition).close()
-            state = await self._open(partition, gone.first)
-            going_on = await self._read(state, end, still)
-        if not going_on:
+            state = None
+        state = state or await self._open(partition, first)
+        start = state.fold.kafka_offset
+        state.check_end(end)
+        if not await self._read(state, end, still):
             return False
         while True:
             fence = self._fence(state)
@@ -227,7 +224,7 @@ class Engine:
         self._watcher.claimed(partition, state.fold.epoch, end - start, self._clock() - started)
         return True
 
-    async def _open(self, partition: int, first_record: int = 0) -> PartitionState:
+    async def _open(self, partition: int, first_record: int) -> PartitionState:
         cluster_id, topic_id, archive = self._topics.cluster_id, self._topics.events_id, self._archive
         opening = partial(
             PartitionState.open,
@@ -354,7 +351,7 @@ class Engine:
         They do while the others' do not: a worker that was replaced may go on for a while before it notices.
         """
         partition, epoch, found = state.partition, state.fold.epoch, 0
-        end = await self.transport.events_end(partition)
+        _, end = await self.transport.events_range(partition)
         async with aclosing(self.transport.read(partition, start, end)) as portions:
             async for portion in portions:
                 for _, value in portion:

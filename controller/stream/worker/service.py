@@ -162,7 +162,7 @@ class Worker:
         wanted = Wanted.by(options.settings)
         return await reached(
             "Kafka",
-            lambda: asyncio.to_thread(prepare_topics, options.properties, wanted),
+            lambda: asyncio.to_thread(prepare_topics, options.properties, wanted, options.data),
             KafkaUnreachable,
             self._wait_for,
             bootstrap=options.bootstrap,

@@ -39,7 +39,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool:
     """As is proper where nobody ever was; else what is there is read, and deciding goes on in the epoch of before."""
-    end, topics = await engine.transport.events_end(partition), engine._topics
+    (_, end), topics = await engine.transport.events_range(partition), engine._topics
     if not end:
         return await _take_over(engine, partition, still)
     if partition not in engine._states:

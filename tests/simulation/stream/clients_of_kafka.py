@@ -56,8 +56,8 @@ class SimulatedTransport:
             to = min(at + READ_AT_ONCE, end)
             yield list(enumerate(await self._link.call(partial(_part, log, at, to)), at))
 
-    async def events_end(self, partition: int) -> int:
-        return await self._link.call(lambda: len(self._kafka.events[partition]))
+    async def events_range(self, partition: int) -> tuple[int, int]:
+        return await self._link.call(lambda: (0, len(self._kafka.events[partition])))
 
     async def commands_range(self, partition: int) -> tuple[int, int]:
         return await self._link.call(lambda: (0, len(self._kafka.commands[partition])))

@@ -10,7 +10,8 @@ import pytest
 
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
-from controller.stream.log.partition import NOTE_AFTER_RECORDS, Accepted, Memory, PartitionState
+from controller.stream.log.beginning import BeginningGone
+from controller.stream.log.partition import ASIDE, NOTE_AFTER_RECORDS, Accepted, CacheAhead, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event
 from events.logs.kafka_record import Decided, Fence, encode_record
@@ -145,17 +146,63 @@ def test_records_without_events_are_noted_now_and_then(writing: Writing, tmp_pat
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"topic_id": "topic-2"}, "id topic-1"), ({"cluster_id": "cluster-2"}, "holds the log of cluster cluster-1")],
+    [
+        ({"topic_id": "topic-2"}, "of the events topic with id topic-1, and the one in Kafka has topic-2"),
+        ({"cluster_id": "cluster-2"}, "of Kafka cluster cluster-1, and this one is cluster-2"),
+    ],
 )
-def test_a_cache_of_something_else_is_dropped(
-    writing: Writing, tmp_path: Path, options: dict[str, str], says: str, capfd: pytest.CaptureFixture[str]
+def test_a_cache_of_another_events_topic_stays(
+    writing: Writing, tmp_path: Path, options: dict[str, str], says: str
 ) -> None:
+    events = list(writing.partition.log.read())
     writing.partition.close()
-    again = opened(tmp_path / "worker", **options)
-    assert (again.log.next_offset, again.fold.kafka_offset) == (0, 0)
+    with pytest.raises(CacheAhead, match=rf"partition-00002 is {says}: it may be the last copy of its events"):
+        opened(tmp_path / "worker", **options)
+    again = opened(tmp_path / "worker")
+    assert list(again.log.read()) == events
     again.close()
-    output = capfd.readouterr()
-    assert says in output.out + output.err
+
+
+def test_a_cache_without_events_is_of_no_worth(tmp_path: Path) -> None:
+    opened(tmp_path / "worker").close()
+    opened(tmp_path / "worker", topic_id="topic-2").close()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_cache_that_ends_before_what_kafka_has_stays(writing: Writing, tmp_path: Path, damaged: bool) -> None:
+    """Kafka was trimmed beyond it, so nothing can be read again; also a damaged one is more than nothing."""
+    folder, first = tmp_path / "worker/partition-00002", writing.partition.fold.kafka_offset + 1
+    writing.partition.close()
+    if damaged:
+        (folder / "CURRENT").rename(folder / "CURRENT.lost")
+    before = {path.name for path in folder.iterdir() if path.suffix == ".lost"}
+    for _ in range(2):
+        with pytest.raises(BeginningGone, match=f"begins at record {first} in Kafka"):
+            opened(tmp_path / "worker", first_record=first)
+    assert before <= {path.name for path in folder.iterdir()}
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    if not damaged:
+        again = opened(tmp_path / "worker")
+        assert again.log.next_offset == 5
+        again.close()
+
+
+def test_a_start_that_is_killed_while_it_replaces_a_cache_takes_it_back(writing: Writing, tmp_path: Path) -> None:
+    folder = tmp_path / "worker/partition-00002"
+    events = list(writing.partition.log.read())
+    writing.partition.close()
+    folder.rename(folder.with_name(folder.name + ASIDE))
+    folder.mkdir()
+    again = opened(tmp_path / "worker")
+    assert list(again.log.read()) == events
+    again.close()
+
+
+def test_a_cache_beyond_the_end_of_the_topic_is_noticed(writing: Writing) -> None:
+    end = writing.partition.fold.kafka_offset
+    writing.partition.check_end(end)
+    with pytest.raises(CacheAhead, match=rf"goes up to record {end}, and Kafka has only those before {end - 1}"):
+        writing.partition.check_end(end - 1)
 
 
 def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path) -> None:

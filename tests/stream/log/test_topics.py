@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 import uuid
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +23,8 @@ from controller.stream.log.transport import Topics
 from tests.support.reference_kafka import ReferenceKafka
 
 FOREVER = {"retention.ms": "-1"}
+EMPTY = Path(os.devnull)
+"""A folder that holds nothing."""
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def prepared(kafka: ReferenceKafka, wanted: Wanted) -> Topics:
     deadline = time.monotonic() + 60
     while True:
         try:
-            return prepare_topics({"bootstrap.servers": kafka.bootstrap}, wanted)
+            return prepare_topics({"bootstrap.servers": kafka.bootstrap}, wanted, EMPTY)
         except KafkaUnreachable:
             assert time.monotonic() < deadline
             time.sleep(0.1)
