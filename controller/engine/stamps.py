@@ -1,28 +1,36 @@
 """The time and the ids that are stamped on commands.
 
-The time is the wall clock's, and never goes back. While the wall clock is behind what was stamped already, because it
-was set back or an event was stamped by a clock that was ahead, stamps go on at half the pace of a clock that only goes
-forward: what comes later is stamped later, and the wall clock catches up. Nothing that waits goes by them.
+A request id has a number, and a code that only this process can compute: nobody finds another client's request by
+counting.
+
+The time is the wall clock's, and never goes back. While the wall clock is behind the newest stamp, because it was set
+back or the event was stamped by a clock that was ahead, stamps advance at half the pace of a clock that only goes
+forward: later stamps are higher, and the wall clock catches up. Nothing that waits uses stamps.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Final
 
 from events.names import RequestId
 
 PACE: Final = 0.5
 """Of the time that passes, how much stamps go on while the wall clock is behind them."""
+_SHOWN_CHARACTERS: Final = 6
+"""Of the boot id. The characters after them are secret."""
+_CODE_BYTES: Final = 5
 
 
 class Stamps:
-    """What one process stamps on its commands; `boot_id` is unique to the process, `clock_ms` its wall clock, and
+    """The stamps of one process. `boot_id` has 16 random bytes in hexadecimal, `clock_ms` is the wall clock, and
     `last_ms` the time of the newest event of an earlier process. The clock that only goes forward is the loop's."""
 
     def __init__(self, boot_id: str, clock_ms: Callable[[], int], last_ms: int = 0) -> None:
-        self._boot_id = boot_id
+        self._boot_id = boot_id[:_SHOWN_CHARACTERS]
+        self._key = boot_id.encode()
         self._clock_ms = clock_ms
         self._clock_s: Callable[[], float] | None = None
         self._base_ms = last_ms
@@ -45,6 +53,7 @@ class Stamps:
         return due_ms
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """An id that no other request has; `origin` says where it comes from."""
+        """An id that no other request has and nobody can guess; `origin` says where the request comes from."""
         self._requests += 1
-        return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}")
+        code = blake2b(b"%d" % self._requests, key=self._key, digest_size=_CODE_BYTES).hexdigest()
+        return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}-{code}")

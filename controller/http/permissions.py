@@ -42,8 +42,19 @@ class Reader(msgspec.Struct, frozen=True):
         need_cluster(self.front, request) if topic is None else need_topic(self.front, request, topic)
 
     async def need_request(self, request: HttpRequest, request_id: str) -> None:
-        """Raise Refused for who may not see the request."""
-        await need_request(self.front, request, self.queries, self.reading, request_id)
+        """Raise Refused, alike for a request that the caller may not see and for one that does not exist."""
+        if not await self.may_see_request(request, request_id):
+            need_cluster(self.front, request)
+
+    async def may_see_request(self, request: HttpRequest, request_id: str) -> bool:
+        """True if the caller made the request, or may describe the cluster or every topic of the request."""
+        caller = caller_of(request)
+        if self.front.allows(caller, "Describe"):
+            return True
+        topics, principal = await self.reading.run(_subjects_of, self.queries, request_id)
+        return principal == caller.principal or all(
+            topic is not None and may_describe(self.front, request, topic) for topic in topics
+        )
 
 
 def may_describe(front: Front, request: HttpRequest, topic: str) -> bool:
@@ -68,39 +79,17 @@ def need_cluster(front: Front, request: HttpRequest, operation: Operation = "Des
         raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
 
 
-async def need_request(
-    front: Front, request: HttpRequest, queries: Questions, reading: Reading, request_id: str
-) -> None:
-    """Raise Refused for who neither made the request, nor may describe the cluster or every topic it was about."""
-    for topic in await hidden_of_request(front, request, queries, reading, request_id):
-        need_cluster(front, request) if topic is None else need_topic(front, request, topic)
-
-
-async def hidden_of_request(
-    front: Front, request: HttpRequest, queries: Questions, reading: Reading, request_id: str
-) -> list[str | None]:
-    """What hides a request from who wants to see it: topics that it was about, None for the cluster. It is hidden by
-    nothing from who made it, or may describe the cluster."""
-    caller = caller_of(request)
-    if front.allows(caller, "Describe"):
-        return []
-    topics, principal = await reading.run(_subjects_of, queries, request_id)
-    if principal == caller.principal:
-        return []
-    return [topic for topic in topics if topic is None or not may_describe(front, request, topic)]
-
-
-def _subjects_of(queries: Questions, request_id: str) -> tuple[list[str | None], str]:
-    """The topics that a request was about, None for events without one and for a request that is not there; and who
-    made it."""
+def _subjects_of(queries: Questions, request_id: str) -> tuple[set[str | None], str]:
+    """The topics of a request and its principal. An event without a topic counts as None, and so does a request that
+    does not exist."""
     events = [record.event for part in queries.parts for record in part.request_events(request_id)]
     topics = {getattr(event, "topic", None) for event in events} or {None}
-    return sorted(topics, key=str), next((event.principal for event in events if hasattr(event, "principal")), "")
+    return topics, next((event.principal for event in events if hasattr(event, "principal")), "")
 
 
 def may_show_request(front: Front, caller: Caller, request: IndexedRequest) -> bool:
-    """Whether a request stands in the list that its reader is shown: the rule of `need_request`, but that of one with
-    more topics than the list names its sender alone is shown it, and who may describe the cluster."""
+    """True if the list of requests shows this one: the rule of `may_see_request`. A request with more topics than the
+    index names is shown only to its sender and to callers who may describe the cluster."""
     if request.principal == caller.principal or front.allows(caller, "Describe"):
         return True
     is_named = 0 < request.num_topics == len(request.topics)

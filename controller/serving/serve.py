@@ -143,7 +143,7 @@ class Service:
         self.controller = Controller(
             self.log,
             self.fleet,
-            boot_id=os.urandom(5).hex(),
+            boot_id=os.urandom(16).hex(),
             clock_ms=process.wall_ms,
             flush=self._flusher.flush,
             flush_alone=self._flusher.flush_alone,

@@ -36,11 +36,11 @@ async def test_one_line_a_decision() -> None:
         },
         {"ask": "DeleteTopics", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
     ]
-    assert {line["request"] for line in decisions(stage.heard)} == {f"s1-{n}" for n in _numbers(stage.heard)}
+    assert all(str(line["request"]).startswith("s1-") for line in decisions(stage.heard))
 
 
 def _numbers(heard: Heard) -> list[int]:
-    return [int(str(line["request"]).rpartition("-")[2]) for line in decisions(heard)]
+    return [int(str(line["request"]).split("-")[1]) for line in decisions(heard)]
 
 
 @on_virtual_time

@@ -76,6 +76,10 @@ def test_stamps_never_go_back_nor_behind_what_they_are_not_to_be_before(steps: l
     story()
 
 
-def test_ids_are_told_apart_by_process_and_number() -> None:
-    stamps = Stamps("b", Wall())
-    assert [stamps.new_request_id(), stamps.new_request_id("auto")] == ["b-1", "auto-b-2"]
+def test_a_request_id_has_a_number_and_a_code_that_another_process_cannot_compute() -> None:
+    ours, others = Stamps("abcdef-1", Wall()), Stamps("abcdef-2", Wall())
+    ids = [ours.new_request_id(), ours.new_request_id("auto"), others.new_request_id()]
+    codes = [each.rpartition("-")[2] for each in ids]
+    assert ids == [f"abcdef-1-{codes[0]}", f"auto-abcdef-2-{codes[1]}", f"abcdef-1-{codes[2]}"]
+    assert len(set(codes)) == 3
+    assert Stamps("abcdef-1", Wall()).new_request_id() == ids[0], "the simulator repeats them"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import permissions
 from controller.http.paths import overviews
 from controller.http.requests import Caller
-from tests.http.service import service
+from events.codec import decode_event
+from tests.http.service import Service, service
 
 
 class Half:
@@ -24,6 +27,11 @@ class Half:
 
     def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
+
+
+def settings_request(one: Service) -> str:
+    """The id of the request that recorded the settings, the first event of each log."""
+    return decode_event(0, one.log.read_one(0)).cause.request_id
 
 
 async def test_a_list_has_what_may_be_described() -> None:
@@ -84,8 +92,21 @@ async def test_the_requester_sees_its_request() -> None:
     async with service(authorizer=Half()) as one:
         made = await one.create("secret")
         assert (await one.get(f"/requests/{made['request_id']}"))["request_id"] == made["request_id"]
-        settings_request = "settings-boot-1"
-        assert (await one.get(f"/requests/{settings_request}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+        assert (await one.get(f"/requests/{settings_request(one)}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+
+
+async def test_a_request_of_others_looks_like_one_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = ("/requests/{}", "/explain/{}", "/explain/{}?of=request", "/log/proof?request={}")
+    async with service(authorizer=Half()) as one:
+        made = (await one.create("secret"))["request_id"]
+        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
+        for path, accept in product(paths, ("application/json", "text/html")):
+            absent = await one.client.get(path.format("absent"), headers={"Accept": accept})
+            assert absent.is_client_error, path
+            there = await one.client.get(path.format(made), headers={"Accept": accept})
+            assert there.status_code == absent.status_code
+            assert there.text.replace(made, "absent") == absent.text, path
+            assert "secret" not in there.text
 
 
 async def test_a_list_of_requests_has_what_its_reader_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +146,8 @@ async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkey
         request_id = made["request_id"]
         assert (await one.get(f"/explain/{request_id}"))["kind"] == "request", "its requester's own"
         monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
-        assert (await one.get(f"/requests/{request_id}", 403))["error"] == "TOPIC_AUTHORIZATION_FAILED"
-        for subject in (request_id, "settings-boot-1", "boot-none"):
+        assert (await one.get(f"/requests/{request_id}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+        for subject in (request_id, settings_request(one), "boot-none"):
             reply = await one.get(f"/explain/{subject}", 404)
             assert reply["message"] == f"no topic and no request {subject!r} is in the log", "there or not"
 

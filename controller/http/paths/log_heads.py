@@ -15,7 +15,7 @@ from litestar.params import FromQuery, QueryParameter
 
 from controller.front.front import Front
 from controller.http.errors import HttpRequest, refused
-from controller.http.permissions import need_cluster, need_request, need_topic
+from controller.http.permissions import Reader, need_cluster, need_topic
 from controller.http.query_threads import Reading
 from controller.machine.errors import ErrorCode
 from events.logs.heads import OFFSET_MAX, Head
@@ -88,7 +88,7 @@ async def log_proof(
     if topic is not None:
         need_topic(front, request, topic)
     elif request_id is not None:
-        await need_request(front, request, queries, reading, request_id)
+        await Reader(front, queries, reading).need_request(request, request_id)
     else:
         need_cluster(front, request)
     wanted = Wanted(

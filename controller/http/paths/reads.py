@@ -14,7 +14,7 @@ from litestar.response import Stream
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers, ndjson, server_sent
 from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
-from controller.http.permissions import Reader, hidden_of_request, may_describe, need_topic
+from controller.http.permissions import Reader, may_describe, need_topic
 from controller.http.requests import caller_of
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
@@ -158,7 +158,7 @@ async def explanation(
     if of != "request" and may_describe(reader.front, request, subject):
         with suppress(NoTopic):
             return await reader.answer(from_log.explanation, subject, explain_topic, at)
-        if of == "topic" or await hidden_of_request(reader.front, request, reader.queries, reader.reading, subject):
+        if of == "topic" or not await reader.may_see_request(request, subject):
             raise nothing_to_explain(subject)
     try:
         await reader.need_request(request, subject)

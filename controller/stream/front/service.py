@@ -206,7 +206,7 @@ class FrontService:
             self._topics,
             self._presence,
             self._producer,
-            boot_id=self._process,
+            boot_id=os.urandom(16).hex(),  # others read self._process
             clock_ms=wall_ms,
             answer_timeout_s=settings.front_answer_timeout_ms / 1000,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),

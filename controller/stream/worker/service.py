@@ -205,7 +205,7 @@ class Worker:
                 partitions=topics.partitions,
                 transport=lambda: engine.transport,
                 clock_ms=wall_ms,
-                new_request_id=Stamps(writer, wall_ms).new_request_id,
+                new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
                 make_fleet=make_fleet,
                 on_trouble=troubled,
                 on_failure=self.fail,

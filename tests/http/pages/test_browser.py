@@ -17,7 +17,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from controller.access.users import Users
 from controller.access.users_file import set_password
 from controller.machine.state import Cluster
-from tests.http.pages.story import story
+from tests.http.pages.story import HOSTILE, story
 from tests.http.pages.test_pages import PAGES
 from tests.http.service import service
 from tests.http.test_gate import basic, logins
@@ -106,7 +106,9 @@ async def test_each_page_is_readable_for_everybody(browser: Chrome) -> None:
     async with story() as one:
         look = Look(browser, one.port)
         created = (await one.get("/topics/pay.orders"))["created_by"]["request_id"]
-        paths = (*PAGES, f"/requests/{created}", "/topics?at=40", "/requests/boot-22")
+        refused = (await one.get("/requests?principal=User:ANONYMOUS&outcome=rejected"))["requests"]
+        hostile = next(each["request_id"] for each in refused if HOSTILE[0] in each["topics"])
+        paths = (*PAGES, f"/requests/{created}", "/topics?at=40", f"/requests/{hostile}")
 
         def check() -> None:
             wrong: list[object] = []

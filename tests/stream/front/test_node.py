@@ -178,7 +178,7 @@ async def test_who_stops_takes_nothing_more_and_leaves_nobody_waiting(rig: Rig) 
 
 @on_virtual_time
 async def test_ids_and_times_are_its_own(rig: Rig) -> None:
-    assert [rig.node.new_request_id(), rig.node.new_request_id("auto")] == ["boot-1", "auto-boot-2"]
+    assert rig.node.new_request_id("auto").startswith("auto-boot-1-")
     assert rig.node.now_ms() == BORN_MS
     rig.begin()
     assert rig.node.standing().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
