@@ -4,6 +4,9 @@ uvicorn reads and answers requests. Added is what it leaves to proxies in front 
 
 - a request, its head and its body, is here within REQUEST_S of its first byte, and answers are taken: a client that
   takes less than TAKEN_BYTES_PER_S for STALL_S is cut off. What was done for a client that is gone ends;
+- an answer is written in pieces, the next when the client has taken the one before. Answers that wait hold at most
+  HELD_BYTES_MAX together: past that the address that holds most loses its oldest connection. A pipelined request waits
+  until the answer before it is taken;
 - past CONNECTIONS_MAX the connection that has owed its request for the longest gives way to a new one. Where all are at
   work, some more are let in, and find out about health only;
 - what has arrived is taken in pieces, so that a body of tiny chunks keeps nobody else waiting.
@@ -14,11 +17,13 @@ What it does not do: it answers nothing itself, and logs nothing of single clien
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
 import uvicorn
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -35,6 +40,9 @@ STALL_S: Final = 30.0
 TAKEN_BYTES_PER_S: Final = 1024
 BYTES_PER_TURN: Final = 16 << 10
 """Of the smallest chunks some 3,000, which take 20 ms."""
+HELD_BYTES_MAX: Final = 64 << 20
+PIECE_BYTES: Final = 32 << 10
+"""Also the limit of a transport's buffer. A connection holds up to 160 KiB (TLS) that are not counted."""
 
 
 class Counts(Protocol):
@@ -68,6 +76,8 @@ class Door:
         self._counts = counts
         self._open: set[Connection | TlsAccept] = set()
         self._owing: dict[Connection | TlsAccept, None] = {}
+        self._held: dict[Connection, int] = {}
+        """The size of the answer that each connection is being sent, the oldest first."""
 
     def accepts(self) -> asyncio.Protocol:
         """What takes a connection that was just accepted."""
@@ -115,6 +125,23 @@ class Door:
         elif connection in self._open:
             self._owing.setdefault(connection)
 
+    def holds(self, connection: Connection, size: int) -> None:
+        """Count an answer that is about to be written, and close connections where all hold too much."""
+        others = self._held
+        while others and sum(others.values()) + size > HELD_BYTES_MAX:
+            by_host: Counter[str] = Counter()
+            for each, held in others.items():
+                by_host[each.host] += held
+            ((host, _),) = by_host.most_common(1)
+            oldest = next(each for each in others if each.host == host)
+            self.releases(oldest)
+            oldest.abort()
+        others[connection] = size
+
+    def releases(self, connection: Connection) -> None:
+        """The answer of a connection is written, or is not wanted any more."""
+        self._held.pop(connection, None)
+
     def forget(self, connection: Connection | TlsAccept) -> None:
         """A connection is gone, or as good as gone."""
         self._owing.pop(connection, None)
@@ -145,6 +172,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let the client in, or turn it away."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=PIECE_BYTES)
         if self.client is not None:
             self.host = normal_host(self.client[0])
             self.client = (self.host, self.client[1])
@@ -247,10 +275,25 @@ class Connection(H11Protocol):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         served = self._served = asyncio.current_task()
         try:
-            await self.serves(scope, receive, send)
+            await self.flow.drain()
+            await self.serves(scope, receive, partial(self._send_in_pieces, send))
         except asyncio.CancelledError:
             if not self._is_lost:
                 raise
         finally:
             if self._served is served:
                 self._served = None
+
+    async def _send_in_pieces(self, send: Send, message: Message) -> None:
+        body = message["body"] if message["type"] == "http.response.body" else b""
+        if len(body) <= PIECE_BYTES:
+            await send(message)
+            return
+        self._door.holds(self, len(body))
+        try:
+            for start in range(0, len(body), PIECE_BYTES):
+                end = start + PIECE_BYTES
+                more_body = end < len(body) or message.get("more_body", False)
+                await send(cast(Message, {**message, "body": body[start:end], "more_body": more_body}))
+        finally:
+            self._door.releases(self)

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from controller.http import connections, following
+from controller.http import connections, following, query_threads
 from controller.http.connections import BYTES_PER_TURN, Connection
 from controller.http.server import HttpServer
 from controller.kafka.server.tls import Tls, TlsSettings
@@ -23,6 +23,7 @@ from tests.security.certificates import Authority
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TOPICS = b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+BROKERS = b"GET /brokers HTTP/1.1\r\nHost: localhost\r\n\r\n"
 FOLLOW = b"GET /events/follow?from=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /topics HTTP/1.1\r\nHost: localhost\r\n"
 ENDS_WITHIN_S = 60
@@ -35,9 +36,9 @@ class Opened:
         self.port = port
         self._streams: list[Streams] = []
 
-    async def send(self, *pieces: bytes) -> Streams:
-        """Open one more, and send something."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+    async def send(self, *pieces: bytes, host: str = "127.0.0.1") -> Streams:
+        """Open one more from this address, and send something."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(host, 0))
         self._streams.append((reader, writer))
         for piece in pieces:
             writer.write(piece)
@@ -159,6 +160,50 @@ async def test_who_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.Monke
         await one.until(lambda: followers(one) == 3)
         await one.until(lambda: followers(one) == 0)
         assert await to.status(FOLLOW) == 200, "there is room for others"
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The answers that queries gave: each has 16 MiB, more than the system's buffers of a connection."""
+    given: list[object] = []
+
+    def encode(answer: object) -> bytes:
+        given.append(answer)
+        return b"x" * (16 << 20)
+
+    monkeypatch.setattr(query_threads, "_encode", encode)
+    return given
+
+
+async def test_answers_that_are_not_taken_hold_so_many_bytes(
+    answers: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HELD_BYTES_MAX", 50 << 20)
+    async with opened() as (_, to):
+        patient, _ = await to.send(BROKERS, host="127.0.0.2")
+        assert (await patient.readline()).startswith(b"HTTP/1.1 200")
+        greedy = []
+        for _ in range(5):
+            greedy.append((await to.send(BROKERS))[0])
+            assert (await greedy[-1].readline()).startswith(b"HTTP/1.1 200")
+        for reader in greedy[:3]:
+            assert len(await _ended(reader)) < 16 << 20, "the oldest of the address that holds most"
+        for reader in (patient, *greedy[3:]):
+            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), ENDS_WITHIN_S)
+            assert await asyncio.wait_for(reader.readexactly(16 << 20), ENDS_WITHIN_S)
+
+
+async def test_a_pipelined_request_waits_until_the_answer_before_it_is_taken(
+    answers: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "STALL_S", 0.2)
+    async with opened() as (one, to):
+        await one.client.aclose()
+        await to.send(BROKERS * 10)
+        server = one.http._listener._server
+        assert server is not None
+        await one.until(lambda: bool(answers) and not server.server_state.connections)
+        assert len(answers) == 1
 
 
 async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
