@@ -128,7 +128,7 @@ def check(proof, pem, kept):
     for event in events:
         value = base64.b64decode(event.get("value", ""))
         print(event["offset"], json.dumps(unpacked(value, 0)[0]) if value else "only its hash is shown", sep=": ")
-    print(f"holds: {len(events)} events of log {head['log']}, which had {head['size']}")
+    print(f"holds: {len(events)} events of log {ascii(head['log'])[1:-1]}, which had {head['size']}")
 
 
 def main():
@@ -142,7 +142,7 @@ def main():
         kept = json.load(options.head) if options.head else None
         check(json.loads(options.proof.read(1 << 26)), options.key and options.key.read(10_000), kept)
     except Exception as error:
-        sys.exit(f"does not hold: {type(error).__name__}: {error}")
+        sys.exit(f"does not hold: {error!a}")  # escapes in place of characters that a terminal acts on
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def _without_port(text: str) -> str:
 
 def _is_address(text: str) -> bool:
     try:
-        ip_address(text.partition("%")[0])
+        ip_address(text)
     except ValueError:
         return False
     return True

@@ -51,12 +51,12 @@ def caller_of(connection: Connection) -> Caller:
 
 async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> None:
     """Raise Refused where a browser says that a page of another site makes it change something here."""
-    origin = connection.headers.get("origin")
-    if connection.scope.get("method") in {"GET", "HEAD"} or origin is None:
+    if connection.scope.get("method") in {"GET", "HEAD"}:
         return
-    if _site_of(origin) != connection.headers.get("host"):
-        message = f"pages of {origin} may not change anything here"
-        raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+    for origin in connection.headers.getall("origin", []):
+        if _site_of(origin) != connection.headers.get("host"):
+            message = f"pages of {origin} may not change anything here"
+            raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
 
 
 def _site_of(origin: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal or a browser acts on, or turns around, instead of showing it; and what has no bytes."""
+_ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, line separators, all characters that set the direction of text, and surrogates."""
 
 
 def written_out(text: str) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
+from controller.cli.sources import http
 from tests.cli.commands import Run, open_log
 from tests.http.service import service
 from tests.support.topicwright import COMMAND
+
+ENDLESS_CHUNK = b"Transfer-Encoding: chunked\r\n\r\n10000000000\r\n"
 
 
 def test_every_format_has_the_same_answer(run: Run, stopped: Path) -> None:
@@ -87,6 +91,29 @@ async def test_no_service_and_another_service_have_different_errors(run: Run) ->
     assert f"what answers at {address} is not Topicwright's HTTP" in other.err
     assert f"no answer from a service at {address} (Connection refused)" in nobody.err
     assert "--data DIR" in nobody.err
+
+
+@pytest.mark.parametrize("command", [("topics",), ("events", "--follow")])
+@pytest.mark.parametrize("head", [b"Content-Length: 99999999999999\r\n\r\n", ENDLESS_CHUNK, b"\r\n"])
+async def test_an_answer_that_never_ends_is_an_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(http, "_ANSWER_BYTES_MAX", 4 << 20)
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head)
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b" " * (1 << 20))
+                await writer.drain()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    ended = await asyncio.to_thread(run, *command, "--http", address)
+    server.close()
+    assert (ended.code, ended.out) == (2, "")
+    assert f"the service at {address} sends more than 4194304 bytes in an answer" in ended.err
 
 
 # arguments | what standard error says

@@ -191,6 +191,21 @@ def test_a_proof_that_was_changed_does_not_hold(
     assert "Traceback" not in alone.stderr
 
 
+def test_what_a_proof_holds_does_not_act_on_the_terminal(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+    file, acts = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder), "\x1b]0;owned\x07\u202e\n"
+    proof = json.loads(file.read_text())
+    for changed in (
+        {"head": {**proof["head"], "log": acts}, "events": []},
+        {**proof, "events": [{**proof["events"][0], "offset": acts}]},
+        {**proof, "events": [{acts: 1}]},
+    ):
+        file.write_text(json.dumps(changed))
+        kept = tmp_path / "head.json"
+        kept.write_text(json.dumps(changed["head"]))
+        alone = by_itself(file, "--head", kept)
+        assert (alone.stdout + alone.stderr).rstrip("\n").isprintable(), alone
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", "[" * 100_000, '{"head": 1}', '{"format": "topicwright proof 9"}', "\ud800", "1e999"],

@@ -87,6 +87,7 @@ HOSTILE = {
     "one\ntwo\rthree\tfour": "one\\ntwo\\rthree\\tfour",
     "\x9b31m": "\\x9b31m",
     "abc\u202ecba": "abc\\u202ecba",
+    "a\u200eb\u200fc\u061cd": "a\\u200eb\\u200fc\\u061cd",
     "lone \ud800": "lone \\ud800",
     "ä – ok": "ä – ok",
 }

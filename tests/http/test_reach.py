@@ -30,6 +30,7 @@ kafka.example.evil | no
 localhost.evil     | no
 127.0.0.1.evil     | no
 127.0.0.1:x        | no
+1.1.1.1%evil.example | no
 [::1].evil:80      | no
 """
 

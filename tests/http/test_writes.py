@@ -303,6 +303,8 @@ async def test_a_page_of_another_site_may_change_nothing() -> None:
             reply = await one.request(method, path, 403, headers={"Origin": "http://elsewhere.example"})
             assert reply["message"] == "pages of http://elsewhere.example may not change anything here"
         own = {"Origin": f"http://127.0.0.1:{one.port}"}
+        two = [*own.items(), ("Origin", "http://elsewhere.example")]
+        await one.request("POST", "/topics", 403, json={"name": "t"}, headers=two)
         await one.request("POST", "/topics", 201, json={"name": "t"}, headers=own)
         assert tuple(one.front.cluster.live) == (1, 2, 3)
 

@@ -22,6 +22,10 @@ from projections.shown.difference_types import DifferenceShape
 ANSWERED_WITHIN_S = 60.0
 """The service gives a sign of life every 10 s while events are followed."""
 
+_ANSWER_BYTES_MAX = 256 << 20
+"""More than a topic of a million partitions takes. A service may lie, for example the one that `verify` looks at."""
+_PIECE_BYTES = 1 << 20
+
 _T = TypeVar("_T")
 
 
@@ -225,7 +229,9 @@ class HttpSource:
             self._decoded(answer, json_types.EventShape)
         decode = msgspec.json.Decoder(json_types.EventShape).decode
         try:
-            while line := answer.readline():
+            while line := answer.readline(_ANSWER_BYTES_MAX + 1):
+                if len(line) > _ANSWER_BYTES_MAX:
+                    raise self._too_long()
                 if line.strip():
                     yield decode(line)
         except (OSError, http.client.HTTPException) as error:
@@ -273,7 +279,13 @@ class HttpSource:
 
     def _decoded(self, answer: http.client.HTTPResponse, shape: type[_T]) -> _T:
         try:
-            body = answer.read()
+            body = bytearray()
+            while piece := answer.read(_PIECE_BYTES):
+                body += piece
+                if len(body) > _ANSWER_BYTES_MAX:
+                    raise self._too_long()
+            if answer.length:
+                raise http.client.IncompleteRead(bytes(body), answer.length)
             self._fetched += int(answer.headers.get("topicwright-archive", "0"))
             if answer.status >= 400:
                 raise Refusal(answer.status, msgspec.json.decode(body, type=json_types.ErrorShape))
@@ -282,6 +294,9 @@ class HttpSource:
             raise SourceError(f"what answers at {self._address} is not Topicwright's HTTP: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
+
+    def _too_long(self) -> SourceError:
+        return SourceError(f"the service at {self._address} sends more than {_ANSWER_BYTES_MAX} bytes in an answer")
 
     def _unreachable(self, error: Exception) -> SourceError:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__

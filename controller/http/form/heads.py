@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.utils import normalize_path
 
 from controller.http.errors import answer_early
 from controller.machine.errors import ErrorCode
@@ -23,7 +24,7 @@ class Heads:
         if scope.get("method") != "HEAD":
             await self._app(scope, receive, send)
             return
-        if scope["path"].endswith(ENDLESS):  # its answer never ends
+        if normalize_path(scope["path"]).endswith(ENDLESS):  # its answer never ends
             message = "HEAD is not possible here; allowed: GET"
             await answer_early(send, 405, ErrorCode.INVALID_REQUEST, message, [(b"allow", b"GET")])
             return
