@@ -4,8 +4,9 @@ What it is for: objects of some megabytes that are written whole and read whole.
 whole, whenever who wrote it has died: object stores show an object once all of it is there, and in a folder it is
 written under another name, synced and renamed.
 
-Credentials come from the environment, as the store's own tools have them (AWS_ACCESS_KEY_ID, …): one in the URL would
-stand in logs, in the log's folder and in copies of it, so it is refused.
+Credentials come from the environment, as the store's own tools have them (AWS_ACCESS_KEY_ID, …). A URL stands in log
+lines, in health answers, in the log's folder and in copies of it. So a URL is refused unless each part of it is known
+to be no secret.
 
 What it does not do: try again (pyarrow does, a few times), and keep anything open.
 """
@@ -18,20 +19,31 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from events.logs.log import LogError
 
 OBJECT_BYTES_MAX: Final = 1 << 30
 """No object of an archive is larger: one that says so is not read."""
 FORM: Final = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
-_SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
 TRIED_S: Final = 10
 """So long a store is tried that does not answer, where its client lets us say so."""
 _LIMIT: Final = "retry_limit_seconds"
+_ENVIRONMENT: Final = "give credentials in the environment, as AWS_SECRET_ACCESS_KEY"
 _T = TypeVar("_T")
 _UNFINISHED: Final = ".unfinished"
-_SECRET = re.compile(r"secret|password|token|key", re.IGNORECASE)
+_OPTIONS: Final = {
+    "s3": "region scheme endpoint_override allow_bucket_creation allow_bucket_deletion force_virtual_addressing "
+    "check_directory_existence_before_creation tls_ca_file_path tls_ca_dir_path tls_verify_certificates",
+    "gs": "scheme endpoint_override retry_limit_seconds project_id",
+    "abfs": "blob_storage_authority dfs_storage_authority blob_storage_scheme dfs_storage_scheme enable_tls "
+    "credential_kind tenant_id client_id",
+}
+"""The query parameters of pyarrow's URLs that hold no secret."""
+_ALIASES: Final = {"gcs": "gs", "abfss": "abfs"}
+_OPTION_VALUE = re.compile(r"[A-Za-z0-9._:/\[\]-]*")
+"""Names, numbers, addresses and paths: no user info and no query of its own."""
+_CONTAINER = re.compile(r"[a-z0-9-]{3,63}|\$[a-z]{3,10}")
 _NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?\.[a-z]+")
 
 
@@ -71,20 +83,47 @@ class Place(Protocol):
 
 def open_place(url: str) -> Place:
     """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadPlace."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _no_place(url) from None
     if parts.scheme in ("", "file"):
         folder = parts.path if parts.scheme else url
         if not folder or parts.netloc or "\0" in folder:
-            raise BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
+            raise _no_place(url)
         return Folder(Path(os.path.abspath(folder)))
-    if parts.scheme not in _SCHEMES:
-        raise BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
-    named = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    if parts.password is not None or (parts.scheme == "s3" and "@" in parts.netloc) or any(map(_SECRET.search, named)):
-        raise BadPlace("the URL of an archive holds a secret: give that in the environment, as AWS_SECRET_ACCESS_KEY")
+    scheme = _ALIASES.get(parts.scheme, parts.scheme)
+    if scheme not in _OPTIONS:
+        raise _no_place(url)
+    _refuse_secrets(scheme, parts)
     if not parts.netloc or ".." in parts.path.split("/"):
-        raise BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
+        raise _no_place(url)
     return Bucket(url)
+
+
+def _refuse_secrets(scheme: str, parts: SplitResult) -> None:
+    """Raise BadPlace, which shows no value, for what may be a secret."""
+    user, at, _ = parts.netloc.rpartition("@")
+    if at and not (_CONTAINER.fullmatch(user) if scheme == "abfs" else (scheme, user) == ("gs", "anonymous")):
+        raise BadPlace(f"the part before @ in the URL of an archive may hold a secret: {_ENVIRONMENT}")
+    if parts.fragment:
+        raise BadPlace(f"the part after # in the URL of an archive may hold a secret: {_ENVIRONMENT}")
+    allowed = sorted(_OPTIONS[scheme].split())
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in allowed:
+            raise BadPlace(
+                f"a parameter in the URL of an archive may hold a secret: {_ENVIRONMENT}; "
+                f"parameters of {parts.scheme}:// may be {', '.join(allowed)}"
+            )
+        if not _OPTION_VALUE.fullmatch(value):
+            raise BadPlace(
+                f"the value of {name} in the URL of an archive may hold a secret: {_ENVIRONMENT}; "
+                "a value may have letters, digits and the characters . _ : / [ ] -"
+            )
+
+
+def _no_place(url: str) -> BadPlace:
+    return BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
 
 
 def within(url: str, name: str) -> str:
@@ -99,7 +138,8 @@ def is_inside(place: Place, folder: Path) -> bool:
 
 
 def _shown(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//(hidden)@", url.partition("?")[0])[:200]
+    """The URL without its query, its fragment and all that stands before an @."""
+    return re.sub(r"//.*@", "//(hidden)@", re.split("[?#]", url, maxsplit=1)[0], flags=re.DOTALL)[:200]
 
 
 class Folder:

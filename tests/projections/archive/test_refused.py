@@ -245,12 +245,23 @@ file://host/path                     | is no place for an archive
 s3://                                | is no place for an archive
 s3:///path                           | is no place for an archive
 s3://bucket/a/../b                   | is no place for an archive
-s3://AKIA:secret@bucket/a            | holds a secret: give that in the environment
-s3://AKIA@bucket/a                   | holds a secret
-gs://user:secret@bucket              | holds a secret
-abfs://a@b/c?client_secret=secret@   | holds a secret
-s3://bucket/a?Secret_Key             | holds a secret
-ftp://bucket/a?x=secret@             | 'ftp://bucket/a' is no place for an archive
+s3://[bucket/path                    | is no place for an archive
+ftp://bucket/a?x=secret              | 'ftp://bucket/a' is no place for an archive
+ftp://u:p/secret@bucket/a            | 'ftp://(hidden)@bucket/a' is no place for an archive
+s3://AKIA:secret@bucket/a            | before @ in the URL of an archive may hold a secret: give credentials in the env
+s3://secret@bucket/a                 | before @
+gs://user:secret@bucket              | before @
+gs://secret@bucket/a                 | before @
+abfs://con:secret@acc/a              | before @
+abfs://SECRET+secret==@acc/a         | before @
+s3://bucket/a#secret                 | after #
+abfs://con@b/c?client_secret=secret  | a parameter in the URL of an archive may hold a secret
+abfs://con@b/p?sv=2022&sig=secret    | a parameter
+s3://bucket/a?secret                 | parameters of s3:// may be allow_bucket_creation
+gcs://bucket/a?REGION=secret         | parameters of gcs:// may be endpoint_override, project_id, retry_limit_seconds, s
+s3://b/p?endpoint_override=http://u:secret@h:1     | the value of endpoint_override in the URL of an archive may hold
+s3://b/p?endpoint_override=http://u%3asecret%40h:1 | the value of endpoint_override
+s3://b/p?endpoint_override=h:1/?sig%3dsecret       | the value of endpoint_override
 """
 
 
@@ -259,7 +270,7 @@ def test_what_is_no_place_is_refused(line: str) -> None:
     url, pattern = (one.strip() for one in line.split("|"))
     with pytest.raises(BadPlace, match=re.escape(pattern)) as raised:
         open_place(url)
-    assert "secret@" not in str(raised.value)
+    assert "secret" not in str(raised.value).replace("may hold a secret", "")
 
 
 WITHIN = """
