@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from controller.cli.main import main
+from controller.cli.work.backup import MARK
 from events.codec import decode_event
 from events.logs.archive.manifest import NOTED, history_of, noted
 from events.logs.log import Commit, Entry
@@ -267,7 +268,7 @@ recover {place} --data {new} --at 99999     | offset 99999 is not reached yet: t
 recover {place} --data {new} --at 1999-01-01| has no event at that moment
 recover {new} --data {new}                  | holds no archive
 recover http://a/b --data {new}             | is no place for an archive
-recover s3://a:b@c --data {new}             | holds a secret
+recover s3://a:b@c --data {new}             | may hold a secret
 backup {place} --data {new}                 | does not exist
 backup {place} --data {place}               | holds no log
 """
@@ -287,6 +288,7 @@ def test_two_recover_to_one_folder_one_after_the_other(
 ) -> None:
     run(capsys, "backup", tmp_path / "backup", "--data", day)
     (tmp_path / "again.unfinished" / "log").mkdir(parents=True)
+    (tmp_path / "again.unfinished" / MARK).touch()
     other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     said = run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
@@ -297,11 +299,36 @@ def test_two_recover_to_one_folder_one_after_the_other(
     assert state_of(tmp_path / "again") == state_of(day)
 
 
-def test_what_a_killed_recover_left_is_made_anew(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recover_replaces_what_a_killed_recover_left(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(capsys, "backup", tmp_path / "backup", "--data", day)
     left = tmp_path / "again.unfinished"
-    with closing(open_log(left)) as log:
+    with closing(open_log(left / "log")) as log:
         log.write(Commit([Entry(b"half")]))
+    (left / MARK).touch()
     run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again")
     assert state_of(tmp_path / "again") == state_of(day)
     assert not left.exists()
+
+
+@pytest.mark.parametrize("how", ["folder", "link", "link inside"])
+def test_recover_removes_nothing_that_it_did_not_make(
+    how: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "backup", tmp_path / "backup", "--data", day)
+    notes, left = tmp_path / "notes", tmp_path / "again.unfinished"
+    notes.mkdir()
+    (notes / "notes.txt").write_text("mine")
+    if how == "folder":
+        notes = notes.rename(left)
+    elif how == "link":
+        left.symlink_to(notes)
+    else:
+        left.mkdir()
+        (left / MARK).touch()
+        (left / "log").symlink_to(notes)
+    said = run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
+    assert "again.unfinished" in said or "symbolic link" in said
+    assert (notes / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "again").exists()

@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.moments import iso, parse_moment
 
 UNFINISHED = ".unfinished"
+MARK = "made-by-topicwright-recover"
 
 
 class Unusable(Exception):
@@ -122,22 +123,31 @@ def _recover(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _beside(data: Path) -> Iterator[Path]:
-    """Where to make a data folder: in one beside it, which nobody else uses meanwhile, and which is gone afterwards.
-    What one that was killed has left there goes first. Raises Unusable."""
+    """Where to make a data folder: in a folder next to it, which no other process uses meanwhile and which is removed
+    afterwards. Nothing is removed but what a `recover` made there, which the mark tells. Raises Unusable, OSError."""
     around = data.absolute().with_name(data.name + UNFINISHED)
+    mark, log = around / MARK, around / "log"
+    if around.is_symlink() or (around.is_dir() and not mark.is_file() and any(around.iterdir())):
+        raise Unusable(
+            f"{around} is needed for the work, and was not made by `recover`: move it, or name another folder"
+        )
     around.mkdir(0o700, parents=True, exist_ok=True)
-    held = os.open(around, os.O_RDONLY | os.O_DIRECTORY)
+    held = os.open(around, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Unusable(f"{data} is being made by another process: wait for it, or name another folder") from None
-        for left in around.iterdir():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        mark.touch()
+        if log.exists():
+            shutil.rmtree(log)
         try:
-            yield around / "log"
+            yield log
         finally:
-            shutil.rmtree(around, ignore_errors=True)
+            shutil.rmtree(log, ignore_errors=True)
+            with suppress(OSError):
+                mark.unlink()
+                around.rmdir()
     finally:
         os.close(held)
 
