@@ -34,6 +34,7 @@ import msgspec
 from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.logs import log
+from events.logs.regular import check_regular
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_errors import classify
 
@@ -103,6 +104,7 @@ def make_folder(path: Path) -> None:
     LogDiskFull."""
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
+        check_regular(path)
         found = {each.name for each in path.iterdir()}
     except (FileExistsError, NotADirectoryError):
         raise log.LogNotAFolder(f"{path} is not a folder, or a part of its path is not") from None

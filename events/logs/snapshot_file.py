@@ -27,11 +27,15 @@ import msgspec
 
 from events.codec import UNREADABLE
 from events.logs.log import key_range
+from events.logs.regular import open_regular
 
 FORMAT = 1
 _MAGIC = b"TWSNAP01"
 _END = struct.Struct(">QI8s")
 _BLOCK_BYTES = 32 << 10
+UNPACKED_BYTES_MAX = 128 << 20
+"""A block ends with the pair that fills it, which may be an event."""
+_HEAD_BYTES_MAX = 64 << 20
 """Of a block before it is compressed: what a page of a hundred topics reads."""
 _COMPRESSION = 1
 
@@ -116,7 +120,7 @@ class Snapshot:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = -1
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = open_regular(path)
         try:
             self._head = self._read_head()
         except BaseException:
@@ -184,7 +188,11 @@ class Snapshot:
         if at == number:
             return block
         try:
-            block = _decode_block(zlib.decompress(self._stored(number)))
+            unpacking = zlib.decompressobj()
+            unpacked = unpacking.decompress(self._stored(number), UNPACKED_BYTES_MAX)
+            if not unpacking.eof:
+                raise self._damaged(f"block {number} does not end within {UNPACKED_BYTES_MAX} bytes")
+            block = _decode_block(unpacked)
         except (zlib.error, *UNREADABLE) as error:
             raise self._damaged(str(error)) from None
         if len(block) % 2:
@@ -208,7 +216,8 @@ class Snapshot:
         place, checksum, magic = _END.unpack(end)
         if magic != _MAGIC:
             raise self._damaged("it does not end as a snapshot does")
-        head = os.pread(self._file, size - _END.size - place, place) if place <= size - _END.size else b""
+        length = size - _END.size - place
+        head = os.pread(self._file, length, place) if 0 <= length <= _HEAD_BYTES_MAX else b""
         if zlib.crc32(head) != checksum:
             raise self._damaged("its head is not as it was written")
         try:

@@ -18,7 +18,9 @@ import pytest
 from controller.cli.main import main
 from controller.cli.work.backup import MARK
 from events.codec import decode_event
+from events.logs.archive import stretch
 from events.logs.archive.manifest import NOTED, history_of, noted
+from events.logs.archive.stretch import GROUP
 from events.logs.log import Commit, Entry
 from events.logs.snapshots import open_snapshot, put_snapshot, snapshot_offsets
 from projections.store.tree import head_of
@@ -155,7 +157,8 @@ def _other_index(place: Path) -> None:
 def _other_columns(place: Path) -> None:
     (manifest,) = (place / "manifests").iterdir()
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"value": [b""] * json.loads(manifest.read_text())["end"]}), sink)
+    table = pa.table({"value": [b""] * json.loads(manifest.read_text())["end"]})
+    pq.write_table(table, sink, use_dictionary=False)
     _put(place, "events", "parquet", sink.getvalue().to_pybytes())
 
 
@@ -163,8 +166,40 @@ def _no_event(place: Path) -> None:
     (manifest,) = (place / "manifests").iterdir()
     nothing = pa.nulls(json.loads(manifest.read_text())["end"], pa.binary())
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"value": nothing, "canonical": nothing}), sink)
+    pq.write_table(pa.table({"value": nothing, "canonical": nothing}), sink, use_dictionary=False)
     _put(place, "events", "parquet", sink.getvalue().to_pybytes())
+
+
+def _unpacks_to_much(place: Path) -> None:
+    _repeated(place, b"0" * 4000, use_dictionary=False)
+
+
+def _unpacks_to_much_from_a_dictionary(place: Path) -> None:
+    _repeated(place, b"0" * 4000, use_dictionary=True)
+
+
+def _unpacks_to_much_by_shared_prefixes(place: Path) -> None:
+    _repeated(place, b"0" * 4000, use_dictionary=False, column_encoding={"value": "DELTA_BYTE_ARRAY"})
+
+
+def _repeated(place: Path, value: bytes, **how: object) -> None:
+    (manifest,) = (place / "manifests").iterdir()
+    sink, count = pa.BufferOutputStream(), json.loads(manifest.read_text())["end"]
+    columns = {"value": pa.array([value] * count), "canonical": pa.nulls(count, pa.binary())}
+    pq.write_table(pa.table(columns), sink, compression="zstd", write_statistics=False, **how)
+    content = sink.getvalue().to_pybytes()
+    assert len(content) < 10_000
+    _put(place, "events", "parquet", content)
+
+
+def _no_end(place: Path) -> None:
+    _put(place, "events", "parquet", b"PAR1" + (1 << 30).to_bytes(4, "little") + b"PAR1")
+
+
+def _many_rows(place: Path) -> None:
+    (manifest,) = (place / "manifests").iterdir()
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "end": GROUP + 1}))
+    _repeated(place, b"", use_dictionary=False)
 
 
 def _other_times(place: Path) -> None:
@@ -180,14 +215,62 @@ def _other_times(place: Path) -> None:
         (_other_times, "does not say what its events say, or has the index of others"),
         (_other_columns, "parquet cannot be read"),
         (_no_event, "parquet lacks an event"),
+        (_unpacks_to_much, "has a group that unpacks to 16"),
+        (_unpacks_to_much_from_a_dictionary, "has events in an encoding that is not an archive's"),
+        (_unpacks_to_much_by_shared_prefixes, "has events in an encoding that is not an archive's"),
+        (_no_end, "it has no footer of at most 4194304 bytes"),
+        (_many_rows, "has a group of 8193 events; allowed: 1 to 8192"),
     ],
 )
 def test_verify_finds_what_was_changed_in_a_backup(
-    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], says: str
+    day: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    says: str,
 ) -> None:
+    monkeypatch.setattr(stretch, "UNPACKED_BYTES_MAX", 1 << 20)
     run(capsys, "backup", tmp_path / "backup", "--data", day)
     change(tmp_path / "backup")
     assert says in run(capsys, "verify", tmp_path / "backup", code=1)
+
+
+@pytest.mark.parametrize("name", ["archive.json", "manifests", "events", "index"])
+def test_a_backup_has_regular_files_alone(
+    name: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "backup"
+    run(capsys, "backup", place, "--data", day)
+    one = place / name if name.endswith("json") else next((place / name).iterdir())
+    one.unlink()
+    os.mkfifo(one)
+    command = ("verify", place) if name == "index" else ("recover", place, "--data", tmp_path / "again")
+    assert "is not a regular file" in run(capsys, *command, code=2)
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "*.sst", "DURABLE", "MANIFEST-*", "snapshots/*"])
+def test_a_log_has_regular_files_alone(
+    pattern: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(day, tmp_path / "log"))
+    with closing(open_log(folder)) as log:
+        take_snapshot(log, 100)
+    one = next(folder.glob(pattern))
+    one.unlink()
+    os.mkfifo(one)
+    assert "is not a regular file" in run(capsys, "verify", folder, code=2 if pattern == "snapshots/*" else 1)
+    if pattern != "snapshots/*":
+        assert "is not a regular file" in run(capsys, "topics", "--data", folder, code=2)
+        assert "is not a regular file" in run(capsys, "backup", tmp_path / "backup", "--data", folder, code=2)
+
+
+def test_a_manifest_without_end_is_not_read(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "backup"
+    run(capsys, "backup", place, "--data", day)
+    os.truncate(place / "archive.json", 1 << 29)
+    said = run(capsys, "recover", place, "--data", tmp_path / "again", code=2)
+    assert "archive.json has 536870912 bytes; allowed: 2097152" in said
 
 
 def test_verify_finds_what_was_changed_beside_the_events_of_a_log(

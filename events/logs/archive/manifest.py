@@ -37,6 +37,8 @@ STRETCH: Final = 1 << 16
 NOTED: Final = b"p"
 _REQUESTS: Final = b"r"
 _KEY_BYTES: Final = 9
+JSON_BYTES_MAX: Final = 2 << 20
+"""Of an object of JSON; the largest is a base with its 10,000 parts."""
 _MANIFESTS: Final = "manifests"
 _REQUESTS_FOLDER: Final = "requests"
 _ABOUT: Final = "archive.json"
@@ -224,7 +226,7 @@ def read_stored(place: Place, name: str, stored: Stored) -> bytes:
 
 def read_object(place: Place, name: str, kind: type[_T]) -> _T | None:
     """An object of JSON, None where there is none. Raises ArchiveError."""
-    content = place.read(name)
+    content = place.read(name, JSON_BYTES_MAX)
     if content is None:
         return None
     try:

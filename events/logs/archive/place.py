@@ -22,9 +22,10 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from events.logs.log import LogError
+from events.logs.regular import open_regular
 
 OBJECT_BYTES_MAX: Final = 1 << 30
-"""No object of an archive is larger: one that says so is not read."""
+"""No object of an archive is larger."""
 FORM: Final = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 TRIED_S: Final = 10
 """So long a store is tried that does not answer, where its client lets us say so."""
@@ -64,8 +65,8 @@ class Place(Protocol):
 
     url: str
 
-    def read(self, name: str) -> bytes | None:
-        """An object, None where there is none. Raises ArchiveAway."""
+    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
+        """An object, None where there is none. Raises ArchiveAway, for one that is larger too."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
@@ -149,11 +150,11 @@ class Folder:
         self.url = str(folder)
         self._folder = folder
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
         """As `Place` has it."""
         try:
-            with (self._folder / _checked(name)).open("rb") as file:
-                return file.read(_sized(self.url, name, os.fstat(file.fileno()).st_size))
+            with open(open_regular(self._folder / _checked(name)), "rb") as file:
+                return file.read(_sized(self.url, name, os.fstat(file.fileno()).st_size, bytes_max))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -200,12 +201,12 @@ class Bucket:
         self.url = url
         self._reached: tuple[Any, str] | None = None
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
         """As `Place` has it."""
 
         def read(system: Any, path: str) -> bytes:
             with system.open_input_file(f"{path}/{_checked(name)}") as file:
-                content: bytes = file.read(_sized(self.url, name, file.size()))
+                content: bytes = file.read(_sized(self.url, name, file.size(), bytes_max))
                 return content
 
         try:
@@ -273,9 +274,9 @@ def _checked(name: str) -> str:
     return name
 
 
-def _sized(url: str, name: str, size: int) -> int:
-    if size > OBJECT_BYTES_MAX:
-        raise ArchiveAway(f"the archive {url} cannot be used now: {name} has {size} bytes: no object of an archive has")
+def _sized(url: str, name: str, size: int, bytes_max: int) -> int:
+    if size > bytes_max:
+        raise ArchiveAway(f"the archive {url} cannot be used now: {name} has {size} bytes; allowed: {bytes_max}")
     return size
 
 

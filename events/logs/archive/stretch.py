@@ -2,12 +2,14 @@
 an event where the column `value`, which shows no secrets, has others.
 
 Rows are in the order of offsets, in groups of so many each: who wants some events unpacks one group and two columns.
+
+An archive may be forged, so nothing is unpacked before its size is known (`pages`): a group holds at most GROUP events,
+about GROUP_BYTES of them, and `value` and `canonical` stand in it byte by byte, without a dictionary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -18,12 +20,18 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
 from events.logs.archive.index import IndexBuilder
 from events.logs.archive.manifest import About, ArchiveDamaged, Manifest, Stored
+from events.logs.archive.pages import BadPages, Sizes, check_footer, sizes
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 
 GROUP: Final = 8192
 """Events of a group of rows."""
+GROUP_BYTES: Final = 16 << 20
 _BATCH: Final = 512
+_BATCH_BYTES: Final = 2 << 20
 """Events made into columns between two rests: some milliseconds."""
+UNPACKED_BYTES_MAX: Final = 128 << 20
+_VALUES_MAX: Final = 1 << 25
+"""What the columns of a group may unpack to: an event is smaller than its request, of 100 MiB at most by default."""
 CANONICAL, VALUE = "canonical", "value"
 
 
@@ -56,6 +64,7 @@ class _Packing:
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
         self._group: list[pa.RecordBatch] = []
+        self._group_bytes = 0
 
     def take(self, records: Sequence[tuple[Recorded, bytes]]) -> None:
         for record, value in records:
@@ -63,7 +72,8 @@ class _Packing:
             self._columns.add(record, value)
         self._frontier.extend([value for _, value in records], PATH_LENGTH_MAX)
         self._group.append(_with_canonical(self._columns.batch(), records))
-        if sum(map(len, self._group)) >= GROUP:
+        self._group_bytes += sum(len(value) for _, value in records)
+        if sum(map(len, self._group)) >= GROUP or self._group_bytes >= GROUP_BYTES:
             self._write_group()
 
     def done(self, cluster_id: str, last_event: bytes) -> tuple[bytes, bytes, bytes]:
@@ -78,9 +88,31 @@ class _Packing:
     def _write_group(self) -> None:
         table = pa.Table.from_batches(self._group)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._sink, table.schema, compression="zstd")
+            self._writer = pq.ParquetWriter(
+                self._sink, table.schema, compression="zstd", use_dictionary=_with_dictionary(table.schema)
+            )
         self._writer.write_table(table, row_group_size=GROUP)
-        self._group = []
+        self._group, self._group_bytes = [], 0
+
+
+def _with_dictionary(schema: pa.Schema) -> list[str]:
+    """The paths of all columns but the two with the bytes of events, which hardly come again."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    columns = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    return [one.path for one in columns if one.path not in (VALUE, CANONICAL)]
+
+
+def _batches(values: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[Recorded, bytes]]]:
+    batch, room = [], _BATCH_BYTES
+    for offset, value in values:
+        batch.append((decode_event(offset, value), value))
+        room -= len(value)
+        if len(batch) == _BATCH or room <= 0:
+            yield batch
+            batch, room = [], _BATCH_BYTES
+    if batch:
+        yield batch
 
 
 def pack_stretch(
@@ -93,7 +125,7 @@ def pack_stretch(
     packing: _Packing | None = None
     first: Recorded | None = None
     size = 0
-    while batch := [(decode_event(offset, value), value) for offset, value in islice(values, _BATCH)]:
+    for batch in _batches(values):
         if packing is None or first is None:
             first = batch[0][0]
             packing = _Packing(columns, first.offset)
@@ -133,17 +165,21 @@ class StretchFile:
     def __init__(self, manifest: Manifest, content: bytes) -> None:
         """Raises ArchiveDamaged."""
         self.manifest = manifest
-        self._content = pa.py_buffer(content)
+        self._bytes, self._content = content, pa.py_buffer(content)
         self._metadata: pq.FileMetaData | None = None
         try:
+            check_footer(content)
             metadata = self._metadata = self._open().metadata
-        except (pa.ArrowException, OSError) as error:
+        except (BadPages, pa.ArrowException, OSError) as error:
             raise ArchiveDamaged(f"{manifest.events_name} cannot be read: {error}") from None
         if metadata.num_rows != manifest.end - manifest.start:
             raise ArchiveDamaged(f"{manifest.events_name} has {metadata.num_rows} events, and its manifest says more")
         self._firsts = [manifest.start]
         for group in range(metadata.num_row_groups):
-            self._firsts.append(self._firsts[-1] + metadata.row_group(group).num_rows)
+            rows = metadata.row_group(group).num_rows
+            if not 0 < rows <= GROUP:
+                raise ArchiveDamaged(f"{manifest.events_name} has a group of {rows} events; allowed: 1 to {GROUP}")
+            self._firsts.append(self._firsts[-1] + rows)
 
     def groups(self, start: int, end: int) -> list[int]:
         """The numbers of the groups of rows that hold the events from `start` on, below `end`."""
@@ -156,14 +192,22 @@ class StretchFile:
 
     def values(self, group: int) -> list[bytes]:
         """The bytes of the events of a group. Raises ArchiveDamaged."""
+        columns = [VALUE, CANONICAL]
+        if not self._sized(group, columns).are_plain:
+            raise ArchiveDamaged(f"{self.manifest.events_name} has events in an encoding that is not an archive's")
         try:
-            table = self._open().read_row_group(group, columns=[VALUE, CANONICAL], use_threads=False)  # two: soon read
+            table = self._open().read_row_group(group, columns=columns, use_threads=False)  # two: soon read
             found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).cast(pa.binary()).to_pylist()
         except (pa.ArrowException, OSError, KeyError) as error:
             raise ArchiveDamaged(f"{self.manifest.events_name} cannot be read: {error}") from None
         if None in found:
             raise ArchiveDamaged(f"{self.manifest.events_name} lacks an event")
         return found
+
+    def each_value(self) -> Iterator[bytes]:
+        """The bytes of all events, of which one group at a time is unpacked. Raises ArchiveDamaged."""
+        for group in range(len(self._firsts) - 1):
+            yield from self.values(group)
 
     def batches(self, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Some columns of the events from `start` on, below `end`; one that was archived before there was such a column
@@ -172,6 +216,7 @@ class StretchFile:
         there = [name for name in schema.names if name in file.schema_arrow.names]
         for group in self.groups(start, end):
             first = self._firsts[group]
+            self._sized(group, there)
             table = file.read_row_group(group, columns=there)
             low, high = max(start - first, 0), min(end - first, table.num_rows)
             for batch in table.slice(low, high - low).combine_chunks().to_batches():
@@ -180,6 +225,20 @@ class StretchFile:
                     for field in schema
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _sized(self, group: int, columns: Sequence[str]) -> Sizes:
+        """What some columns of a group unpack to. Raises ArchiveDamaged where that is too much."""
+        assert self._metadata is not None, "it was read at first"
+        try:
+            found = sizes(self._bytes, self._metadata.row_group(group), columns)
+        except BadPages as error:
+            raise ArchiveDamaged(f"{self.manifest.events_name} cannot be read: {error}") from None
+        if found.unpacked > UNPACKED_BYTES_MAX or found.values > _VALUES_MAX:
+            raise ArchiveDamaged(
+                f"{self.manifest.events_name} has a group that unpacks to {found.unpacked} bytes, {found.values} "
+                f"values; allowed: {UNPACKED_BYTES_MAX} bytes, {_VALUES_MAX} values"
+            )
+        return found
 
     def _open(self) -> pq.ParquetFile:
         """One for each reading: they are not for several threads. What the file says of itself is decoded once."""

@@ -29,6 +29,7 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from events.catalog import EVENT_VERSION
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
+from events.logs.regular import check_regular
 from events.logs.rocksdb_batch import SHARD
 from events.logs.rocksdb_database import VIEWS, Database, Readers
 from events.logs.rocksdb_errors import classify
@@ -50,6 +51,7 @@ class Look(RocksDbLog):
         """Take a look. Raises LogError as `events.logs.log` has them: a missing folder is a LogNotAFolder."""
         if not (path / "CURRENT").is_file():
             raise LogNotAFolder(_why_no_log(path))
+        check_regular(path)
         synced, written = _durable_mark(path), is_written(path)
         self._path = path
         self._flushing = threading.Lock()

@@ -73,11 +73,9 @@ def archived(place: Place, manifests: Sequence[Manifest]) -> Iterator[tuple[Reco
     """The events of stretches, each proved by its manifest. Raises ArchiveError."""
     for manifest in manifests:
         file = StretchFile(manifest, read_stored(place, manifest.events_name, manifest.events))
-        groups = [file.values(group) for group in file.groups(manifest.start, manifest.end)]
-        values = [value for group in groups for value in group]
-        if root_over(values).hex() != manifest.tree:
+        if root_over(file.each_value()).hex() != manifest.tree:
             raise ArchiveDamaged(f"{place.url}: {manifest.events_name} does not hold the events that were archived")
-        for offset, value in enumerate(values, manifest.start):
+        for offset, value in enumerate(file.each_value(), manifest.start):  # again: they may be too many to hold
             try:
                 yield decode_event(offset, value), value
             except EventDecodeError as error:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from events.logs import snapshot_file
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshot_file import About, Block, Head, Snapshot, SnapshotDamaged, write_snapshot
@@ -119,6 +120,14 @@ def test_one_that_somebody_forged_is_refused(what: str, tmp_path: Path) -> None:
     FORGED[what](tmp_path / "one")
     with pytest.raises(SnapshotDamaged), Snapshot(tmp_path / "one") as snapshot:
         list(snapshot.scan())
+
+
+def test_a_block_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_snapshot(tmp_path / "one", ABOUT, [(b"a", bytes(1 << 20))])
+    assert (tmp_path / "one").stat().st_size < 10_000
+    monkeypatch.setattr(snapshot_file, "UNPACKED_BYTES_MAX", 1 << 20)
+    with pytest.raises(SnapshotDamaged, match="block 0 does not end within 1048576 bytes"):
+        Snapshot(tmp_path / "one").get(b"a")
 
 
 def test_the_nearest_that_can_be_used_counts(log: RocksDbLog) -> None:
