@@ -1,4 +1,4 @@
-"""Every broker-level config of Apache Kafka 4.3: type, default, what is allowed, whether it is dynamic, documentation.
+"""Every broker-level config of Apache Kafka 4.4: type, default, what is allowed, whether it is dynamic, documentation.
 
 broker_configs.json beside this file holds them, a config a line, as Kafka's own classes say them (AbstractKafkaConfig,
 DynamicBrokerConfig, DynamicConfig; the documentation is Kafka's, Apache License 2.0). Those that Kafka calls internal

@@ -80,7 +80,7 @@ async def test_every_config_of_a_broker_is_shown() -> None:
         for broker in ("1", "2", "3"):
             found = await described(a, broker)
             assert found.error_code == 0
-            assert len(found.configs) == 340
+            assert len(found.configs) == 350
             by_name = {each.name: each for each in found.configs}
             assert {each.name for each in found.configs if not each.documentation} == set()
             assert (by_name["node.id"].value, by_name["broker.id"].value) == (broker, broker)
