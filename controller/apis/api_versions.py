@@ -4,9 +4,10 @@ cluster, and the node, that the client expects (KIP-1242)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from controller.brokers.kraft.features import FeatureRange
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, api_versions
 from controller.machine.errors import ErrorCode
@@ -51,6 +52,22 @@ def with_api_versions(
     table[ApiKey.API_VERSIONS] = ApiHandler(api.min_version, api.max_version, answer)
     api_keys = tuple(_advertised(key, handler) for key, handler in sorted(table.items()))
     return table
+
+
+def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[api_versions.SupportedFeatureKey, ...]:
+    """Ranges of features as ApiVersions lists them."""
+    return tuple(
+        api_versions.SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
+        for name, each in sorted(ranges.items())
+    )
+
+
+def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[api_versions.FinalizedFeatureKey, ...]:
+    """Levels of features as ApiVersions lists them."""
+    return tuple(
+        api_versions.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in sorted(features)
+    )
 
 
 def _advertised(api_key: int, handler: ApiHandler) -> api_versions.ApiVersion:

@@ -18,7 +18,7 @@ from controller.apis import (
     for_each,
     user_scram_credentials,
 )
-from controller.apis.api_versions import with_api_versions
+from controller.apis.api_versions import finalized_keys, supported_features, with_api_versions
 from controller.apis.bounds import CHANGES, bounded
 from controller.apis.cluster_configs import to_brokers
 from controller.apis.create_topics import CreateTopicsHandler
@@ -28,6 +28,7 @@ from controller.apis.metadata import MetadataHandler
 from controller.apis.passing_through import PassOn, SentOn, passing
 from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
+from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from controller.front.front import Front
 from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
@@ -41,6 +42,8 @@ ELEMENTS_OF_BROKERS_MAX = 400_000
 """In one report of a broker: the in-sync replicas of 100,000 partitions."""
 ELEMENTS_OF_CHANGES_MAX = 16_000
 """In one request that changes things, which may change 10,000 of them: some parts have parts."""
+_NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
+"""What simulated brokers have finalized: the newest levels, at all times."""
 _REPORTS = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
 _LISTS = frozenset(
     {
@@ -137,7 +140,9 @@ def _listener(
 ) -> HandlerTable:
     table = rows(handlers, versions_max) | rows(not_expected, {})
     table[ApiKey.PRODUCE] = produce()
-    return with_api_versions(table, is_node=is_node)
+    return with_api_versions(
+        table, supported_features=supported_features(SUPPORTED), finalized=lambda: _NEWEST, is_node=is_node
+    )
 
 
 def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:

@@ -124,6 +124,18 @@ async def test_the_nodes_of_a_listener_are_those_that_clients_find_at_it(broker_
         assert await codes(served.broker, served.front.cluster_id) == {1}
 
 
+async def test_simulated_brokers_have_the_newest_levels_of_features() -> None:
+    async with rig() as served:
+        for table in (served.listener, served.broker):
+            request = ApiVersionsRequest(client_software_name="me", client_software_version="1.0")
+            answer: Any = table[18].handle(RequestContext(18, 4, connection=ClientConnection()), request)
+            supported = {each.name: each.max_version for each in answer.supported_features}
+            assert answer.finalized_features_epoch >= 0
+            finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+            assert finalized == {name: level for name, level in supported.items() if name != "kraft.version"}
+            assert (finalized["metadata.version"], finalized["share.version"]) == (33, 2)
+
+
 def test_the_given_table_is_left_as_it_is() -> None:
     with_api_versions(TABLE)
     assert set(TABLE) == {0, 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.apis import api_versions
 from controller.apis.kraft.epochs import as_brokers_take_it
 from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
 from controller.brokers.kraft.fleet import KraftFleet
@@ -30,10 +31,7 @@ _FAILED_WITHOUT_RESULTS_SINCE = 2
 def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
     """The features that this controller works with, and how much it wants to lead."""
     ranges = {**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)}
-    return tuple(
-        SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
-        for name, each in sorted(ranges.items())
-    )
+    return api_versions.supported_features(ranges)
 
 
 def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
@@ -41,11 +39,7 @@ def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKe
     levels = dict(fleet.membership.cluster.features)
     if fleet.node.quorum.kraft_version:
         levels[KRAFT_VERSION] = fleet.node.quorum.kraft_version
-    features = tuple(
-        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-        for name, level in sorted(levels.items())
-    )
-    return fleet.replication.applied - 1, features
+    return fleet.replication.applied - 1, api_versions.finalized_keys(levels.items())
 
 
 class UpdateFeaturesHandler:
