@@ -40,6 +40,11 @@ def named(name: bytes) -> bytes:
     return struct.pack(">h", len(name)) + name + struct.pack(">ihii", 1, 1, 0, 0)
 
 
+def expecting(cluster_id: bytes, node_id: int) -> bytes:
+    """ApiVersions v5 of a client that expects this node."""
+    return header(API_VERSIONS, 5, flexible=True) + b"\x02a\x02b" + cluster_id + struct.pack(">i", node_id) + NO_TAGS
+
+
 UNKNOWN_TAG = b"\x01\x63\x03abc"
 FRAMES: Mapping[str, bytes] = {
     "ApiVersions v0": header(API_VERSIONS, 0),
@@ -53,7 +58,12 @@ FRAMES: Mapping[str, bytes] = {
     "ApiVersions v3 without a name": header(API_VERSIONS, 3, flexible=True) + EMPTY_COMPACT * 2 + NO_TAGS,
     "ApiVersions v3 with a space in its name": header(API_VERSIONS, 3, flexible=True) + b"\x04a b\x02b" + NO_TAGS,
     "ApiVersions v3 cut short": header(API_VERSIONS, 3, flexible=True),
-    "ApiVersions v5": header(API_VERSIONS, 5, flexible=True) + b"\x02a\x02b" + NO_TAGS,
+    "ApiVersions v5": expecting(b"\x00", -1),
+    "ApiVersions v5 of another cluster": expecting(b"\x06other", 1),
+    "ApiVersions v5 of a node in no cluster": expecting(b"\x00", 1),
+    "ApiVersions v5 of no node": expecting(b"\x06other", -1),
+    "ApiVersions v5 cut short": header(API_VERSIONS, 5, flexible=True) + b"\x02a\x02b" + NO_TAGS,
+    "ApiVersions v6": header(API_VERSIONS, 6, flexible=True) + b"\x02a\x02b" + NO_TAGS,
     "ApiVersions v99": header(API_VERSIONS, 99, flexible=True) + b"\x02a\x02b" + NO_TAGS,
     "ApiVersions v-1": header(API_VERSIONS, -1),
     "CreateTopics v8": header(CREATE_TOPICS, 8, flexible=True) + EMPTY_COMPACT + struct.pack(">ib", 1000, 0) + NO_TAGS,

@@ -252,6 +252,7 @@ class KafkaWalk:
             (
                 kinds.NoOpRecord(),
                 kinds.RegisterControllerRecord(controller_id=3001),
+                kinds.UnregisterControllerRecord(controller_id=3001),
                 kinds.DelegationTokenRecord(owner="User:a", token_id="t"),
                 kinds.RemoveDelegationTokenRecord(token_id="t"),
                 kinds.ZkMigrationStateRecord(zk_migration_state=0),

@@ -95,7 +95,9 @@ async def test_a_cluster_with_a_level_that_this_release_lacks_is_not_joined(
     async with serving({}) as server:
         leader.port = server.port
         finalized = FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level)
-        spoken = {key: ApiHandler(0, APIS[key].max_version, handle) for key, handle in leader.handlers.items()}
+        spoken: dict[int, ApiHandler] = {
+            key: ApiHandler(0, APIS[key].max_version, handle) for key, handle in leader.handlers.items()
+        }
         server.handlers = with_api_versions(spoken, finalized=lambda: (1, (finalized,)))
         joining = Joining((("127.0.0.1", server.port),), Security())
         settings = load_settings(overrides=["node.id=9"])

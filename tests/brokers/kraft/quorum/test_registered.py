@@ -59,6 +59,11 @@ async def test_a_registration_is_removed_once(tmp_path: Path) -> None:
         await registered(seat, LEFT)
         assert (await unregister(handle, LEFT)).error_code == 0
         assert removals(seat) == [LEFT, LEFT]
+        image = MetadataImage()
+        assert seat.log is not None
+        image.fold(seat.log.batches())
+        left = [each.controller_id for each in image.all(kinds.RegisterControllerRecord)]
+        assert left == [LEFT + 10], "a snapshot has no other"
 
 
 @pytest.mark.parametrize(
