@@ -1,7 +1,7 @@
-"""A bound on the log lines that clients cause: whoever is not logged in could fill a disk with them.
+"""A bound on log lines: clients and peers cause many kinds of them, and could fill a disk without a login.
 
-Of each kind of line so many come at once and so many a second later on; the next one after a gap says how many were
-left out. Texts that clients send are cut. What nobody but the service itself causes is never left out.
+The text of a line (`event`) is its kind, so it holds nothing that others send. Of each kind LINES_AT_ONCE are written
+at once and LINES_PER_S later on; the next one after a gap says how many were left out. Values are cut, but not `trace`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,6 @@ from typing import Any, Final
 
 import structlog
 
-CAUSED_BY_CLIENTS: Final = frozenset(
-    {
-        "authentication_failed",
-        "broker refused",
-        "connection_closed",
-        "connection_refused",
-        "fetch refused",
-        "http request failed",
-        "http server",
-        "tls_handshake_failed",
-    }
-)
 LINES_AT_ONCE: Final = 200
 LINES_PER_S: Final = 2
 CHARACTERS_MAX: Final = 500
@@ -56,15 +44,13 @@ class LogLimits:
 
     def __call__(self, _: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """The line as it is to be written. Raises DropEvent for one too many."""
-        kind = line.get("event")
-        if kind not in CAUSED_BY_CLIENTS:
-            return line
+        kind = line["event"]
         now_s = self._clock()
         allowance = self._allowances.setdefault(kind, _Allowance(now_s))
         if not allowance.take(now_s):
             raise structlog.DropEvent
         for name, value in line.items():
-            if isinstance(value, str) and len(value) > CHARACTERS_MAX:
+            if isinstance(value, str) and len(value) > CHARACTERS_MAX and name != "trace":
                 line[name] = f"{value[:CHARACTERS_MAX]}… ({len(value)} characters)"
         if allowance.left_out:
             line["left_out"], allowance.left_out = allowance.left_out, 0

@@ -210,7 +210,7 @@ class QuorumNode:
             case out.Truncated() | out.SnapshotInstalled():
                 self.on_log(effect)
             case out.Warned(what):
-                logger.warning(what)
+                logger.warning("quorum warning", why=what)
 
     def _committed_below(self, offset: int) -> None:
         while self._waiting and self._waiting[0][0] < offset:
