@@ -190,6 +190,7 @@ class Service:
 
         fleet.on_lead = take_up
         self.metrics.watch(member.gauges)
+        self.metrics.watch(fleet.gauges)
         listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
         handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
         listening.open(self.front, dict(settings.api_versions_max), handlers)

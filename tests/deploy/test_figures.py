@@ -18,6 +18,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from controller.brokers.kraft.fleet import KraftFleet
 from controller.http.metrics import Metrics
 from controller.serving.quorum_member import Member
 from controller.serving.serve import Service
@@ -62,7 +63,12 @@ def printed(text: str) -> set[str]:
 async def test_every_figure_that_alerts_and_dashboard_name_is_printed() -> None:
     wanted = {name for text in (ALERTS.read_text(), DASHBOARD.read_text()) for name in FIGURE.findall(text)}
     async with service() as one:
-        adds: tuple[Callable[[Any], Any], ...] = (Service._gauges, FrontService._gauges, Member.gauges)
+        adds: tuple[Callable[[Any], Any], ...] = (
+            Service._gauges,
+            FrontService._gauges,
+            Member.gauges,
+            KraftFleet.gauges,
+        )
         for gauges in adds:  # what each kind of process shows besides, by its own code
             one.metrics.watch(lambda gauges=gauges: gauges(MagicMock()))  # type: ignore[misc]
         one.metrics.watch(WorkerStatus(cast(Any, None)).gauges)

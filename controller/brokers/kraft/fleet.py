@@ -21,6 +21,7 @@ from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.readiness import Readiness
 from controller.brokers.kraft.replication import QuorumReplication
+from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import AnyCommand, UnregisterBroker
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
@@ -44,6 +45,7 @@ class KraftFleet:
         self._clock = clock
         self.on_lead: Callable[[], None] = lambda: None
         """Called when this process begins to lead."""
+        self.unreadable = UnreadableConfigs()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
         # Made at the start:
@@ -67,6 +69,7 @@ class KraftFleet:
         self.node.on_fetched = self._readiness.fetched
         checks = Checks(controller, self.replication, self.membership, options, lambda: projector.mark.adopted)
         self._tasks.append(controller.background(checks.run()))
+        self._tasks.append(controller.background(self.unreadable.scan(controller)))
         if options.leaders_balanced_every_s is not None:
             self._tasks.append(controller.background(balance_leaders(controller, options.leaders_balanced_every_s)))
 
@@ -84,6 +87,7 @@ class KraftFleet:
         self.confirmations.note(end, records[-1].offset)
         for record in records:
             self._follow(record)
+            self.unreadable.take(record.event)
         if self.replication.leads and not self._stopped:
             self._readiness.learn(records, end)
 
@@ -106,7 +110,12 @@ class KraftFleet:
                     UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a real broker")
                 )
         self.epoch.begin()
+        self.unreadable.warn()
         self.on_lead()
+
+    def gauges(self) -> list[tuple[str, str, float]]:
+        """Figures: name, what it says, value."""
+        return [("configs_unreadable", "Config values that Kafka's own nodes cannot read.", self.unreadable.count)]
 
     async def stop(self) -> None:
         """Stop checking and probing."""

@@ -18,6 +18,7 @@ from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folde
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.brokers.kraft.quorum.raft.voters import VoterHistory
+from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
 from controller.cli.terminal.usage import complain
 from controller.machine.state import Quorum
 from controller.release import RELEASE
@@ -72,9 +73,13 @@ def handback(options: argparse.Namespace) -> int:
             options.data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster
         )
         try:
-            quorum = TopicStore(log).durable_cluster.quorum
+            store = TopicStore(log)
+            quorum = store.durable_cluster.quorum
             if quorum is None or not (options.data / META_PROPERTIES).exists():
                 raise FolderError(f"{options.data} is not that of real brokers: there is nothing to give back")
+            unreadable = UnreadableConfigs()
+            for _ in unreadable.walk(lambda: store):
+                pass
             node = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
             files = QuorumFiles(node.partition)
             try:
@@ -93,6 +98,7 @@ def handback(options: argparse.Namespace) -> int:
                 node.close()
         finally:
             log.close()
+        _print(unreadable)
         print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
         print(
             f"Start Kafka's controller as node {quorum.node_id} on the address that brokers know, with log.dirs="
@@ -178,12 +184,21 @@ def _say_what_was_taken(options: argparse.Namespace, folder: KafkaFolder, taken:
     )
     if folder.cut:
         print(f"{folder.cut} bytes at the end of the log were left out: an incomplete batch")
+    unreadable = UnreadableConfigs()
+    for event in taken.events:
+        unreadable.take(event)
+    _print(unreadable)
     kraft = f" --set kraft.version={quorum.kraft_version}" if quorum.kraft_version else ""
     where = f"{quorum.host}:{quorum.port}" if quorum.port else "HOST:PORT"
     print(
         f"Lead it with: topicwright serve --brokers kraft --data {options.data} --set node.id={quorum.node_id}{kraft} "
         f"--kafka {where}, on the address that brokers know."
     )
+
+
+def _print(unreadable: UnreadableConfigs) -> None:
+    for line in unreadable.lines():
+        print(line)
 
 
 def _request_id(what: str) -> RequestId:

@@ -25,6 +25,7 @@ from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     BeginTransactionRecord,
     ClientQuotaRecord,
+    ConfigRecord,
     EntityData,
     FeatureLevelRecord,
     UserScramCredentialRecord,
@@ -154,6 +155,20 @@ def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
     assert len(taken.image.all(AccessControlEntryRecord)) == 1
     assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 0
     assert (tmp_path / "kafka.before-handback" / PARTITION / name).is_file()
+
+
+def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = kafkas_log()
+    poison = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=" 2")
+    source = write(tmp_path / "kafka", batch_after(log, encode_record(poison)), start=log.end, epoch=9)
+    checkpoint = source / PARTITION / f"{log.end:020d}-{log.epoch:010d}.checkpoint"
+    checkpoint.write_bytes(snapshot_bytes(log.image(), log.epoch))
+    data = str(tmp_path / "data")
+    for words in (["adopt", "--from", str(source)], ["handback", "--to", str(tmp_path / "back")]):
+        assert main([*words, "--data", data]) == 0
+        printed = capsys.readouterr().out
+        assert "Kafka cannot read min.insync.replicas=' 2'; repair it: kafka-configs " in printed
+        assert "--entity-default --add-config min.insync.replicas=2\n" in printed
 
 
 def _nothing(_: Path) -> None:
