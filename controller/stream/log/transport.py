@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
 
@@ -93,6 +93,22 @@ class Transport(Protocol):
         ...
 
 
+async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Stop a client of aiokafka; without Kafka it takes some seconds. Raises nothing of its own.
+
+    `stop` alone waits for brokers that are gone. While a fetch is in back-off it raises CancelledError, as if its
+    caller was cancelled, and leaves its connections open.
+    """
+    connections = client.client if isinstance(client, AIOKafkaProducer) else client._client
+    for close in (client.stop, connections.close):
+        closing = asyncio.ensure_future(close())
+        await asyncio.wait((closing,), timeout=_CLOSE_S)
+        if not closing.done():
+            closing.cancel()
+        elif not closing.cancelled() and (error := closing.exception()) is not None:
+            structlog.get_logger("topicwright").debug("a Kafka client did not close", why=_said(error))
+
+
 class KafkaTransport:
     """A `Transport` over aiokafka, open until its first trouble; the engine then makes another."""
 
@@ -158,11 +174,10 @@ class KafkaTransport:
         return asyncio.ensure_future(_offset_of(sent))
 
     async def close(self) -> None:
-        for client in (self._producer, self._reader):
+        clients, self._producer, self._reader = (self._producer, self._reader), None, None
+        for client in clients:
             if client is not None:
-                with suppress(KafkaError, TimeoutError):
-                    await asyncio.wait_for(client.stop(), _CLOSE_S)
-        self._producer = self._reader = None
+                await close_client(client)
 
     @property
     def _events(self) -> str:
@@ -229,5 +244,5 @@ async def _offset_of(sent: asyncio.Future[Any]) -> int:
         raise KafkaTrouble(_said(error)) from error
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -72,6 +72,7 @@ class FaustDriver:
             broker=[f"kafka://{each.strip()}" for each in group.bootstrap.split(",")],
             broker_credentials=_credentials(group.security),
             store="memory://",
+            datadir=str(self._engine.data / "faust").replace("{", "{{").replace("}", "}}"),  # Faust formats it
             autodiscover=False,
             web_enabled=False,
             topic_partitions=group.partitions,

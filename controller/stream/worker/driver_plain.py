@@ -14,7 +14,7 @@ from contextlib import suppress
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from controller.stream.log.transport import aiokafka_security
+from controller.stream.log.transport import aiokafka_security, close_client
 from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, Group
 from controller.stream.worker.engine import Engine, Lost
 from controller.stream.worker.partition_decider import Sourced
@@ -76,7 +76,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self._engine.revoke()
             if self._commit is not None:
                 await self._commit
-            await consumer.stop()
+            await close_client(consumer)
 
     def claim_anew(self) -> None:
         """What was claimed has to be claimed again."""

@@ -119,7 +119,7 @@ class Engine:
     ) -> None:
         self.active: set[int] = set()
         """The partitions that are claimed and whose commands are taken."""
-        self._data = data
+        self.data = data
         self._topics = topics
         self._identity = identity
         self._memory = memory
@@ -228,7 +228,7 @@ class Engine:
         cluster_id, topic_id, archive = self._topics.cluster_id, self._topics.events_id, self._archive
         opening = partial(
             PartitionState.open,
-            self._data,
+            self.data,
             partition,
             cluster_id=cluster_id,
             topic_id=topic_id,

@@ -13,6 +13,7 @@ handed on, which it notes even when they never arrived. So here:
 - nothing is remembered of what was read: the engine drops what it has decided, and notices what is missing.
 - offsets are committed for Kafka's tools alone, so that a commit that fails does not end the worker.
 - a fetch waits for less than Faust's fixed 1.5 s, since every rebalance waits for it.
+- aiokafka's consumer is closed also without Kafka, where its own `stop` raises.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from faust.tables.recovery import Recovery
 from faust.transport.drivers import aiokafka as transport
 from faust.types.tuples import ConsumerMessage
 from mode import Service
+
+from controller.stream.log.transport import close_client
 
 FETCH_WAIT_MS = 100
 FETCH_TIMEOUT_S = 0.25
@@ -57,6 +60,7 @@ OVERRIDDEN = (
     PrivatePart(_CONSUMER, "_new_consumer_thread", "makes our thread"),
     PrivatePart(_THREAD, "_create_worker_consumer", "sets how long a fetch waits, for which Faust has no setting"),
     PrivatePart(_THREAD, "_commit", "a commit that fails does not crash the worker"),
+    PrivatePart(_THREAD, "on_thread_stop", "closes aiokafka's consumer also without Kafka"),
 )
 """Methods that ours stand for: what Faust's do has to be done here."""
 
@@ -72,6 +76,7 @@ USED = (
     PrivatePart(_CONSUMER, "flow_active", "whether messages may flow"),
     PrivatePart(_CONSUMER, "scheduler", "takes turns between partitions"),
     PrivatePart(_THREAD, "_ensure_consumer", "aiokafka's consumer, to commit with"),
+    PrivatePart(_THREAD, "_consumer", "the same, None before it has started"),
     PrivatePart(AIOKafkaConsumer, "_fetch_max_wait_ms", "read when the consumer starts"),
     PrivatePart(Service, "_crashed", "set when Faust has ended itself, which it reports to nobody"),
     PrivatePart(Service, "crash_reason", "why it did"),
@@ -126,6 +131,11 @@ class _Thread(transport.AIOKafkaConsumerThread):
         except (KafkaError, TimeoutError):
             return False
         return True
+
+    async def on_thread_stop(self) -> None:
+        await super(transport.AIOKafkaConsumerThread, self).on_thread_stop()
+        if self._consumer is not None:
+            await close_client(self._consumer)
 
 
 class FaustConsumer(transport.Consumer):

@@ -44,7 +44,7 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
         return await _take_over(engine, partition, still)
     if partition not in engine._states:
         engine._states[partition] = PartitionState.open(
-            engine._data, partition, cluster_id=topics.cluster_id, topic_id=topics.events_id
+            engine.data, partition, cluster_id=topics.cluster_id, topic_id=topics.events_id
         )
     return await engine._read(engine._states[partition], end, still)
 

@@ -169,6 +169,13 @@ class SimulatedConsumer:
         except KafkaTrouble as trouble:
             raise KafkaTimeoutError from trouble
 
+    @property
+    def _client(self) -> SimulatedConsumer:
+        return self
+
+    async def close(self) -> None:
+        """There are no connections."""
+
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.wait({self._task})

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -89,7 +90,7 @@ def _record(offset: int) -> Any:
 @asynccontextmanager
 async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 1) -> AsyncIterator[Feeding]:
     """Faust's loop under way, without Kafka."""
-    engine: Any = SimpleNamespace(active={0})
+    engine: Any = SimpleNamespace(active={0}, data=Path())
     driver = FaustDriver(cast(Engine, engine), Group("127.0.0.1:1", "workers", HERE.topic, 1, 6000))
     app = driver._app = driver._make_app()
     consumer: FaustConsumer = app.consumer

@@ -13,7 +13,7 @@ import re
 import textwrap
 from importlib.metadata import version
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -34,6 +34,7 @@ PRINTS = {
     "faust.transport.drivers.aiokafka.Consumer._new_consumer_thread": "935107c5390d82d5",
     "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread._create_worker_consumer": "f65f5b3633975b70",
     "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread._commit": "f7c554921bcbd62a",
+    "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread.on_thread_stop": "668ec5bf92ff1c0f",
     "faust.transport.drivers.aiokafka.Consumer._get_active_partitions": "22968d961843d434",
     "faust.transport.drivers.aiokafka.Consumer._getmany": "8467eda4dd0cba70",
     "faust.transport.drivers.aiokafka.Consumer.seek_wait": "eb4b82e4b13ad236",
@@ -48,6 +49,9 @@ PRINTS = {
     "faust.app.base.App._on_partitions_revoked": "004fa86f2a2e88b2",
     "mode.services.Service.crash": "0c40fcdb97e8afd8",
 }
+
+
+GROUP = Group("127.0.0.1:1", "workers", "commands", 1, 6000)
 
 
 def name_of(part: PrivatePart) -> str:
@@ -88,14 +92,21 @@ def test_no_print_is_of_something_else() -> None:
     assert set(OVERRIDDEN) | set(RESTED_ON) <= set(METHODS), "what is overridden or rested on is a method"
 
 
-async def test_attributes_are_there() -> None:
-    driver = FaustDriver(cast(Engine, None), Group("127.0.0.1:1", "workers", "commands", 1, 6000))
+async def test_attributes_are_there(tmp_path: Path) -> None:
+    driver = FaustDriver(cast(Engine, SimpleNamespace(data=tmp_path)), GROUP)
     app: Any = driver._make_app()
     kafka = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
     for part in ATTRIBUTES:
-        found = next(each for each in (app, app.consumer, kafka) if isinstance(each, part.of))
+        found = next(each for each in (app, app.consumer, app.consumer._thread, kafka) if isinstance(each, part.of))
         assert hasattr(found, part.name), f"{name_of(part)} is gone, on which we rest because: {part.why}"
     await kafka.stop()
+    app.consumer._thread.thread_loop.close()
+
+
+async def test_faust_uses_the_folder_of_the_worker(tmp_path: Path) -> None:
+    data = tmp_path / "{a}"
+    app: Any = FaustDriver(cast(Engine, SimpleNamespace(data=data)), GROUP)._make_app()
+    assert app.conf.datadir == data / "faust"
     app.consumer._thread.thread_loop.close()
 
 

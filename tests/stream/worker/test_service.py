@@ -155,6 +155,7 @@ def test_it_decides_says_how_it_is_and_leaves_in_order(group: Group, driver: str
     passed = [line for line in _lines(worker) if line.get("event") == "command passed over"]
     assert len(passed) == PARTITIONS
     assert "not a command" in passed[0]["why"]
+    assert [path.name for path in group.folder.iterdir()] == ["a"], "it writes nowhere else"
 
 
 def _lines(worker: Process) -> list[dict[str, Any]]:
