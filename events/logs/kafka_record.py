@@ -35,6 +35,8 @@ class Fence(Fact, frozen=True, tag="fence"):
     """The newest event version that the writer may write."""
     events: tuple[bytes, ...] = ()
     """`SettingsChanged`, where the writer's settings or release are not those of the partition."""
+    next_source: int = 0
+    """The offset of the next command to be decided, as far as the writer knew."""
 
 
 class Decided(Fact, frozen=True, tag="decided"):

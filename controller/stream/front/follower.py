@@ -98,7 +98,7 @@ class Follower:
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
-                "isolation.level": "read_uncommitted",
+                "isolation.level": "read_committed",
                 "fetch.error.backoff.ms": 50,
             }
         )

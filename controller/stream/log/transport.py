@@ -215,6 +215,7 @@ class KafkaTransport:
                     bootstrap_servers=self._bootstrap,
                     enable_auto_commit=False,
                     auto_offset_reset="none",
+                    isolation_level="read_committed",
                     fetch_max_wait_ms=50,
                     request_timeout_ms=REQUEST_TIMEOUT_MS,
                     **aiokafka_security(self._security),
@@ -231,10 +232,15 @@ async def _portions(reader: AIOKafkaConsumer, there: TopicPartition, start: int,
         fetched = await reader.getmany(there, timeout_ms=500, max_records=_RECORDS_PER_READ)
         portion = [(record.offset, record.value) for record in fetched.get(there, ()) if record.offset < end]
         if portion:
-            at, heard = portion[-1][0] + 1, clock()
             yield portion
+        position = await reader.position(there)  # also past offsets that hold no record
+        if position > at:
+            at, heard = position, clock()
         elif clock() - heard > READ_TIMEOUT_S:
-            raise KafkaTimeoutError(f"{there.topic} {there.partition}: no record {at} within {READ_TIMEOUT_S} s")
+            raise KafkaTimeoutError(
+                f"{there.topic} {there.partition}: no record {at} within {READ_TIMEOUT_S:g} s; a transaction that is "
+                "open holds back what comes after it"
+            )
 
 
 async def _offset_of(sent: asyncio.Future[Any]) -> int:

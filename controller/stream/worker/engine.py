@@ -250,7 +250,8 @@ class Engine:
             before = cluster.settings_pairs if cluster.release else None
             changed = SettingsChanged(identity.settings, identity.release, before)
             events = (encode_event(at_ms, Cause("ChangeSettings", RequestId(f"settings-{writer}")), changed),)
-        return Fence(state.fold.epoch + 1, writer, identity.release, EVENT_VERSION, events)
+        fold = state.fold
+        return Fence(fold.epoch + 1, writer, identity.release, EVENT_VERSION, events, fold.next_source)
 
     async def _read(self, state: PartitionState, end: int, still: Still) -> bool:
         """Fold the events partition up to `end`; False if `still` says no before that is done."""

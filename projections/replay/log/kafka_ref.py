@@ -16,6 +16,7 @@ from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from events.logs.kafka_fold import KEEP_ALL
 from projections.replay.errors import ReplayError
 
 KAFKA = "kafka://"
@@ -26,7 +27,9 @@ _RECORDS_PER_READ = 2000
 _POLL_S = 1.0
 _LOCATION = re.compile(r"kafka://([^/?#\s]+)/([A-Za-z0-9._-]{1,249})")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]+):(\d{1,5})")
-_NOT_FOR_USERS = frozenset(("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset"))
+_NOT_FOR_USERS = frozenset(
+    ("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset", "isolation.level")
+)
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _FINAL = (
     KafkaError._AUTHENTICATION,
@@ -100,6 +103,8 @@ class Reading:
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "auto.offset.reset": "error",
+                    "enable.partition.eof": True,
+                    "isolation.level": "read_committed",
                     "check.crcs": True,
                     "error_cb": self._heard,
                 }
@@ -135,14 +140,16 @@ class Reading:
             messages = self._consumer.consume(min(_RECORDS_PER_READ, end - start), _POLL_S)
             for message in messages:
                 error, offset = message.error(), message.offset()
-                if error is not None:
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    start = max(start, offset or 0)  # what is left before it holds no record
+                elif error is not None:
                     self._check(error, partition, start)
-                    continue
-                if offset is None or offset >= end:
+                elif offset is None or offset >= end:
                     return
-                heard = monotonic()
-                start = offset + 1
-                yield offset, message.value() or b""
+                else:
+                    heard = monotonic()
+                    start = offset + 1
+                    yield offset, message.value() or b""
             if start < end and monotonic() - heard > RECORD_WITHIN_S:
                 raise ReplayError(
                     f"{self._topic.text}: record {start} of partition {partition} does not come, though the topic "
@@ -159,7 +166,7 @@ class Reading:
         """Raise ReplayError for what waiting does not cure."""
         if error.code() in _LOST:
             raise ReplayError(
-                f"{self._topic.text}: record {start} of partition {partition} is not there any more: {keep_all()}"
+                f"{self._topic.text}: record {start} of partition {partition} is not there any more: {KEEP_ALL}"
             )
         if error.fatal() or error.code() in _FINAL:
             raise ReplayError(f"{self._topic.text}: partition {partition} cannot be read: {error.str()}")
@@ -190,11 +197,6 @@ def reading(topic: KafkaTopic) -> Iterator[Reading]:
         yield opened
     finally:
         opened.close()
-
-
-def keep_all() -> str:
-    """The error about an events topic that lost records."""
-    return "the events topic must keep everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1)"
 
 
 def _words(error: Exception) -> str:

@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 
 from events.codec import EventDecodeError, decode_event
-from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.kafka_fold import KEEP_ALL, START, PartitionFold, Position
 from events.logs.kafka_record import RecordError
 from events.logs.log import LogError
 from projections.replay.errors import ReplayError
-from projections.replay.log.kafka_ref import KafkaTopic, Reading, keep_all, reading
+from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
 
 STRETCH_EVENTS = 50_000  # a task's share of a partition
 Stored = tuple[int, bytes]
@@ -97,7 +97,7 @@ def check_begins(topic: KafkaTopic, partition: int, first: int) -> None:
     if first > 0:
         raise ReplayError(
             f"{topic.text}: the records of partition {partition} before {first} are gone, and with them the beginning "
-            f"of the history: {keep_all()}"
+            f"of the history: {KEEP_ALL}"
         )
 
 

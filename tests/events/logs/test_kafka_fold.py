@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,17 +63,79 @@ def test_a_command_counts_once() -> None:
 
 
 def test_a_missing_command_stops_the_reader() -> None:
-    with pytest.raises(LogCorrupted, match=r"decides command 2, and the next one is 1"):
+    with pytest.raises(
+        LogCorrupted, match=r"decides command 2, and the next one is 1: records are missing; the events"
+    ):
         fold(fence(1), Decided(1, 0, ()), Decided(1, 2, ()))
 
 
-def test_a_missing_record_stops_the_reader_where_it_was() -> None:
+def test_a_record_that_cannot_be_read_stops_the_reader_where_it_was() -> None:
     reader = PartitionFold(3)
-    with pytest.raises(LogCorrupted, match=r"partition 3: records 0 to 4 are missing.*cleanup.policy=delete"):
-        reader.take(5, encode_record(fence(1)))
     with pytest.raises(RecordError, match=r"partition 3, record 0: not a record"):
         reader.take(0, b"?")
     assert reader.position == START
+
+
+WORKERS: list[Record] = [
+    fence(1, "a", b"s"),
+    *(Decided(1, source, (b"x",)) for source in range(3)),
+    Fence(2, "b", "1.0", EVENT_VERSION, (), 3),
+    Fence(2, "late", "1.0", EVENT_VERSION, (), 1),
+    Decided(1, 3, (b"late",)),
+    *(Decided(2, source, (b"y",)) for source in range(3, 5)),
+]
+"""Two workers of one partition; what the first still writes at the end does not count."""
+
+
+@given(st.lists(st.integers(0, 3), min_size=len(WORKERS), max_size=len(WORKERS)))
+def test_offsets_without_a_record_are_no_loss(skipped: list[int]) -> None:
+    """Control records and aborted ones; a reader may be replaced after any record."""
+    whole, (reader, *_) = fold(*WORKERS), fold()
+    offset, counted = 0, []
+    for record, skip in zip(WORKERS, skipped, strict=True):
+        offset += skip
+        taken = reader.take(offset, encode_record(record))
+        if taken is not None:
+            counted.append((taken.source_offset, taken.first_event, taken.events))
+        offset += 1
+        assert PartitionFold(0, reader.position).position == reader.position
+    assert counted == whole[1]
+    assert reader.position == msgspec.structs.replace(whole[0].position, kafka_offset=offset)
+
+
+@pytest.mark.parametrize("start", range(len(WORKERS)))
+@pytest.mark.parametrize("count", range(1, len(WORKERS)))
+def test_records_that_are_missing_are_noticed(start: int, count: int) -> None:
+    """As where a topic was compacted: a later record shows it, where one counts; a reader may be replaced before."""
+    left = [(offset, record) for offset, record in enumerate(WORKERS) if not start <= offset < start + count]
+    reader, why, events = PartitionFold(3), "", 0
+    for offset, record in left:
+        try:
+            taken = reader.take(offset, encode_record(record))
+        except LogCorrupted as error:
+            why = str(error)
+            break
+        events += len(taken.events) if taken is not None else 0
+        if reader.position.kafka_offset <= offset:
+            reader = PartitionFold(3, msgspec.structs.replace(reader.position, kafka_offset=offset + 1))
+    end = left[-1][0] if left else 0
+    if why:
+        assert "partition 3, record " in why
+        assert "records are missing" in why
+        assert "cleanup.policy=delete" in why
+    else:  # what was lost does not count, or nothing that counts came after it
+        assert events == fold(*WORKERS[: end + 1])[0].next_event or end < len(WORKERS) - 1
+
+
+def test_a_fence_shows_that_the_last_decision_is_missing() -> None:
+    with pytest.raises(LogCorrupted, match="it knows of 1 commands that were decided, and the next one is 0"):
+        fold(fence(1), Fence(2, "b", "1.0", EVENT_VERSION, (), 1))
+
+
+def test_the_first_fence_says_where_commands_begin() -> None:
+    """As after the topic was restored."""
+    reader, counted = fold(Fence(1, "a", "1.0", EVENT_VERSION, (b"s",), 7), Decided(1, 6, (b"x",)), Decided(1, 7, ()))
+    assert ([source for source, _, _ in counted], reader.next_source) == ([None, 7], 8)
 
 
 def test_a_reader_goes_on_where_another_stopped() -> None:

@@ -52,8 +52,8 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
 _take_over = Engine._take_over
 
 
-def _of_any_epoch(fold: PartitionFold, kafka_offset: int, record: Decided) -> Taken | None:
-    return _decided(fold, kafka_offset, msgspec.structs.replace(record, epoch=fold.epoch))
+def _of_any_epoch(fold: PartitionFold, record: Decided) -> Taken | None:
+    return _decided(fold, msgspec.structs.replace(record, epoch=fold.epoch))
 
 
 _decided = PartitionFold._decided
@@ -66,6 +66,14 @@ def _of_any_fence(fold: PartitionFold, fence: Fence) -> Taken | None:
 _fenced = PartitionFold._fenced
 
 
+def _without_gaps(fold: PartitionFold, kafka_offset: int, value: bytes) -> Taken | None:
+    assert kafka_offset == fold.kafka_offset, f"records {fold.kafka_offset} to {kafka_offset - 1} are missing"
+    return _take(fold, kafka_offset, value)
+
+
+_take = PartitionFold.take
+
+
 BUGS: Final[Bugs] = {
     "a decision is kept though its record did not come to lie where it should": [(Engine, "_find_own", _keep_all)],
     "a copy is decided": [(PartitionState, "decided_before", lambda *_: False)],
@@ -73,6 +81,7 @@ BUGS: Final[Bugs] = {
     "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
     "a partition is taken over without a fence": [(Engine, "_take_over", _without_a_fence)],
     "records of an older epoch count": [(PartitionFold, "_decided", _of_any_epoch)],
+    "an offset without a record is taken for a loss": [(PartitionFold, "take", _without_gaps)],
     "every fence counts": [(PartitionFold, "_fenced", _of_any_fence)],
     "Faust's driver goes by what is committed": [(FaustDriver, "_positions", lambda _: {})],
     "a front does not notice that nobody decides": [(FrontNode, "_time_is_up", _nothing)],

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError
 from controller.stream.front.follower import FollowedEvents, Record
 from controller.stream.front.producer import Done
 from controller.stream.log.transport import KafkaTrouble, Values
-from tests.simulation.stream.kafka import FRONTS, HEARTBEAT_S, Generation, Link
+from tests.simulation.stream.kafka import FRONTS, HEARTBEAT_S, NO_RECORD, Generation, Link
 
 READ_AT_ONCE = 40
 FETCH_S = 0.5
@@ -54,7 +54,8 @@ class SimulatedTransport:
         log = self._kafka.events[partition]
         for at in range(start, end, READ_AT_ONCE):
             to = min(at + READ_AT_ONCE, end)
-            yield list(enumerate(await self._link.call(partial(_part, log, at, to)), at))
+            read = await self._link.call(partial(_part, log, at, to))
+            yield [(offset, value) for offset, value in enumerate(read, at) if value != NO_RECORD]
 
     async def events_range(self, partition: int) -> tuple[int, int]:
         return await self._link.call(lambda: (0, len(self._kafka.events[partition])))
@@ -234,5 +235,6 @@ class SimulatedFollower:
         ended = frozenset(place for place, end in self._behind.items() if self._at[place] >= end)
         for place in ended:
             del self._behind[place]
-        if records or ended:
-            self._take(FollowedEvents(tuple(records), ended))
+        given = tuple(record for record in records if record.value != NO_RECORD)
+        if given or ended:
+            self._take(FollowedEvents(given, ended))

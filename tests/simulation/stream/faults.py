@@ -35,6 +35,7 @@ class Faults:
             self.lose_kafka,
             self.lose_answers,
             self.slow_down,
+            self.abort_transaction,
         ]
         loop = asyncio.get_running_loop()
         while loop.time() < until:
@@ -123,3 +124,8 @@ class Faults:
         self._world.kafka.latency_s = self._rng.choice((0.02, 0.2))
         await asyncio.sleep(self._rng.uniform(0.2, 2))
         self._world.kafka.latency_s = 0.002
+
+    async def abort_transaction(self) -> None:
+        """Somebody writes to the events topic in a transaction, and aborts it."""
+        kafka = self._world.kafka
+        kafka.abort(self._rng.randrange(len(kafka.events)), self._rng.randrange(4))

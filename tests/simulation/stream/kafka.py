@@ -26,6 +26,8 @@ SESSION_S: Final = 1.5
 HEARTBEAT_S: Final = 0.25
 REBALANCE_S: Final = 3.0
 FRONTS: Final = "fronts"
+NO_RECORD: Final = b""
+"""Of an offset that readers are not given: of an aborted record, or of the marker that ends a transaction."""
 COPIES: Final = 0.02
 """How many of the commands come to lie in their topic once more, as when brokers are killed."""
 COPIED_S: Final = 3.0
@@ -94,6 +96,11 @@ class SimulatedKafka:
             self._fenced[partition].set()
             self._fenced[partition] = asyncio.Event()
         return len(log) - len(values)
+
+    def abort(self, partition: int, records: int) -> None:
+        """Somebody else has written to an events partition in a transaction, and aborted it."""
+        self.events[partition] += [NO_RECORD] * (records + 1)
+        self._stir()
 
     def mend(self) -> None:
         """All that was held up arrives, and nothing is lost any more."""

@@ -22,7 +22,7 @@ from tests.simulation.clients import Client
 from tests.simulation.plan import Plan
 from tests.simulation.stream.caches import copy_of, in_memory, kept_on_disk
 from tests.simulation.stream.faults import Faults
-from tests.simulation.stream.kafka import COPIED_S
+from tests.simulation.stream.kafka import COPIED_S, NO_RECORD
 from tests.simulation.stream.world import StreamWorld, kafka_of
 from tests.simulation.world import chance_from
 from tests.stream.checking import check_topics
@@ -134,7 +134,7 @@ def _rests(world: StreamWorld) -> bool:
             and not worker.engine._states[number].state.waiting
             for number, worker in owned
         )
-        and all(front.node.offsets == list(map(len, world.kafka.events)) for front in fronts)
+        and all(front.node.offsets == list(map(_end, world.kafka.events)) for front in fronts)
     )
 
 
@@ -163,9 +163,14 @@ def _folded(number: int, written: list[bytes]) -> tuple[PartitionFold, list[byte
     """A partition of the events topic by the rule that everybody uses, and the events that count."""
     fold, events = PartitionFold(number), list[bytes]()
     for offset, value in enumerate(written):
-        taken = fold.take(offset, value)
+        taken = fold.take(offset, value) if value != NO_RECORD else None
         events += taken.events if taken is not None else ()
     return fold, events
+
+
+def _end(written: list[bytes]) -> int:
+    """The offset after the last record."""
+    return next((offset for offset in range(len(written), 0, -1) if written[offset - 1] != NO_RECORD), 0)
 
 
 def _check_same(who: str, log: EventLog, events: list[bytes]) -> None:

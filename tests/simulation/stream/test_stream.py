@@ -34,6 +34,7 @@ def test_no_command_is_lost_and_none_is_decided_twice() -> None:
         "lose_kafka",
         "lose_answers",
         "slow_down",
+        "abort_transaction",
         "copies",
         "lost",
     }

@@ -22,7 +22,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.stream.caches import Kept
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 from tests.simulation.stream.faust_app import SimulatedFaust
-from tests.simulation.stream.kafka import Link, SimulatedKafka
+from tests.simulation.stream.kafka import NO_RECORD, Link, SimulatedKafka
 from tests.simulation.stream.processes import FrontProcess, WorkerProcess
 from tests.simulation.virtual_time import context_of
 from tests.simulation.witness import Witness
@@ -48,7 +48,7 @@ class StreamWitness(Witness):
         """Take in what has come since."""
         for fold, log in zip(self._folds, self._kafka.events, strict=True):
             for offset in range(fold.kafka_offset, len(log)):
-                taken = fold.take(offset, log[offset])
+                taken = fold.take(offset, log[offset]) if log[offset] != NO_RECORD else None
                 for number, event in enumerate(taken.events if taken is not None else ()):
                     self.events += 1
                     self.take(decode_event(number, event).event)
