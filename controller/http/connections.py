@@ -7,8 +7,8 @@ uvicorn reads and answers requests. Added is what it leaves to proxies in front 
 - an answer is written in pieces, the next when the client has taken the one before. Answers that wait hold at most
   HELD_BYTES_MAX together: past that the address that holds most loses its oldest connection. A pipelined request waits
   until the answer before it is taken;
-- past CONNECTIONS_MAX the connection that has owed its request for the longest gives way to a new one. Where all are at
-  work, some more are let in, and find out about health only;
+- past CONNECTIONS_MAX, and past what open files allow, the connection that has owed its request for the longest gives
+  way to a new one. Where all are at work, some more are let in, and find out about health only;
 - what has arrived is taken in pieces, so that a body of tiny chunks keeps nobody else waiting.
 
 What it does not do: it answers nothing itself, and logs nothing of single clients.
@@ -35,6 +35,8 @@ from controller.kafka.session import normal_host
 CONNECTIONS_MAX: Final = 1000
 CONNECTIONS_MORE: Final = 100
 """Let in when so many requests are under way, for health."""
+FILES_MORE: Final = 8
+"""Let in for health when all doors together have as many connections as open files allow."""
 REQUEST_S: Final = 20.0
 STALL_S: Final = 30.0
 TAKEN_BYTES_PER_S: Final = 1024
@@ -48,8 +50,14 @@ PIECE_BYTES: Final = 32 << 10
 class Counts(Protocol):
     """Who may come in at all, by address."""
 
-    def admit(self, host: str) -> bool:
-        """Whether one more client may come from this address; it then counts until `left`."""
+    @property
+    def is_over(self) -> bool:
+        """True if all doors together have more connections than open files allow."""
+        ...
+
+    def admit(self, host: str, more: int = 0) -> bool:
+        """Whether one more client may come from this address; it then counts until `left`. `more` are let in beyond
+        what open files allow."""
         ...
 
     def left(self, host: str) -> None:
@@ -103,20 +111,24 @@ class Door:
 
     def admits(self, connection: Connection | TlsAccept) -> bool:
         """Whether a new connection may stay."""
-        if self._counts is not None and not self._counts.admit(connection.host):
+        if self._counts is not None and not self._counts.admit(connection.host, FILES_MORE):
             return False
         self._open.add(connection)
         oldest = next(iter(self._owing), None)
-        if len(self._open) > CONNECTIONS_MAX and oldest is not None:
+        if self._is_full and oldest is not None:
             self.forget(oldest)
             oldest.abort()
         if len(self._open) > CONNECTIONS_MAX + CONNECTIONS_MORE:
             self.forget(connection)
             return False
-        if len(self._open) > CONNECTIONS_MAX and isinstance(connection, Connection):
+        if self._is_full and isinstance(connection, Connection):
             connection.serves = self.busy
         self._owing[connection] = None
         return True
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._open) > CONNECTIONS_MAX or (self._counts is not None and self._counts.is_over)
 
     def owes(self, connection: Connection, is_owing: bool) -> None:
         """Whether a connection has no whole request under way. The first to owe one is the first to give way."""

@@ -21,7 +21,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from controller.brokers.port import Fleet
 from controller.front.front import Front
 from controller.http.app import Parts, build_app
-from controller.http.connections import CONNECTIONS_MAX, Connection, Counts, Door
+from controller.http.connections import Connection, Counts, Door
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
@@ -137,7 +137,7 @@ def _busy(app: ASGIApp) -> ASGIApp:
         if scope.get("path") in OPEN_PATHS:
             await app(scope, receive, send)
         else:
-            message = f"{CONNECTIONS_MAX} connections are at work already; try again later"
+            message = "too many connections are at work already; try again later"
             await answer_early(send, 503, ErrorCode.REQUEST_TIMED_OUT, message, [(b"connection", b"close")])
 
     return busy

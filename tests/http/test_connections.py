@@ -16,6 +16,7 @@ import pytest
 from controller.http import connections, following, query_threads
 from controller.http.connections import BYTES_PER_TURN, Connection
 from controller.http.server import HttpServer
+from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.http.service import Service, followers, service
 from tests.security.certificates import Authority
@@ -99,6 +100,21 @@ async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch:
             writer.close()
         await one.until(lambda: followers(one) == 0)
         assert await to.status(TOPICS) == 200
+
+
+async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
+    counts = ConnectionCounts(total_max=3)
+    async with service() as one:
+        other = HttpServer(one.front, one.fleet, one.query, one.metrics, counts=counts)
+        to = Opened(await other.start("127.0.0.1", 0))
+        assert all(counts.admit("kafka") for _ in range(3))
+        idle = [await to.send() for _ in range(2 * connections.FILES_MORE)]
+        assert [await to.status(request) for request in (LIVE, TOPICS, LIVE)] == [200, 503, 200]
+        assert await _ended(idle[0][0]) == b"", "the oldest that owes a request gives way"
+        counts.left("kafka")
+        assert await to.status(TOPICS) == 200
+        to.close()
+        await other.stop()
 
 
 OWED = [
@@ -244,8 +260,9 @@ class Counted(Counter[str]):
     """Some connections for each address."""
 
     MAX = 2
+    is_over = False
 
-    def admit(self, host: str) -> bool:
+    def admit(self, host: str, more: int = 0) -> bool:
         self[host] += 1
         if self[host] > self.MAX:
             self[host] -= 1

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
+
 from tests.serving.service import CREATE, Serving, Talk, codes, create, wait_until
 from tests.support.tools import ROOT
 
@@ -53,6 +55,7 @@ def test_idle_connections_leave_the_log_writable(tmp_path: Path) -> None:
         for number in range(20):
             assert codes(talk.call(CREATE, 7, create(f"t{number}"))) == [0]
         wait_until(lambda: "file descriptors for 128 (ulimit -n)" in server.process.output, within_s=60)
+        assert httpx.get(f"http://{server.http}/health/ready", timeout=60).status_code == 200
         assert "Too many open files" not in server.process.output
         talk.close()
     finally:

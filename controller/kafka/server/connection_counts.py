@@ -21,7 +21,7 @@ class ConnectionCounts:
     """Counts the open connections; each that `admit` lets in is to be given back by `left`.
 
     `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, and
-    `total_max` what the process has file descriptors for.
+    `total_max` what the process has file descriptors for. HTTP may have a few more connections, for health alone.
     """
 
     def __init__(
@@ -38,9 +38,15 @@ class ConnectionCounts:
         """How many are connected."""
         return self._total
 
-    def admit(self, host: str) -> bool:
-        """Whether one more client may come from this address; it then counts until `left`."""
-        reason = self._refusal(host)
+    @property
+    def is_over(self) -> bool:
+        """True if more are connected than `total_max`."""
+        return self._total > self.total_max
+
+    def admit(self, host: str, more: int = 0) -> bool:
+        """Whether one more client may come from this address; it then counts until `left`. `more` are let in beyond
+        `total_max`."""
+        reason = self._refusal(host, more)
         if reason is not None:
             _logger.warning("connection_refused", reason=reason, peer=host)
             return False
@@ -55,10 +61,10 @@ class ConnectionCounts:
         if not self._by_host[host]:
             del self._by_host[host]
 
-    def _refusal(self, host: str) -> str | None:
+    def _refusal(self, host: str, more: int) -> str | None:
         of_host = self._overrides.get(host, self._per_ip_max)
         if self._by_host[host] >= of_host:
             return f"too many connections from one address: max.connections.per.ip allows {of_host}"
-        if self._total >= self.total_max:
+        if self._total >= self.total_max + more:
             return f"too many connections: the process has file descriptors for {self.total_max} (ulimit -n)"
         return None
