@@ -370,9 +370,10 @@ def _hints(kafka: Address, http: Address) -> str:
     command, path = _typed()
     return f"""
 
-Topicwright answers Kafka clients on {kafka} and HTTP on {http}. In another terminal:
+Topicwright answers Kafka clients on {kafka} and programs on http://{http}/v1. Its page: http://{http}/
+In another terminal:
 
-  curl -s -X POST http://{http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'    create a topic
+  curl -s -X POST http://{http}/v1/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'    create a topic
   {command} topics pay.orders{where}        what is
   {command} explain pay.orders{where}       why it is so
   {command} demo                     a story in a minute, with a real Kafka client

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.serving.clients_entry import Address
+from controller.serving.serve import _hints
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from tests.serving.service import CREATE, Talk, codes, create, serving
@@ -44,6 +46,13 @@ def made(folder: Path, cluster_id: str = "first", event_version: int = EVENT_VER
     )
     log.close()
     return folder / "data"
+
+
+def test_hints_have_the_address_of_the_page_and_of_the_api() -> None:
+    hints = _hints(Address("127.0.0.1", 9092), Address("127.0.0.1", 8081))
+    assert "Its page: http://127.0.0.1:8081/\n" in hints
+    assert "programs on http://127.0.0.1:8081/v1." in hints
+    assert "curl -s -X POST http://127.0.0.1:8081/v1/topics" in hints
 
 
 def test_the_folder_of_another_cluster(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from litestar.params import FromPath
 from litestar.response import Redirect
 
 from controller.http.errors import HttpRequest, Refused, refused
+from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site
+from controller.http.pages.topics import topic_page
 from controller.http.parameters import At
 from controller.http.paths import altering, overviews, writes
 from controller.http.requests import body_of, caller_of, read_form
@@ -23,6 +25,7 @@ from projections.shown.json_types import CreatedShape, ErrorShape
 from projections.shown.overview_types import PoliciesShape
 
 NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
+_COUNTS: Final = ("num_partitions", "replication_factor")
 _NO_CLUSTER: Final = "Rules and what they refused are for who may describe the cluster, and this login may not."
 
 
@@ -48,7 +51,7 @@ async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = N
 async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
     """Try a create, or do it."""
     filled = await _checked(request, site)
-    is_dry, command = filled.get("do") != "create", ("topic", "create", filled.get("name", ""))
+    is_dry = filled.get("do") != "create"
     result: CreatedShape | None = None
     error: ErrorShape | None = None
     status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
@@ -64,7 +67,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
         request,
         "create.html",
         status=status,
-        command=(*command, "--dry-run"),
+        command=(*_command(filled), "--dry-run"),
         filled={**NOTHING_FILLED_IN, **filled},
         result=result,
         error=error,
@@ -73,9 +76,20 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
 
 
 @post("/topics/{name:str}")
-async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
-    """Add partitions to a topic, change its configs, or delete it."""
+async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
+    """Add partitions to a topic, change its configs, or delete it. An error is shown above the form, as it was filled
+    in."""
     filled = await _checked(request, site)
+    try:
+        return Redirect(await _changed(name, request, site, filled), status_code=303)
+    except Refused as refusal:
+        if not site.allows(request, "Describe", topic=name):
+            raise
+        return await topic_page(name, request, site, status=refusal.status, error=refusal.error, filled=filled)
+
+
+async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str, str]) -> str:
+    """Make the change; the address of the page that shows it. Raises Refused."""
     here = f"/topics/{quote(name, safe='')}"
     match filled.get("do"):
         case "grow":
@@ -93,7 +107,7 @@ async def change(name: FromPath[str], request: HttpRequest, site: NamedDependenc
             here = f"/requests/{quote(gone.request_id, safe='')}"
         case other:
             raise refused(400, ErrorCode.INVALID_REQUEST, f"do: {other!r} is none of grow, configs, delete")
-    return Redirect(here, status_code=303)
+    return here
 
 
 async def _checked(request: HttpRequest, site: Site) -> dict[str, str]:
@@ -105,10 +119,18 @@ async def _checked(request: HttpRequest, site: Site) -> dict[str, str]:
 
 def _create_fields(filled: dict[str, str]) -> dict[str, object]:
     fields: dict[str, object] = {"name": filled.get("name", "").strip(), "configs": _configs(filled)}
-    for name in ("num_partitions", "replication_factor"):
+    for name in _COUNTS:
         if filled.get(name, "").strip():
             fields[name] = _number(filled, name)
     return fields
+
+
+def _command(filled: dict[str, str]) -> tuple[str, ...]:
+    """The same create on the command line."""
+    counts = {each.replace("_", "-").removeprefix("num-"): filled.get(each) for each in _COUNTS}
+    lines = [line.partition("=") for line in filled.get("configs", "").splitlines() if line.strip()]
+    configs = [word for name, _, value in lines for word in ("--config", f"{name.strip()}={value.strip()}")]
+    return ("topic", "create", filled.get("name", ""), *flags(**counts), *configs)
 
 
 def _number(filled: dict[str, str], name: str) -> object:

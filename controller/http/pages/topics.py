@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated
 from urllib.parse import quote
 
@@ -17,7 +19,7 @@ from controller.http.paths import overviews, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.paths.topics import Glob, Order
 from projections.queries.live import WantedStatus
-from projections.shown.json_types import TopicShape, TopicsShape
+from projections.shown.json_types import ErrorShape, TopicShape, TopicsShape
 from projections.shown.overview_types import TopicConfigsShape, TopicTimelineShape
 
 PARTITIONS_SHOWN_MAX = 100
@@ -82,6 +84,22 @@ async def topic(
     partition: Annotated[int, QueryParameter(ge=0, le=2**31, description="The first partition to show")] = 0,
 ) -> Response[bytes]:
     """One topic."""
+    return await topic_page(name, request, site, at, cursor, partition)
+
+
+async def topic_page(
+    name: str,
+    request: HttpRequest,
+    site: Site,
+    at: str | None = None,
+    cursor: str | None = None,
+    partition: int = 0,
+    *,
+    status: int = 200,
+    error: ErrorShape | None = None,
+    filled: Mapping[str, str] = MappingProxyType({}),
+) -> Response[bytes]:
+    """The page of one topic, with the form as it was `filled` in where a change ended with an `error`."""
     one: TopicShape = await site.shown(reads.topic, request, name=name, at=at)
     configs: TopicConfigsShape | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
@@ -95,6 +113,7 @@ async def topic(
         "topic.html",
         at=at,
         as_of=one.as_of,
+        status=status,
         follow=f"{FOLLOW}?topic={quote(name, safe='')}",
         command=("topics", name),
         one=one,
@@ -106,4 +125,6 @@ async def topic(
         timeline=timeline,
         may=may,
         deletable=may["Delete"] or site.allows(request, "Delete"),
+        error=error,
+        filled=filled,
     )

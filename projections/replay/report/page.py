@@ -26,20 +26,26 @@ _FORBID = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 """Scripts and styles of the page itself, images that it makes itself, and nothing from elsewhere."""
 
 _STYLE = """
-:root { color-scheme: light; --ink: #1f2933; --soft: #52606d; --line: #dde3e9; --bad: #b03a00; --good: #00664b; }
+:root {
+  color-scheme: light dark;
+  --page: light-dark(#f5f7f9, #0d1117); --card: light-dark(#fff, #151b23);
+  --ink: light-dark(#1f2933, #f0f6fc); --soft: light-dark(#52606d, #9ba5b1); --line: light-dark(#dde3e9, #3d444d);
+  --bad: light-dark(#b03a00, #ff8e86); --good: light-dark(#00664b, #56d364);
+}
 * { box-sizing: border-box; }
-body { margin: 0; background: #f5f7f9; color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 48px; }
 h1 { font-size: 24px; margin: 0 0 4px; overflow-wrap: anywhere; }
 h2 { font-size: 17px; margin: 0 0 2px; }
 p { margin: 0 0 10px; color: var(--soft); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 12px; margin: 18px 0; }
-.tile { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; }
+.tile { padding: 10px 14px; }
 .tile b { display: block; font-size: 23px; line-height: 1.25; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: 13px; }
 .bad b, td.bad { color: var(--bad); } .good b, td.good { color: var(--good); }
 .cards { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
-section { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 16px 18px; min-width: 0; }
+section, .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
+section { padding: 16px 18px; min-width: 0; }
 section.wide { grid-column: 1 / -1; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: left; color: var(--soft); font-weight: 600; }
@@ -48,8 +54,16 @@ th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; wh
 td.status { white-space: nowrap; font-weight: 600; }
 details { margin-top: 8px; } summary { cursor: pointer; color: var(--soft); }
 code { font-size: 13px; }
+.cartesianlayer text, .infolayer text { fill: var(--ink) !important; }
+.cartesianlayer tspan[style*="fill"] { fill: var(--soft) !important; }
+.gridlayer path { stroke: var(--line) !important; }
 @media (max-width: 820px) { .cards { grid-template-columns: minmax(0, 1fr); } }
-@media print { body { background: #fff; } section { break-inside: avoid; } }
+@media (max-width: 520px) {
+  #invariants tr { display: block; padding: 6px 0; border-bottom: 1px solid var(--line); }
+  #invariants td { display: block; padding: 0; border: 0; }
+  #invariants th { display: none; }
+}
+@media print { :root { color-scheme: light; --page: #fff; } section { break-inside: avoid; } }
 """
 
 

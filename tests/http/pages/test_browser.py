@@ -163,6 +163,9 @@ async def test_what_happens_is_shown_at_once_and_a_server_that_went_away_is_miss
         await asyncio.to_thread(look.until, lambda: "live" in look.text(".when"), "it is live")
         await one.create("new.one", replication_factor=2)
         await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
+        newest = f"return Number(document.querySelector('.slide [type=range]').max) >= {one.controller.now_ms()}"
+        await one.create("new.last", replication_factor=2)
+        await asyncio.to_thread(look.until, lambda: look.run(newest), "the strip goes up to the newest event")
         await one.http.stop()
         lost = "return !document.getElementById('lost').hidden"
         await asyncio.to_thread(look.until, lambda: look.run(lost), "the page says that nobody answers")

@@ -25,8 +25,10 @@ async def test_a_create_is_tried_then_done() -> None:
             "replication_factor": "",
             "configs": "retention.ms = 5\r\n\r\n",
         }
+        assert "No topics yet." in text_of(await page(one, "/topics"))
         tried = text_of((await send(one, "/topics", 200, **fields, do="dry-run")).text)
         assert "It would be created: 4 partitions, factor 3" in tried
+        assert "topicwright topic create pay.new --partitions 4 --config retention.ms=5 --dry-run" in tried
         await one.get("/topics/pay.new", 404)
         done = await send(one, "/topics", 303, **fields, do="create")
         assert done.headers["location"].startswith("/requests/")
@@ -72,9 +74,13 @@ async def test_a_topic_is_grown_changed_and_deleted() -> None:
             ({"do": "grow", "num_partitions": ""}, 400, "num_partitions: Expected `int`"),
             ({"do": "configs", "configs": " "}, 400, "body: one of configs and num_partitions"),
             ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name, 't'"),
+            ({"do": "configs", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
             ({"do": "polish"}, 400, "do: 'polish' is none of grow, configs, delete"),
         ):
             refused = await send(one, "/topics/t", status, **fields)
+            assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the page of the topic"
+            assert fields.get("configs", "").strip() in refused.text
+            assert f'name="num_partitions" value="{fields.get("num_partitions", "")}"' in refused.text
             assert words.replace("_", " ").lower() in refused.text.replace("_", " ").lower().replace("&#39;", "'"), (
                 fields
             )

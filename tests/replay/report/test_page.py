@@ -121,6 +121,36 @@ def test_the_page_needs_nothing_else_and_complains_of_nothing(browser: Chrome, f
     assert shown.title == "Replay of /data/<b>log</b>"
 
 
+READABLE = """
+const dark = (colour) => colour.match(/\\d+/g).slice(0, 3).reduce((sum, each) => sum + Number(each), 0) < 384;
+const style = (one) => getComputedStyle(one);
+const texts = [...document.querySelectorAll(".xtick text, .ytick text, .legendtext, .xtitle, .ytitle, .bartext")];
+const names = [...document.querySelectorAll("#invariants td:first-child, #invariants td.status")];
+return {
+  page: dark(style(document.body).backgroundColor),
+  card: dark(style(document.querySelector("section")).backgroundColor),
+  words: new Set([...texts.map((one) => dark(style(one).fill)), dark(style(document.body).color)]).size,
+  ink: dark(style(texts[0]).fill),
+  wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  broken: names.filter((one) => one.offsetHeight > 1.8 * parseFloat(style(one).lineHeight)).map((one) => one.innerText),
+};
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_is_readable_in_the_dark_and_on_a_phone(browser: Chrome, folder: Path, dark: bool) -> None:
+    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    phone = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    try:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+        found = show(browser, REPORT, folder).execute_script(READABLE)
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert found == {"page": dark, "card": dark, "words": 1, "ink": not dark, "wider": 0, "broken": []}
+
+
 def test_nothing_of_the_log_is_taken_for_markup(shown: Chrome) -> None:
     assert shown.execute_script("return window.hacked === undefined")
     assert shown.find_elements(By.CSS_SELECTOR, "main img, h1 b, td i, code i") == []

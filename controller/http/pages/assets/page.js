@@ -2,6 +2,7 @@
 "use strict";
 
 const REFRESH_EVERY_MS = 2000;
+const STRIP_EVERY_MS = 6000; // the service draws the strip every 5 s at most
 const TRY_AGAIN_MS = 5000;
 
 // --- what happens: a page that is followed is loaded anew, and what is marked as live takes the place of what it was
@@ -11,6 +12,7 @@ const lost = document.getElementById("lost");
 let source = null;
 let isDue = false;
 let refreshed = 0;
+let last = 0;
 
 function listen() {
   source = new EventSource(follow);
@@ -38,6 +40,8 @@ function refreshSoon() {
   if (isDue || document.hidden) return;
   isDue = true;
   setTimeout(refresh, Math.max(100, refreshed + REFRESH_EVERY_MS - Date.now()));
+  clearTimeout(last);
+  last = setTimeout(refresh, STRIP_EVERY_MS);
 }
 
 async function refresh() {
@@ -71,10 +75,8 @@ if (follow) {
 // --- the slider
 
 for (const form of document.querySelectorAll("form.slide")) {
-  const slider = form.querySelector("input[type=range]");
-  const output = form.querySelector("output");
-  slider.addEventListener("input", () => {
-    output.textContent = new Date(Number(slider.value)).toISOString();
+  form.addEventListener("input", (event) => {
+    form.querySelector("output").textContent = new Date(Number(event.target.value)).toISOString();
   });
 }
 
