@@ -5,10 +5,14 @@ it has ended, then what each group took, and in the last line the sum: `N passed
 
 Tests in one group share servers (the session fixtures of tests/conftest.py) and Spark, which a group of its own would
 start again. Of four groups that run at once, two wait for clusters most of the time: so two cores are busy.
+
+Ended early, it leaves nothing: each pytest gets SIGINT, and ends its servers. The kernel sends it where this process is
+killed, and ends this process where its make is.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import resource
@@ -20,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.support.tools import ROOT
@@ -38,6 +43,7 @@ GROUPS: Mapping[str, tuple[Path, ...]] = {
 }
 """Folders of tests by group, longest first. A folder inside another's is left to the group that names it; so "all else"
 has also what nobody thought of here."""
+_PR_SET_PDEATHSIG = 1
 NO_TESTS = 5
 """pytest's exit code where the arguments choose none of a group's tests."""
 
@@ -79,6 +85,11 @@ def command(group: str, arguments: Sequence[str] = ()) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run all groups; the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored in the background of a script, by pytest too then
+    if "MAKELEVEL" in os.environ:
+        _ends_with_parent(signal.SIGTERM)
     folder = Path(tempfile.mkdtemp(prefix="topicwright-tests-"))
     waiting, running, ended = list(GROUPS), dict[int, Run](), list[Run]()
     try:
@@ -90,6 +101,8 @@ def main(arguments: Sequence[str]) -> int:
             ended.append(running.pop(pid))
             ended[-1].end(os.waitstatus_to_exitcode(status), usage)
     except BaseException:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # of a group's signal make sends a second one
         for run in running.values():
             run.process.send_signal(signal.SIGINT)  # as Ctrl-C does: pytest ends its servers
         for run in running.values():
@@ -112,9 +125,21 @@ def _start(group: str, arguments: Sequence[str], folder: Path) -> Run:
     with path.open("wb") as output:
         argv = command(group, arguments)
         process = subprocess.Popen(
-            argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0
+            argv,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=0,
+            preexec_fn=partial(_ends_with_parent, signal.SIGINT),  # this process has one thread
         )
     return Run(group, process, path)
+
+
+def _ends_with_parent(number: int) -> None:
+    """Have Linux send a signal to this process when its parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 if __name__ == "__main__":

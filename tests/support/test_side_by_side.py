@@ -1,8 +1,17 @@
-"""The groups of tests that run side by side have every test once."""
+"""The groups of tests that run side by side have every test once, and nothing is left of them when they are ended."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from tests.support.side_by_side import GROUPS, command
 from tests.support.tools import ROOT
@@ -22,3 +31,79 @@ def _runs(argv: list[str], file: Path) -> bool:
     folders = {Path(each) for each in argv[3:] if not each.startswith("--")}
     ignored = {Path(each.removeprefix("--ignore=")) for each in argv[3:] if each.startswith("--")}
     return not folders.isdisjoint(file.parents) and ignored.isdisjoint(file.parents)
+
+
+SUITE = """
+import os, pathlib, subprocess, sys, threading
+import pytest
+
+@pytest.fixture
+def server():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+def test_that_takes_long(server):
+    here = pathlib.Path(__file__)
+    here.with_suffix(".tmp").write_text(f"{os.getppid()} {os.getpid()} {server.pid}")
+    here.with_suffix(".tmp").rename(here.with_suffix(".pids"))
+    threading.Event().wait()
+"""
+RUNNER = """
+import sys, pathlib
+from tests.support import side_by_side
+side_by_side.GROUPS = {name: (pathlib.Path(sys.argv[1], f"test_{name}.py"),) for name in ("one", "two")}
+sys.exit(side_by_side.main(["-p", "no:cacheprovider"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda make, _: os.kill(make, signal.SIGTERM),
+        lambda make, _: os.killpg(make, signal.SIGTERM),
+        lambda make, _: os.kill(make, signal.SIGKILL),
+        lambda _, runner: os.kill(runner, signal.SIGKILL),
+    ],
+    ids=["make terminated", "its group terminated", "make killed", "the runner killed"],
+)
+def test_nothing_is_left_when_make_test_is_ended(end: Callable[[int, int], None], tmp_path: Path) -> None:
+    """Also where SIGINT is ignored, as it is for what a script has in the background."""
+    (tmp_path / "runner.py").write_text(RUNNER)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "Makefile").write_text(f"test:\n\t{sys.executable} runner.py {tmp_path}\n")
+    for name in ("one", "two"):
+        (tmp_path / f"test_{name}.py").write_text(SUITE)
+    argv = ["sh", "-c", "trap '' INT; exec make test"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    make = subprocess.Popen(argv, cwd=tmp_path, env=env, start_new_session=True)
+    try:
+        _wait_until(lambda: len(list(tmp_path.glob("*.pids"))) == 2)
+        pids = {int(pid) for file in tmp_path.glob("*.pids") for pid in file.read_text().split()}
+        (runner,) = {int(file.read_text().split()[0]) for file in tmp_path.glob("*.pids")}
+        assert len(pids) == 5, "the runner, and two pytest with a server each"
+        end(make.pid, runner)
+        make.wait(60)
+        _wait_until(lambda: not any(map(_is_alive, pids)))
+    finally:
+        for pid in (int(pid) for file in tmp_path.glob("*.pids") for pid in file.read_text().split()):
+            if _is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(make.pid, signal.SIGKILL)
+        make.wait()
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
