@@ -52,6 +52,8 @@ def _checked(options: argparse.Namespace) -> int:
     entrance = Entrance(settings, local, local, Metrics(), Cluster)
     entrance.users.close()
     chain.close()
+    if settings.ignored:
+        print(f"ignored, as Kafka's brokers alone have them: {', '.join(settings.ignored)}")
     policies = ", ".join(chain.names) or "none"
     print(
         f"settings are sound: {len(settings.given)} given; policies: {policies}; listeners: {len(entrance.listeners)}"

@@ -59,7 +59,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
     from controller.brokers.kraft.quorum.joining import QuorumError
     from controller.policy.loading import PolicyLoadError
     from controller.serving.log_lines import configure_logs
-    from controller.serving.process import warn_of_readers
+    from controller.serving.process import warn_of_ignored, warn_of_readers
     from controller.settings.load import SettingsError, load_settings
     from events.logs.log import LogError
 
@@ -67,6 +67,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
     try:
         settings = load_settings(options.config, options.set)
         configure_logs(settings.log_level)
+        warn_of_ignored(options.config, settings)
         warn_of_readers(options.data, settings)
         return uvloop.run(start(options, settings))
     except (*why_refused, FolderError, LogCorrupted, OSError) as error:

@@ -144,6 +144,14 @@ def warn_of_readers(data: Path, settings: ServeSettings) -> None:
                 )
 
 
+def warn_of_ignored(file: Path | None, settings: ServeSettings) -> None:
+    """Name the settings in a broker's file that this process has no use for."""
+    if settings.ignored:
+        structlog.get_logger("topicwright").warning(
+            "settings of Kafka's brokers are ignored", file=str(file), settings=", ".join(settings.ignored)
+        )
+
+
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:
     """The policies that the settings name; None where they name none. Raises PolicyLoadError."""
 

@@ -1,7 +1,9 @@
 """The settings of `topicwright serve`: a properties file and `--set` overrides, checked and typed.
 
-Everything is checked before anything starts: an unknown key, a value that is not allowed, and defaults for topics that
+Everything is checked before anything starts: unknown keys, a value that is not allowed, and defaults for topics that
 contradict each other raise SettingsError, whose message names the key, the value, where it stands and what is allowed.
+A file may be a broker's: what Kafka's brokers alone have is ignored there, and listed for a warning. What decides who
+may connect is never ignored.
 
 What this module does not do: apply settings while serving. They are read once, at the start.
 """
@@ -11,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +124,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     secrets not."""
     given: frozenset[str] = frozenset()
     """The keys that were given, whatever their values."""
+    ignored: tuple[str, ...] = ()
+    """Settings of the file that Kafka's brokers alone have, some with a word on what to do instead."""
     of_listeners: Mapping[str, Mapping[str, Any]] = {}
     """By listener, what was said for it alone: settings by the names of their fields here."""
 
@@ -158,19 +164,23 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     Raises SettingsError.
     """
     given = {**_from_file(config_file), **_from_overrides(overrides)}
-    for key, value in given.items():
-        _check_key(key, value)
+    ignored = [key for key, said in given.items() if said.origin != _SET and _is_ignored(key)]
+    notes = tuple(f"{key} ({_ELSEWHERE[key]})" if key in _ELSEWHERE else key for key in ignored)
+    given = {key: said for key, said in given.items() if key not in ignored}
+    _check_keys(given)
     values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
     values["of_listeners"] = _of_listeners(given)
     defaults = _topic_defaults(given)
     texts = {setting.key: _text(setting, given.get(setting.key)) for setting in SETTINGS if not setting.secret}
     texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIXES)} | dict(defaults)
     pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
-    derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given)}
+    derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given), "ignored": notes}
     return msgspec.convert({**values, **derived}, ServeSettings)
 
 
 # Where settings come from.
+
+_SET = "--set"
 
 
 def _from_file(path: Path | None) -> dict[str, _Given]:
@@ -189,8 +199,8 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
         key, equals, text = override.partition("=")
         if not equals or not key.strip():
             shown = override.split()[0] + f" {HIDDEN}" if _SECRET.search(override) else override
-            raise SettingsError(f"--set {shown}: must be KEY=VALUE")
-        given[key.strip()] = _Given(text.strip(), "--set")
+            raise SettingsError(f"{_SET} {shown}: must be KEY=VALUE")
+        given[key.strip()] = _Given(text.strip(), _SET)
     return given
 
 
@@ -213,25 +223,40 @@ _TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
 }
 
 
-def _check_key(key: str, given: _Given) -> None:
-    if key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIXES):
-        return
+_WHO_MAY_CONNECT = ("ssl.", "sasl.", "principal.builder.", "authorizer.")
+
+
+def _is_known(key: str) -> bool:
     if key.startswith(PER_LISTENER_PREFIX):
-        if key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER:
-            return
-        allowed = ", ".join(sorted(PER_LISTENER))
-        raise SettingsError(
-            f"unknown setting {_shown(key, given)}: for one listener there are listener.name.NAME. and {allowed}"
-        )
-    raise SettingsError(f"unknown setting {_shown(key, given)}: {_hint(key)}")
+        return key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER
+    return key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIXES)
+
+
+def _is_ignored(key: str) -> bool:
+    return not _is_known(key) and not key.startswith(_WHO_MAY_CONNECT) and key in _names_of_kafka()
+
+
+@cache
+def _names_of_kafka() -> frozenset[str]:
+    """The names of all settings of Kafka's brokers, which that file has for DescribeConfigs."""
+    table = files("controller.apis").joinpath("broker_configs.json").read_bytes()
+    return frozenset(row[0] for row in msgspec.json.decode(table, type=list[list[str | None]]) if row[0]) | {"log.dir"}
+
+
+def _check_keys(given: Mapping[str, _Given]) -> None:
+    unknown = [f"{key} ({said.origin}): {_hint(key)}" for key, said in given.items() if not _is_known(key)]
+    if unknown:
+        more = f"; {_OF_POLICIES}" if "create.topic.policy.class.name" in given else ""
+        raise SettingsError(f"unknown setting{'s' * (len(unknown) > 1)} {'; '.join(unknown)}{more}")
 
 
 def _shown(key: str, given: _Given) -> str:
-    """A setting as a message shows it; what may be a secret, under a misspelt key too, is not shown."""
+    """A setting as a message shows it, without what may be a secret."""
     text = HIDDEN if _SECRET.search(key) and given.text else given.text
     return f"{key}={text} ({given.origin})"
 
 
+_OF_POLICIES = f"settings of a policy's own begin with {' or '.join(POLICY_PREFIXES)}"
 _SECRET = re.compile(r"pass?w|secret|token|credential|jaas|keystore\.key|private", re.IGNORECASE)
 HIDDEN = "(hidden)"
 
@@ -239,10 +264,14 @@ HIDDEN = "(hidden)"
 def _hint(key: str) -> str:
     if key in _ELSEWHERE:
         return _ELSEWHERE[key]
+    if key.startswith(PER_LISTENER_PREFIX):
+        return f"for one listener there are listener.name.NAME. and {', '.join(sorted(PER_LISTENER))}"
+    if key in _names_of_kafka():
+        return "Kafka's brokers have it, and this controller does not"
     topics = BY_NAME.get(key)
     if topics is not None and topics.synonyms:
         return f"for all topics it is {topics.synonyms[0].name}"
-    near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULT_KEYS], n=1)
+    near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULT_KEYS], n=1, cutoff=0.8)
     return f"did you mean {near[0]}?" if near else "docs/settings.md has all that there are"
 
 

@@ -17,8 +17,12 @@ _HEAD = """\
 <!-- Drawn from the tables by `python -m controller.settings.page > docs/settings.md`. A test compares them. -->
 
 `topicwright serve --config FILE` reads a Kafka-style properties file, and `--set KEY=VALUE` comes after it; of a key
-given twice the last value counts. An unknown key, or a value that is not allowed, stops the start with exit code 2.
+given twice the last value counts. Unknown keys, or a value that is not allowed, stop the start with exit code 2.
 Keys are Kafka's own where Kafka has one.
+
+A broker's `server.properties` can be taken over as it is. What Kafka's brokers alone have, as `num.io.threads`, is
+ignored there, and named in a warning. Keys that begin with `ssl.`, `sasl.`, `principal.builder.` or `authorizer.`
+decide who may connect, so an unknown one of these still stops the start.
 """
 
 

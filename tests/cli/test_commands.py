@@ -80,6 +80,10 @@ def test_settings_are_checked_without_a_server(run: Run, tmp_path: Path) -> None
         "settings are sound: 1 given; policies: none; listeners: 1\n",
         "",
     )
+    config.write_text("num.io.threads=8\n")
+    assert run("check", "--config", config)[1].startswith(
+        "ignored, as Kafka's brokers alone have them: num.io.threads\n"
+    )
     for text, says in BAD.items():
         config.write_text(text)
         code, out, err = run("check", "--config", config)

@@ -112,7 +112,7 @@ def test_a_port_in_use(tmp_path: Path, door: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("num.partitons=3", "num.partitons=3 (--set): did you mean num.partitions?"),
+        ("num.partitons=3", "num.partitons (--set): did you mean num.partitions?"),
         ("num.partitions=0", "num.partitions=0 (--set) is not allowed"),
         ("create.topic.policy.class.name=no.such.Policy", "no.such"),
     ],

@@ -29,7 +29,7 @@ def _file(folder: Path, text: str) -> Path:
 
 
 def test_each_setting_has_a_field_and_a_valid_default() -> None:
-    derived = {"topic_defaults", "texts", "given", "of_listeners"}
+    derived = {"topic_defaults", "texts", "given", "of_listeners", "ignored"}
     assert {setting.field for setting in SETTINGS} == set(ServeSettings.__struct_fields__) - derived
     settings = load_settings()
     for setting in SETTINGS:
@@ -64,9 +64,10 @@ def test_a_text_becomes_a_value(line: str) -> None:
 
 
 SECRETS = """
-ssl.key.pasword            | unknown setting ssl.key.pasword=(hidden)
-ssl.keystore.key           | unknown setting ssl.keystore.key=(hidden)
-listener.name.in.plain.sasl.jaas.config | unknown setting listener.name.in.plain.sasl.jaas.config=(hidden)
+ssl.key.pasword            | unknown setting ssl.key.pasword (
+ssl.keystore.key           | unknown setting ssl.keystore.key (
+listener.name.in.plain.sasl.jaas.config | unknown setting listener.name.in.plain.sasl.jaas.config (
+log.archive.ur             | unknown setting log.archive.ur (--set): did you mean log.archive.url?
 """
 
 
@@ -171,6 +172,9 @@ retention.ms     | for all topics it is log.retention.ms
 max.message.bytes | for all topics it is message.max.bytes
 ssl.truststore.certificates | the certificates are in the PEM file that ssl.truststore.location names
 log.dirs         | the data folder is said by --data DIR
+num.io.threads   | Kafka's brokers have it, and this controller does not
+topic.policy.mode | docs/settings.md has all that there are
+listener.name.x.listeners | for one listener there are listener.name.NAME. and connection
 zzzzzzzz         | docs/settings.md has all that there are
 """
 
@@ -180,7 +184,59 @@ def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> Non
     key, hint = (cell.strip() for cell in line.split("|"))
     with pytest.raises(SettingsError) as raised:
         load_settings(overrides=[f"{key}=5"])
-    assert str(raised.value) == f"unknown setting {key}=5 (--set): {hint}"
+    assert str(raised.value).startswith(f"unknown setting {key} (--set): {hint}")
+
+
+def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
+    path = _file(tmp_path, "num.partitons=3\ncreate.topic.policy.class.name=a.B\nreplicas.min=2\nssl.provider=x\n")
+    with pytest.raises(SettingsError) as raised:
+        load_settings(path, ["zz=1"])
+    assert str(raised.value) == (
+        f"unknown settings num.partitons ({path}, line 1): did you mean num.partitions?; "
+        f"replicas.min ({path}, line 3): docs/settings.md has all that there are; "
+        f"ssl.provider ({path}, line 4): Kafka's brokers have it, and this controller does not; "
+        "zz (--set): docs/settings.md has all that there are; "
+        "settings of a policy's own begin with policy. or topic.rules."
+    )
+
+
+STOCK = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""What is set in the config/server.properties that comes with Kafka 4.3."""
+
+
+def test_the_file_that_comes_with_kafka_is_taken_over(tmp_path: Path) -> None:
+    settings = load_settings(_file(tmp_path, STOCK))
+    assert (settings.node_id, settings.num_partitions, len(settings.listeners)) == (1, 1, 2)
+    assert dict(settings.topic_defaults)["log.retention.hours"] == "168"
+    assert "num.io.threads" in settings.ignored
+    assert "log.dirs (the data folder is said by --data DIR)" in settings.ignored
+    given = {line.partition("=")[0] for line in STOCK.split()}
+    assert {one.split()[0] for one in settings.ignored} | settings.given == given
 
 
 def test_a_file_is_read_and_overrides_come_after_it(tmp_path: Path) -> None:
