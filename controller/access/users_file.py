@@ -21,6 +21,9 @@ import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from events.logs.regular import read_text
+
+FILE_BYTES_MAX: Final = 8 << 20
 TOKEN_PREFIX: Final = "tw_"
 _NAME: Final = re.compile(r"[^:\s\x00-\x1f](?:[^:\x00-\x1f]*[^:\s\x00-\x1f])?")
 _TOKEN: Final = re.compile(r"token:sha256:([0-9a-f]{64})")
@@ -66,7 +69,7 @@ def read_users(path: Path) -> FileUsers:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return read_text(path, FILE_BYTES_MAX).splitlines()
     except OSError as error:
         raise UsersFileError(f"the users file {path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

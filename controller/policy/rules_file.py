@@ -21,7 +21,9 @@ from controller.machine.configs.table import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
 from controller.patterns import ALLOWED, Pattern, PatternError
 from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigDemand, Range, Rule, Scope
+from events.logs.regular import read_text
 
+FILE_BYTES_MAX = 8 << 20
 MODES = ("enforce", "observe")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
@@ -41,6 +43,15 @@ class RulesError(Exception):
 def read_rules(path: Path) -> tuple[Rule, ...]:
     """The rules of a file, in its order. Raises RulesError."""
     file = str(path.absolute())
+    try:
+        return _read_rules(path, file)
+    except RecursionError:
+        raise RulesError("is nested too deep", "tables in [[rule]] tables", file=file) from None
+    except ValueError as error:
+        raise RulesError(f"has a number that is too long: {error}", "a 64-bit number", file=file) from None
+
+
+def _read_rules(path: Path, file: str) -> tuple[Rule, ...]:
     document = _document(path, file)
     tables = document.get("rule")
     for key, value in document.items():
@@ -48,18 +59,18 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
             raise RulesError("unknown key", "[[rule]] tables alone", file=file, key=key, value=_shown(value))
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise RulesError("there are no rules", "one [[rule]] table for each rule, at least one", file=file)
-    rules: list[Rule] = []
+    rules: dict[str, Rule] = {}
     for number, table in enumerate(tables, 1):
         rule = _rule(_Place(file=file, rule=f"rule {number}"), table)
-        if any(rule.name == other.name for other in rules):
+        if rule.name in rules:
             _Place(file=file, rule=f"rule {number}", key="name").fail(rule.name, "is taken", "a name of its own")
-        rules.append(rule)
-    return tuple(rules)
+        rules[rule.name] = rule
+    return tuple(rules.values())
 
 
 def _document(path: Path, file: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path, FILE_BYTES_MAX))
     except OSError as error:
         raise RulesError(f"cannot be read: {error.strerror}", "a TOML file of rules", file=file) from error
     except UnicodeDecodeError as error:

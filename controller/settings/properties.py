@@ -13,6 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from events.logs.regular import read_text
+
+FILE_BYTES_MAX = 1 << 20
 _BLANKS = " \t\f"
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
@@ -40,7 +43,7 @@ def read_properties(text: str) -> list[Property]:
 def read_file(file: Path) -> list[Property]:
     """The properties of a file, their values without blanks around them. Raises PropertiesError."""
     try:
-        read = read_properties(file.read_text(encoding="utf-8"))
+        read = read_properties(read_text(file, FILE_BYTES_MAX))
     except PropertiesError as error:
         raise PropertiesError(f"cannot be read: {error}") from None
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Opening what must be a regular file: a pipe or a device in its place would keep a reader waiting, or never end."""
+"""Reading files that somebody else may have put there: a pipe or a device keeps a reader waiting, or never ends."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def check_regular(folder: Path) -> None:
         special = next((one for one in found if not (one.is_file() or one.is_dir())), None)
     if special is not None:
         raise LogCorrupted(f"{special.path} is not a regular file: restore the folder from a copy")
+
+
+def read_text(path: Path, bytes_max: int) -> str:
+    """A text in UTF-8, of a pipe too, as shells make them. Raises OSError, for a longer one too, UnicodeDecodeError."""
+    with path.open("rb") as file:
+        content = file.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise OSError(errno.EFBIG, f"is larger than {bytes_max} bytes", str(path))
+    return content.decode()

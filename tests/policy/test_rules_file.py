@@ -122,6 +122,45 @@ def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None
     _as_expected(_error(tmp_path / "rules.toml", text.replace("; ", "\n")), expected)
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("[" * 5000 + "]" * 5000, "is nested too deep"),
+        (f"{{ {'a.' * 5000}b = 1 }}", "is nested too deep"),
+        ("9" * 10_000, "has a number that is too long"),
+        ("0x" + "f" * 10_000, "has a number that is too long"),
+    ],
+    ids=["lists", "dotted keys", "digits", "hexadecimal digits"],
+)
+def test_a_value_without_end(tmp_path: Path, value: str, problem: str) -> None:
+    error = _error(tmp_path / "rules.toml", f"[[rule]]\nname = 'r'\npartitions = {value}\n")
+    assert error.problem.startswith(problem)
+
+
+def test_a_file_without_end() -> None:
+    with pytest.raises(RulesError, match="cannot be read: is larger than 8388608 bytes"):
+        read_rules(Path("/dev/zero"))
+
+
+def test_names_are_compared_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"rule-{number}" for number in range(300)]
+    file = tmp_path / "rules.toml"
+    file.write_text("".join(f"[[rule]]\nname = '{name}'\nrefuse = 'no'\n" for name in names))
+    compared = 0
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    monkeypatch.setattr("controller.policy.rules_file._name", lambda _, value: Name(value))
+    assert [rule.name for rule in read_rules(file)] == names
+    assert compared < 1000 + len(names)
+
+
 def test_an_empty_file(tmp_path: Path) -> None:
     assert _error(tmp_path / "rules.toml", "# nothing yet\n").problem == "there are no rules"
 

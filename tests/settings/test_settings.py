@@ -187,6 +187,11 @@ def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> Non
     assert str(raised.value).startswith(f"unknown setting {key} (--set): {hint}")
 
 
+def test_a_file_without_end_is_not_read() -> None:
+    with pytest.raises(SettingsError, match="/dev/zero cannot be read: is larger than 1048576 bytes"):
+        load_settings(Path("/dev/zero"))
+
+
 def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
     path = _file(tmp_path, "num.partitons=3\ncreate.topic.policy.class.name=a.B\nreplicas.min=2\nssl.provider=x\n")
     with pytest.raises(SettingsError) as raised:

@@ -85,9 +85,7 @@ def command(group: str, arguments: Sequence[str] = ()) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run all groups; the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # ignored in the background of a script, by pytest too then
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script all ignore it
     if "MAKELEVEL" in os.environ:
         _ends_with_parent(signal.SIGTERM)
     folder = Path(tempfile.mkdtemp(prefix="topicwright-tests-"))
@@ -132,7 +130,7 @@ def _start(group: str, arguments: Sequence[str], folder: Path) -> Run:
             stdout=output,
             stderr=output,
             process_group=0,
-            preexec_fn=partial(_ends_with_parent, signal.SIGINT),  # this process has one thread
+            preexec_fn=partial(_ends_with_parent, signal.SIGINT),  # noqa: PLW1509 - this process has one thread
         )
     return Run(group, process, path)
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from events.logs.regular import read_text
+
 DEFAULT_HTTP = "127.0.0.1:8080"
 HTTP, CONTEXT = "TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -57,12 +59,10 @@ def read() -> Contexts:
 
     path = file()
     try:
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise ContextError(f"{path} is larger than {FILE_BYTES_MAX} bytes")
-        found = tomllib.loads(path.read_text())
+        found = tomllib.loads(read_text(path, FILE_BYTES_MAX))
     except FileNotFoundError:
         return Contexts()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ContextError(f"{path} cannot be read: {error}") from None
     by_name = {}
     for name, one in found.get("contexts", {}).items():
