@@ -16,6 +16,7 @@ from controller.brokers.kraft.replication import QuorumReplication
 from controller.front.front import Front
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from controller.kafka.messages.fetch import FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
 
@@ -50,12 +51,26 @@ def quorum_handlers(
     async def answer(context: RequestContext, request: Any) -> Message:
         if EventPages.takes(request):
             return await replication.pages.respond(request, replication.applied)
+        if replication.leads and _names_a_broker(front, request):
+            return AddRaftVoterResponse(
+                error_code=int(ErrorCode.INVALID_REQUEST),
+                error_message=f"node {request.voter_id} is a registered broker, which cannot vote",
+            )
         response = await node.request(request)
         if isinstance(response, FetchResponse):
             refused.note(context, request, response)
         return response
 
     return {key: needing(front, operation, answer, APIS[key].response) for key, operation in _NEEDS.items()}
+
+
+def _names_a_broker(front: Front, request: Message) -> bool:
+    """Whether a broker is to become a voter. It would end its process, and the quorum would count it (KAFKA-18775)."""
+    return (
+        isinstance(request, AddRaftVoterRequest)
+        and request.cluster_id in (None, front.cluster_id)
+        and request.voter_id in front.cluster.brokers
+    )
 
 
 class RefusedFetches:

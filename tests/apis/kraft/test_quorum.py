@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from controller.apis.kraft.quorum import LOGGED_EVERY_S, RefusedFetches
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from controller.kafka.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
@@ -82,3 +83,19 @@ def test_the_quorums_own_are_its_nodes_whoever_leads(key: ApiKey) -> None:
     table = real_broker_listener(fleet, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
     answer = table[key].handle(RequestContext(int(key), table[key].max_version), "it")
     assert asyncio.run(_answer(answer)) == "of it"
+
+
+@pytest.mark.parametrize(("node_id", "cluster_id", "code"), [(1, "c", 42), (1, None, 42), (1, "d", 0), (9, "c", 0)])
+def test_a_registered_broker_does_not_become_a_voter(node_id: int, cluster_id: str | None, code: int) -> None:
+    async def request(request: Any) -> AddRaftVoterResponse:
+        return AddRaftVoterResponse()
+
+    fleet = Mock(replication=SimpleNamespace(leads=True, registered=None), node=Mock(request=request))
+    front = Mock(
+        advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=SimpleNamespace(brokers={1: object()})
+    )
+    handler = real_broker_listener(fleet, "C", front, {})[ApiKey.ADD_RAFT_VOTER]
+    wanted = AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
+    answered = asyncio.run(_answer(handler.handle(RequestContext(int(ApiKey.ADD_RAFT_VOTER), 1), wanted)))
+    assert answered.error_code == code
+    assert (answered.error_message or "").startswith("node 1 is a registered broker" if code else "")

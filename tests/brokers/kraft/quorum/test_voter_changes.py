@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.brokers.kraft.quorum.raft.effects import Refused, Role
+from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from controller.kafka.messages.describe_quorum import DescribeQuorumRequest
 from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -103,6 +105,26 @@ def test_changes_of_voters_that_cannot_be_are_refused() -> None:
     assert outcome(world, add(voter, voter_id=77, voter_directory_id=OTHER_DISK)) == ErrorCode.REQUEST_TIMED_OUT
     static = settled(is_dynamic=False)
     assert outcome(static, remove(others(static)[0])) == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("change", [add, remove])
+@pytest.mark.parametrize("fields", [{"voter_id": -1}, {"voter_directory_id": ZERO_UUID}], ids=["no id", "no directory"])
+def test_a_voter_without_id_or_directory_is_an_invalid_request(change: Any, fields: dict[str, Any]) -> None:
+    world = settled(is_dynamic=True)
+    request = msgspec.structs.replace(change(others(world)[0]), **fields)
+    assert answer(leader_of(world), request).error_code == ErrorCode.INVALID_REQUEST
+    assert len(quorum_of(leader_of(world)).voters) == 3
+
+
+def test_a_voter_needs_an_endpoint_for_the_controllers_listener() -> None:
+    world = settled(is_dynamic=True)
+    gone = others(world)[0]
+    assert outcome(world, remove(gone)) == ErrorCode.NONE
+    other = Listener(name="OTHER", host="elsewhere", port=1)
+    refused = answer(leader_of(world), add(gone, listeners=(other,)))
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message == "a voter has an endpoint for the controllers' listener CONTROLLER"
+    assert outcome(world, add(gone, listeners=(other, *add(gone).listeners))) == ErrorCode.NONE
 
 
 def test_the_last_voter_stays() -> None:

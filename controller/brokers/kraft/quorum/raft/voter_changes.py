@@ -87,7 +87,7 @@ class VoterChanges:
             case AddRaftVoterRequest():
                 until = now + min(max(request.timeout_ms / 1000, 0.0), TIMEOUT_S_MAX)
                 self._pending = _Pending(token, request, until)
-                place = request.listeners[0].host, request.listeners[0].port
+                place = self._core.place_of(_voter(request))
                 versions = ApiVersionsRequest(client_software_name="topicwright", client_software_version="0")
                 self._core.send(self._pending, request.voter_id, place, UPDATE, versions, until - now)
             case RemoveRaftVoterRequest():
@@ -100,6 +100,9 @@ class VoterChanges:
         """Why not, the code and in words; 0 if it may be tried."""
         core = self._core
         is_update = isinstance(request, UpdateRaftVoterRequest)
+        invalid = self._invalid(request)
+        if invalid is not None:
+            return int(ErrorCode.INVALID_REQUEST), invalid
         if self._leader.watermark < 0:
             return int(ErrorCode.REQUEST_TIMED_OUT), "the leader has not committed a record of its epoch yet"
         if core.kraft_version == 0 and not is_update:
@@ -116,16 +119,23 @@ class VoterChanges:
             if len(voters) == 1:
                 return int(ErrorCode.INVALID_REQUEST), f"voter {node_id} is the last one"
             return OK, None
-        if not request.listeners:
-            return int(ErrorCode.INVALID_REQUEST), "a voter has a listener"
         if isinstance(request, AddRaftVoterRequest):
-            if directory == ZERO_UUID:
-                return int(ErrorCode.INVALID_REQUEST), "a voter has a directory id"
             if node_id in voters.by_id:
                 return int(ErrorCode.DUPLICATE_VOTER), f"voter {node_id} is there already"
         elif not voters.has(node_id, directory):
             return int(ErrorCode.VOTER_NOT_FOUND), None
         return OK, None
+
+    def _invalid(self, request: Change) -> str | None:
+        """Why the request can be fulfilled in no state of the quorum."""
+        if isinstance(request, UpdateRaftVoterRequest):
+            return None if request.listeners else "a voter has a listener"
+        if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+            return "a voter has an id of 0 or more and a directory id"
+        name = self._core.me.listeners[0].name
+        if isinstance(request, AddRaftVoterRequest) and name not in [each.name for each in request.listeners]:
+            return f"a voter has an endpoint for the controllers' listener {name}"
+        return None
 
     def replied(self, now: float, context: Any, response: ApiVersionsResponse | None) -> None:
         """The voter to be says which versions of the quorum's protocol it speaks."""
@@ -133,11 +143,11 @@ class VoterChanges:
         if pending is None or pending is not context or not isinstance(pending.request, AddRaftVoterRequest):
             return
         request = pending.request
-        new = Voter(request.voter_id, request.voter_directory_id, _listeners(request))
+        new = _voter(request)
         found = [each for each in response.supported_features if each.name == KRAFT_FEATURE] if response else []
         caught_up_at = self._leader.progress.of(new).caught_up_at
         if response is None:
-            self._fail(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} cannot be reached at {request.listeners[0]}")
+            self._fail(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} cannot be reached at {self._core.place_of(new)}")
         elif not found or not found[0].min_version <= self._core.kraft_version <= found[0].max_version:
             self._fail(
                 ErrorCode.INVALID_REQUEST, f"voter {new.id} does not speak kraft.version {self._core.kraft_version}"
@@ -153,7 +163,7 @@ class VoterChanges:
     def _update(self, now: float, token: Hashable, request: UpdateRaftVoterRequest) -> None:
         core, feature = self._core, request.k_raft_version_feature
         versions = feature.min_supported_version, feature.max_supported_version
-        new = Voter(request.voter_id, request.voter_directory_id, _listeners(request), versions)
+        new = msgspec.structs.replace(_voter(request), versions=versions)
         if core.kraft_version == 0:
             self._known[new.id] = new
         elif not versions[0] <= core.kraft_version <= versions[1]:
@@ -204,5 +214,6 @@ class VoterChanges:
             self._pending = None
 
 
-def _listeners(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> tuple[Listener, ...]:
-    return tuple(Listener(each.name, each.host, each.port) for each in request.listeners)
+def _voter(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> Voter:
+    listeners = tuple(Listener(each.name, each.host, each.port) for each in request.listeners)
+    return Voter(request.voter_id, request.voter_directory_id, listeners)
