@@ -73,15 +73,42 @@ def described_brokers(
         entries = _of_all(cluster.configs_of(BROKERS, ""))
     else:
         nodes = _nodes(front)
-        broker_id = _integer(name)
-        if broker_id is None:
-            return _invalid(f"Broker id must be an integer, but it is: {name}")
-        if broker_id not in nodes:
-            ids = ", ".join(map(str, sorted(nodes)))
-            return _invalid(f"Unexpected broker id, expected {ids} or empty string, but received {name}")
+        broker_id = _broker_id(nodes, name, " or empty string,")
+        if isinstance(broker_id, Rejection):
+            return broker_id
         static = tuple(sorted(_static(front, nodes[broker_id]).items()))
         entries = _of_one(cluster.configs_of(BROKERS, str(broker_id)), cluster.configs_of(BROKERS, ""), static)
     return tuple(described(entry, synonyms, documentation) for entry in entries if keys is None or entry.name in keys)
+
+
+def described_loggers(
+    front: Front, name: str, keys: frozenset[str] | None
+) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+    """The loggers of a node with their levels: one, since all log lines of this process have the level of `log.level`,
+    which a restart changes."""
+    if not name:
+        return _invalid("Broker id must not be empty")
+    broker_id = _broker_id(_nodes(front), name)
+    if isinstance(broker_id, Rejection):
+        return broker_id
+    level = front.static_configs.get("log.level", BY_KEY["log.level"].default or "").upper()
+    root = DescribeConfigsResourceResult(
+        name="root",
+        value="WARN" if level == "WARNING" else level,
+        read_only=True,
+        config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+    )
+    return (root,) if keys is None or root.name in keys else ()
+
+
+def _broker_id(nodes: Mapping[int, Node], name: str, or_else: str = "") -> int | Rejection:
+    broker_id = _integer(name)
+    if broker_id is None:
+        return _invalid(f"Broker id must be an integer, but it is: {name}")
+    if broker_id not in nodes:
+        ids = ", ".join(map(str, sorted(nodes)))
+        return _invalid(f"Unexpected broker id, expected {ids}{or_else} but received {name}")
+    return broker_id
 
 
 def _nodes(front: Front) -> dict[int, Node]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from controller.access.authorizer import Operation
 from controller.apis.bounds import ANSWER_BYTES_MAX, in_turns, slices
-from controller.apis.broker_configs import described_brokers, refused_change
+from controller.apis.broker_configs import described_brokers, described_loggers, refused_change
 from controller.apis.config_entries import describable_configs
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
@@ -95,9 +95,12 @@ def _describe_other(
     denied = _denied_beside_topics(front, context, "DescribeConfigs", kind, name)
     if denied is not None:
         return _refused(kind, name, denied.code, denied.message)
-    if kind != BROKER:
+    if kind == BROKER:
+        found = described_brokers(front, name, keys, request.include_synonyms, request.include_documentation)
+    elif kind == BROKER_LOGGER:
+        found = described_loggers(front, name, keys)
+    else:
         return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-    found = described_brokers(front, name, keys, request.include_synonyms, request.include_documentation)
     if isinstance(found, Rejection):
         return _refused(kind, name, found.code, found.message)
     return DescribeConfigsResult(error_message="", resource_type=kind, resource_name=name, configs=found)

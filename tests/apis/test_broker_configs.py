@@ -28,8 +28,8 @@ from events.codec import decode_event
 from tests.apis.rig import Rig, rig
 from tests.apis.test_permissions import BOB, Granted
 
-TOPIC, BROKER = 2, 4
-OF_ONE, OF_ALL, STATIC, DEFAULT = 2, 3, 4, 5
+TOPIC, BROKER, LOGGER = 2, 4, 8
+OF_ONE, OF_ALL, STATIC, DEFAULT, OF_LOGGER = 2, 3, 4, 5, 6
 SET, DELETE, APPEND = OpType.SET, OpType.DELETE, OpType.APPEND
 
 
@@ -116,6 +116,23 @@ async def test_other_names_are_refused(name: str) -> None:
         assert code == 42
         assert message is not None
         assert message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Node id must be an integer")
+
+
+async def test_a_node_has_one_logger_which_has_the_level_of_the_settings() -> None:
+    async with rig() as a:
+        (root,) = (await described(a, "1", kind=LOGGER)).configs
+        assert (root.name, root.value, root.config_source, root.read_only) == ("root", "INFO", OF_LOGGER, True)
+        a.front.static_configs = {"log.level": "warning"}
+        assert (await shown(a, "2", "root", LOGGER)).value == "WARN"
+        assert (await described(a, "1", "another", kind=LOGGER)).configs == ()
+        refusals = {
+            "": "Broker id must not be empty",
+            "one": "Broker id must be an integer, but it is: one",
+            "9": "Unexpected broker id, expected 1, 2, 3 but received 9",
+        }
+        for name, why in refusals.items():
+            refused = await described(a, name, kind=LOGGER)
+            assert (refused.error_code, refused.error_message, refused.configs) == (42, why, ())
 
 
 async def test_one_goes_before_all_and_all_before_the_settings() -> None:

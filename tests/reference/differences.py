@@ -265,11 +265,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         fleets=("simulated",),
     ),
     Difference(
-        "brokers have no loggers",
-        "DescribeConfigs: broker logger.*",
-        refused("INVALID_REQUEST"),
-    ),
-    Difference(
         "there are no client metrics, groups or types unknown to Kafka to describe",
         "DescribeConfigs: (client metrics|group|type .*)",
         refused("INVALID_REQUEST"),

@@ -30,8 +30,8 @@ class DescribeConfigsSynonym(Message, frozen=True, kw_only=True):
 class DescribeConfigsResourceResult(Message, frozen=True, kw_only=True):
     """One config. `is_default` is what v0 has in place of `config_source`.
 
-    `config_source`: 1 topic, 2 broker, 3 cluster-wide default, 4 broker file, 5 default. `config_type`: 0 unknown,
-    1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password.
+    `config_source`: 1 topic, 2 broker, 3 cluster-wide default, 4 broker file, 5 default, 6 logger. `config_type`:
+    0 unknown, 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password.
     """
 
     name: str = ""
