@@ -1,7 +1,8 @@
 """`topicwright join`, `leave` and `quorum`: a voter among the controllers of a Kafka cluster.
 
 `join` runs until it is stopped, and is a voter from its first start to `leave`; both work without a restart of anything
-else. `quorum` shows who votes. Exit codes: 0 done, 1 refused by the quorum, 2 wrong usage or settings.
+else. `quorum` shows who votes, and the controllers that left and block upgrades; `leave` frees these. Exit codes:
+0 done, 1 refused by the quorum or not finished, 2 wrong usage or settings.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].summary.capitalize()}.")
     leaving.add_argument("--data", type=Path, metavar="DIR", help="the data folder of the voter that leaves")
-    leaving.add_argument("--id", type=int, metavar="NODE", help="or its node id, where its folder is lost")
+    leaving.add_argument(
+        "--id",
+        type=int,
+        metavar="NODE",
+        help="or its node id, if the folder is lost or not here; also of a controller that left and blocks upgrades",
+    )
     leaving.set_defaults(func=later("work.quorum", "leave"))
     showing = commands.add_parser("quorum", description=f"Show {COMMANDS['quorum'].summary}.")
     showing.set_defaults(func=later("work.quorum", "show"))

@@ -10,8 +10,9 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,10 +28,12 @@ from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
 from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
 from controller.brokers.kraft.quorum.shown import quorum_shown
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from controller.brokers.kraft.registered import without_limits
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
@@ -69,6 +72,7 @@ class Member:
         self._protocol = _PROTOCOLS.index(protocol)
         self._data, self._settings, self._joining = data, settings, joining
         self._client = None if joining is None else QuorumClient(joining.controllers, joining.security)
+        self._registrar = self._client or QuorumClient((), Security({}))
         self._log: Any = structlog.get_logger("topicwright.quorum")
         self._incarnation = os.urandom(16)
         self._beside: list[asyncio.Task[None]] = []
@@ -83,7 +87,6 @@ class Member:
         self.replication: QuorumReplication
         self._snapshotting: Snapshotting
         self._keep_flushed: Callable[[], Coroutine[Any, Any, None]]
-        self._run: Callable[[Any], asyncio.Task[None]]
 
     # --- life
 
@@ -167,10 +170,10 @@ class Member:
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
         """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""
-        self._run = run
         self.node.start()
         self._guard.start()
-        self._beside += [run(each) for each in (self._snapshotting.run(), self._keep_flushed(), self._watch())]
+        work = self._snapshotting.run(), self._keep_flushed(), self._watch(), self._keep_registered()
+        self._beside += [run(each) for each in work]
 
     async def lead_alone(self) -> None:
         """Wait until a quorum of this node alone is led, in the kraft.version of the settings."""
@@ -192,7 +195,6 @@ class Member:
             return
         self.doing = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
-        self._beside.append(self._run(self._stay_registered(self._client)))
         if not node.quorum.is_voter:
             self.doing = "being made a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
@@ -223,8 +225,7 @@ class Member:
         if self._files is not None:
             await self.node.stop()
             self._files.close()
-        if self._client is not None:
-            self._client.close()
+        self._registrar.close()
         if self._folder is not None:
             self._folder.close()
 
@@ -313,14 +314,25 @@ class Member:
                 "kafka-features.sh upgrade --feature kraft.version=1"
             )
 
-    async def _stay_registered(self, client: QuorumClient) -> None:
-        """Once for this process: the registration is in the metadata log then."""
-        logged, quorum = "", self.node.quorum
+    async def _keep_registered(self) -> None:
+        """While it votes, this node is registered with the features that it supports; once it was removed, with ranges
+        that block no upgrade. A node that fails to become a voter is not registered."""
+        while True:
+            await self.node.until(lambda quorum: quorum.is_voter and quorum.leader_id >= 0)
+            await self._register_at_leader(lambda _: self._registration)
+            await self.node.until(_was_removed)
+            self._log.warning("this node does not vote any more: it was removed from the quorum")
+            await self._register_at_leader(partial(without_limits, self._settings.node_id))
+            self._log.info("registered without limits: this node blocks no upgrade")
+
+    async def _register_at_leader(self, registration: Callable[[Iterable[str]], ControllerRegistrationRequest]) -> None:
+        """Until it is in the metadata log. `registration` is called with the names of the leader's features."""
+        logged, quorum, client = "", self.node.quorum, self._registrar
         while quorum.leading is None:  # else `register` has done it
             place = quorum.leader_place
             why: str | None = "no leader is known"
             if place is not None:
-                why = await client.register(place, self._registration)
+                why = await client.register(place, registration(await client.features(place)))
             if why is None:
                 return
             if why != logged:
@@ -338,6 +350,10 @@ def _refuse_unsupported(features: Features) -> None:
     why = unsupported(features) if features else None
     if why is not None:
         raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
+
+
+def _was_removed(quorum: Quorum) -> bool:
+    return not quorum.is_voter and quorum.leading is None and quorum.history.changed_at < quorum.high_watermark
 
 
 def _clock_ms() -> int:

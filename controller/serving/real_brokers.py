@@ -115,8 +115,10 @@ def real_broker_listener(
             BrokerHeartbeatHandler(front, members, fleet.confirmations), BrokerHeartbeatResponse
         ),
         ApiKey.UNREGISTER_BROKER: needing(front, "Alter", UnregisterBrokerHandler(front), UnregisterBrokerResponse),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, node),
-        ApiKey.CONTROLLER_REGISTRATION: by_broker(ControllerRegistrationHandler(node), ControllerRegistrationResponse),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, node, fleet.replication.registered),
+        ApiKey.CONTROLLER_REGISTRATION: by_broker(
+            ControllerRegistrationHandler(node, fleet.replication.registered), ControllerRegistrationResponse
+        ),
         ApiKey.UNREGISTER_CONTROLLER: needing(front, "Alter", unregister, UnregisterControllerResponse),
     }
     of_quorum: dict[int, Handler] = {

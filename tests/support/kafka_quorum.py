@@ -79,6 +79,8 @@ class KafkaQuorum:
     controllers: tuple[Controller, ...]
     others: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    release: str | None = None
+    """The release whose metadata.version the cluster begins with; None for that of `version`."""
 
     @property
     def bootstrap(self) -> str:
@@ -119,6 +121,8 @@ class KafkaQuorum:
         if self.kraft_version:
             voters = ",".join(f"{each.node_id}@{each.address}:{each.directory_id}" for each in self.controllers)
             command += ["--initial-controllers", voters]
+        if self.release is not None:
+            command += ["--release-version", self.release]
         done = tools.run_quietly(tools.java_command(tools.server_classpath(self.version), *command))
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -133,6 +137,7 @@ def kafka_quorum(
     others: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
     network: Network | None = None,
+    release: str | None = None,
 ) -> Iterator[KafkaQuorum]:
     """So many of Kafka's controllers, which listen; all ended with the block. With a `network` they are reached over
     it."""
@@ -143,7 +148,7 @@ def kafka_quorum(
     if network is not None:
         for each in controllers:
             each.reached_at = network.way_to(each.node_id, each.port, each.pid)
-    quorum = KafkaQuorum(folder, version, kraft_version, controllers, others, settings or {})
+    quorum = KafkaQuorum(folder, version, kraft_version, controllers, others, settings or {}, release)
     try:
         for each in controllers:
             quorum.format(each)

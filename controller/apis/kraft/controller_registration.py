@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.batches import BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, encode_record
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader
 from controller.brokers.kraft.registered import RegisteredControllers
@@ -29,10 +30,15 @@ UNREGISTERED_SINCE: Final = 33
 
 
 class ControllerRegistrationHandler:
-    """Answers ControllerRegistration: the metadata log has what was reported, and nothing is decided by it."""
+    """Answers ControllerRegistration: the metadata log has what was reported, and nothing is decided by it.
 
-    def __init__(self, node: QuorumNode) -> None:
+    A node may register that votes, that fetched the metadata log, or that is registered: whoever removed a node may
+    register it without limits (`registered`).
+    """
+
+    def __init__(self, node: QuorumNode, registered: RegisteredControllers) -> None:
         self._node = node
+        self._registered = registered
 
     async def __call__(
         self, _: RequestContext, request: ControllerRegistrationRequest
@@ -42,14 +48,16 @@ class ControllerRegistrationHandler:
             return ControllerRegistrationResponse(
                 error_code=int(ErrorCode.INVALID_REQUEST), error_message=f"more than {NAMED_MAX} listeners or features"
             )
-        if not self._follows(request.controller_id):
-            return ControllerRegistrationResponse(
-                error_code=int(ErrorCode.INVALID_REQUEST),
-                error_message=f"node {request.controller_id} does not vote, nor has it fetched the metadata log",
-            )
+        node_id = request.controller_id
         try:
+            if not self._follows(node_id) and node_id not in await self._registered.all():
+                return ControllerRegistrationResponse(
+                    error_code=int(ErrorCode.INVALID_REQUEST),
+                    error_message=f"node {node_id} does not vote, is not registered, and has not fetched the metadata "
+                    "log",
+                )
             await self._node.committed(self._node.append([(None, encode_record(controller_record(request)))]))
-        except (NotLeader, OSError):  # without room for it, or with a disk that failed, which has ended the node
+        except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # a full or damaged disk: the client tries again
             return ControllerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         return ControllerRegistrationResponse()
 
@@ -85,7 +93,7 @@ class UnregisterControllerHandler:
             )
         try:
             async with self._one_at_a_time:
-                if not await self._registered.has(controller_id):
+                if controller_id not in await self._registered.all():
                     return _not_unregistered(
                         ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
                         f"Controller ID {controller_id} is not currently registered.",
@@ -93,7 +101,7 @@ class UnregisterControllerHandler:
                 record = kinds.UnregisterControllerRecord(controller_id=controller_id)
                 offset = self._node.append([(None, encode_record(record))])
             await self._node.committed(offset)
-        except (NotLeader, OSError):  # as above, or a snapshot replaced a file before it was read
+        except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # as above
             return _not_unregistered(ErrorCode.NOT_CONTROLLER, None)
         return UnregisterControllerResponse()
 

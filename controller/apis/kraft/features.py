@@ -6,10 +6,12 @@ from controller.apis import api_versions
 from controller.apis.kraft.epochs import as_brokers_take_it
 from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
 from controller.brokers.kraft.fleet import KraftFleet
-from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX
+from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX, BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
+from controller.brokers.kraft.registered import Registered, RegisteredControllers, why_unsupported
 from controller.brokers.port import stamp
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
@@ -45,18 +47,23 @@ def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKe
 class UpdateFeaturesHandler:
     """Answers UpdateFeatures: all of the changes, or none."""
 
-    def __init__(self, front: Front, node: QuorumNode) -> None:
+    def __init__(self, front: Front, node: QuorumNode, registered: RegisteredControllers) -> None:
         self._front = front
         self._node = node
+        self._registered = registered
 
     async def __call__(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """The outcome of each, with what is wrong in words."""
         if not self._front.grants(context, "Alter"):
             return UpdateFeaturesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         levels = dict(self._front.cluster.features)
+        try:
+            registered = await self._registered.all()
+        except (OSError, BrokenBatch, MalformedRecord):  # a damaged disk, or a file that was replaced meanwhile
+            return UpdateFeaturesResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         results: list[UpdatableFeatureResult] = []
         for update in request.feature_updates:
-            why = self._refusal(context.api_version, update, levels)
+            why = self._refusal(context.api_version, update, levels, registered)
             code = ErrorCode.NONE if why is None else ErrorCode.INVALID_UPDATE_VERSION
             results.append(UpdatableFeatureResult(feature=update.feature, error_code=int(code), error_message=why))
             levels[update.feature] = update.max_version_level
@@ -77,7 +84,9 @@ class UpdateFeaturesHandler:
                 )
         return UpdateFeaturesResponse(results=tuple(results))
 
-    def _refusal(self, version: int, update: FeatureUpdateKey, levels: dict[str, int]) -> str | None:
+    def _refusal(
+        self, version: int, update: FeatureUpdateKey, levels: dict[str, int], registered: Registered
+    ) -> str | None:
         name, level = update.feature, update.max_version_level
         known = SUPPORTED.get(name)
         if known is None:
@@ -85,7 +94,7 @@ class UpdateFeaturesHandler:
                 f"Invalid update version {level} for feature {name}. Local controller 0 does not support this feature."
             )
         if name == KRAFT_VERSION:
-            return self._kraft_refusal(level)
+            return self._kraft_refusal(level) or self._unsupported(name, level, registered)
         if level != 0 and not known.lowest <= level <= known.highest:
             return (
                 f"Invalid update version {level} for feature {name}: {known.lowest} to {known.highest} are supported."
@@ -98,7 +107,7 @@ class UpdateFeaturesHandler:
             )
         if name == METADATA_VERSION_FEATURE and level < current:
             return f"Invalid update version {level} for feature {name}: a downgrade from {current} is not supported."
-        return self._unsupported(name, level)
+        return self._unsupported(name, level, registered)
 
     def _kraft_refusal(self, level: int) -> str | None:
         current = self._node.quorum.kraft_version
@@ -120,11 +129,14 @@ class UpdateFeaturesHandler:
             return UpdateFeaturesResponse(error_code=int(ErrorCode.INVALID_UPDATE_VERSION), error_message=str(why))
         return None
 
-    def _unsupported(self, name: str, level: int) -> str | None:
+    def _unsupported(self, name: str, level: int, registered: Registered) -> str | None:
         for broker_id, broker in sorted(self._front.cluster.brokers.items()):
             if not broker.supports(name, level):
                 return f"Invalid update version {level} for feature {name}. Broker {broker_id} does not support it."
-        return None
+        quorum = self._node.quorum
+        controllers = {*registered, *quorum.voters.ids} - {quorum.me.id}
+        why = why_unsupported(registered, controllers, name, level)
+        return None if why is None else f"Invalid update version {level} for feature {name}. {why}"
 
 
 def _kind(version: int, update: FeatureUpdateKey) -> int:

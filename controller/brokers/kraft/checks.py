@@ -10,8 +10,11 @@ import structlog
 
 from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.features import Features, features_at, shared_metadata_version
+from controller.brokers.kraft.log.batches import BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
+from controller.brokers.kraft.registered import why_unsupported
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import ChangeFeatures, FenceBroker
@@ -52,11 +55,11 @@ class Checks:
                 stamped = stamp(self._controller, "kraft")
                 self._controller.observe(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
             if self._membership.unchanged_for_s() > SETTLED_S:
-                self._raise_features()
+                await self._raise_features()
 
-    def _raise_features(self) -> None:
+    async def _raise_features(self) -> None:
         """Take the metadata.version that the options have, or the highest that all brokers share, with the features
-        that go with it, once the brokers that are coming have come and all support it."""
+        that go with it, once the brokers that are coming have come and all support it, and all other voters too."""
         cluster = self._membership.cluster
         brokers = cluster.brokers.values()
         shared = shared_metadata_version(brokers)
@@ -69,9 +72,27 @@ class Checks:
         if level > cluster.feature(METADATA_VERSION_FEATURE):
             reason = "the highest that all brokers share" if wanted is None else "--metadata-version"
             features = self._features_with(level)
-            stamped = stamp(self._controller, "kraft")
-            self._controller.observe(ChangeFeatures(**stamped, features=features, reason=reason))
             self._membership.restart_unchanged()
+            if await self._voters_support(features):
+                stamped = stamp(self._controller, "kraft")
+                self._controller.observe(ChangeFeatures(**stamped, features=features, reason=reason))
+
+    async def _voters_support(self, features: Features) -> bool:
+        """A controller of Kafka's that does not support a level ends when it replays the record."""
+        others = {each.id for each in self._replication.quorum.others}
+        if not others:
+            return True
+        try:
+            registered = await self._replication.registered.all()
+        except (OSError, BrokenBatch, MalformedRecord) as error:
+            logger.warning("metadata.version is not raised: registrations cannot be read", why=str(error))
+            return False
+        for name, level in features:
+            why = why_unsupported(registered, others, name, level)
+            if why is not None:
+                logger.warning("metadata.version is not raised", feature=name, level=level, why=why)
+                return False
+        return True
 
     def _features_with(self, level: int) -> Features:
         """The features at a level, none of them below what it is."""

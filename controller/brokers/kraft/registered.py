@@ -1,49 +1,103 @@
-"""The controllers that are registered (KIP-919), as the metadata log says: no event does, for nothing depends on it."""
+"""The controllers that are registered (KIP-919), as the metadata log says, and how those that left block no upgrade.
+
+A leader raises a feature only to levels that every registered controller supports, also those that are gone. Kafka
+removes a registration only from metadata.version 33 on (KIP-1312), a level that the registration itself may block. So
+a controller that left is registered once more: without listeners, and with ranges that contain every level.
+
+A controller that still runs is not harmed: its incarnation is another one, so it registers again by itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from controller.brokers.kraft.features import PRIORITY, SUPPORTED
 from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.log.metadata_codec import decode_record
-from controller.brokers.kraft.log.metadata_records import RegisterControllerRecord, UnregisterControllerRecord
+from controller.brokers.kraft.log.metadata_records import RegisterControllerRecord
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
+from controller.kafka.messages.controller_registration import ControllerRegistrationRequest, Feature
 
-_HEADS: Final = (b"\x01\x1b", b"\x01\x1d")
-"""What the values of the two kinds of records begin with: frame version and key. Others are not decoded."""
+LEVEL_MAX: Final = 32767
+"""Levels are int16."""
+_REGISTERS: Final = b"\1\x1b"
+_UNREGISTERS: Final = b"\1\x1d"
+"""Frame version and key of the two records. Others are not decoded."""
+
+Registered = dict[int, RegisterControllerRecord]
+"""The newest registration of each controller, by node id."""
 
 
 class RegisteredControllers:
-    """Reads a voter's log when it is asked, which is seldom."""
+    """Reads a voter's log when it is needed, which is seldom."""
 
     def __init__(self, files: QuorumFiles) -> None:
         self._files = files
+        self._turn = asyncio.Lock()
 
-    async def has(self, controller_id: int) -> bool:
-        """Whether this controller is registered, counting what is not committed yet. Raises OSError, also where a
-        newer snapshot replaced a file before it was read; and MalformedRecord, BrokenBatch."""
-        files, end = self._files, self._files.end
-        parts = (*files.newest_snapshot(), *files.since_snapshot(end))
-        was = await asyncio.get_running_loop().run_in_executor(None, _read, parts, controller_id)
-        return _after(was, files.batches(end), controller_id)  # what was appended meanwhile
+    async def all(self) -> Registered:
+        """Also by records that are not committed. Raises OSError, also where a newer snapshot replaced a file before it
+        was read; and MalformedRecord, BrokenBatch."""
+        files = self._files
+        async with self._turn:  # one at a time: each keeps a thread
+            end = files.end
+            parts = (*files.newest_snapshot(), *files.since_snapshot(end))
+            found = await asyncio.to_thread(read_registered, parts)
+        fold(found, files.batches(end))  # appended meanwhile
+        return found
 
 
-def _read(parts: Sequence[FilePart], controller_id: int) -> bool:
-    """In a thread."""
-    return _after(False, chain.from_iterable(part.batches() for part in parts), controller_id)
+def read_registered(parts: Sequence[FilePart]) -> Registered:
+    """The registrations in these files. Raises OSError, MalformedRecord, BrokenBatch."""
+    found: Registered = {}
+    for part in parts:
+        fold(found, part.batches())
+    return found
 
 
-def _after(registered: bool, batches: Iterable[RecordBatch], controller_id: int) -> bool:
+def fold(found: Registered, batches: Iterable[RecordBatch]) -> None:
+    """Take the next batches of a log. Raises MalformedRecord, and what `batches` raises."""
     for batch in batches:
         for _, value in () if batch.is_control else batch.records:
-            if value.startswith(_HEADS):
-                match decode_record(value):
-                    case RegisterControllerRecord(controller_id=found) if found == controller_id:
-                        registered = True
-                    case UnregisterControllerRecord(controller_id=found) if found == controller_id:
-                        registered = False
-    return registered
+            if value.startswith(_REGISTERS):
+                record = decode_record(value)
+                if isinstance(record, RegisterControllerRecord):
+                    found[record.controller_id] = record
+            elif value.startswith(_UNREGISTERS):
+                found.pop(int.from_bytes(value[3:7], "big", signed=True), None)
+
+
+def limits(registration: RegisterControllerRecord, features: Iterable[str]) -> dict[str, int]:
+    """The highest level of each feature that a registration allows a leader with these features; 0 of a feature that
+    the registration does not have. Features without a limit are left out."""
+    highest = {each.name: each.max_supported_version for each in registration.features}
+    names = sorted({*highest, *features} - {PRIORITY})
+    return {name: highest.get(name, 0) for name in names if highest.get(name, 0) < LEVEL_MAX}
+
+
+def without_limits(node_id: int, features: Iterable[str]) -> ControllerRegistrationRequest:
+    """A registration of a controller that left, which blocks no level of any of these features."""
+    names = sorted({*SUPPORTED, *features} - {PRIORITY})
+    return ControllerRegistrationRequest(
+        controller_id=node_id,
+        features=tuple(Feature(name=name, max_supported_version=LEVEL_MAX) for name in names),
+    )
+
+
+def why_unsupported(
+    registered: Mapping[int, RegisterControllerRecord], controllers: Iterable[int], name: str, level: int
+) -> str | None:
+    """The first of these controllers that does not support a level of a feature, in Kafka's words; None if all do."""
+    for node_id in sorted(controllers):
+        if node_id not in registered:
+            return f"controller {node_id} has not registered, and may not support this feature"
+        features = registered[node_id].features
+        ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
+        lowest, highest = ranges.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            what = f"only supports versions {lowest}-{highest}" if highest else "does not support this feature."
+            return f"Controller {node_id} {what}"
+    return None

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from controller.brokers.kraft.log.batches import BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.brokers.kraft.moving.adopting import COMMAND, Adopted, adopted
-from controller.brokers.kraft.moving.handing_back import HAND_BACK, take_partition, write_folder
+from controller.brokers.kraft.moving.handing_back import HAND_BACK, free_left, take_partition, write_folder
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder, refuse_if_in_use
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
@@ -84,6 +85,7 @@ def handback(options: argparse.Namespace) -> int:
             files = QuorumFiles(node.partition)
             try:
                 _check_alone(options.data, files, quorum)
+                left = free_left(files, quorum.node_id, _now_ms())
                 write_folder(
                     options.to,
                     node,
@@ -100,6 +102,8 @@ def handback(options: argparse.Namespace) -> int:
             log.close()
         _print(unreadable)
         print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
+        if left:
+            print(f"The registrations of controllers that left block no upgrade any more: {', '.join(map(str, left))}")
         print(
             f"Start Kafka's controller as node {quorum.node_id} on the address that brokers know, with log.dirs="
             f"{options.to.absolute()}. {options.data} is not served any more: to come back, adopt into a new folder."
@@ -129,7 +133,7 @@ def _note_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
 def _exit_code(run: Callable[[], None]) -> int:
     try:
         run()
-    except (FolderError, BrokenBatch, LogCorrupted, LogError, OSError) as error:
+    except (FolderError, BrokenBatch, MalformedRecord, LogCorrupted, LogError, OSError) as error:
         return complain(str(error))
     return 0
 

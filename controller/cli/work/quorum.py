@@ -9,6 +9,7 @@ from typing import Any
 
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError, Standing
+from controller.brokers.kraft.quorum.leaving import all_limits, running, stays_away
 from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.cli import starting
 from controller.cli.terminal.tables import table
@@ -82,13 +83,26 @@ async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
         if known["cluster.id"] != found.cluster_id:
             raise FolderError(f"{options.data} is of cluster {known['cluster.id']}, not of {found.cluster_id}")
     leaver = next((each for each in voters if each.replica_id == node_id), None)
-    if leaver is None or (directory is not None and leaver.replica_directory_id != directory):
+    if leaver is not None and directory not in (None, leaver.replica_directory_id):
+        raise QuorumError(
+            f"node {node_id} votes with directory id {uuid_text(leaver.replica_directory_id)}, and {options.data} is "
+            f"of {uuid_text(directory)}"
+        )
+    found_limits = (await all_limits(client)).get(node_id)
+    if leaver is None and found_limits is None:
         voting = ", ".join(f"{each.replica_id} ({uuid_text(each.replica_directory_id)})" for each in voters)
-        shown = "" if directory is None else f" with directory id {uuid_text(directory)}"
-        raise QuorumError(f"node {node_id}{shown} is no voter; voters: {voting}")
-    await client.remove(found.cluster_id, quorum, leaver)
-    left = ", ".join(str(each.replica_id) for each in voters if each != leaver)
-    print(f"node {node_id} votes no longer; the voters are {left}")
+        raise QuorumError(f"node {node_id} is no voter, and no registration of it blocks upgrades; voters: {voting}")
+    runs = node_id in running(quorum) and options.data is None
+    if leaver is not None:
+        runs = runs and (await client.stand()).priorities.get(node_id) is None
+        await client.remove(found.cluster_id, quorum, leaver)
+        left = ", ".join(str(each.replica_id) for each in voters if each != leaver)
+        print(f"node {node_id} votes no longer; the voters are {left}", flush=True)
+    if runs:
+        await stays_away(client, node_id)
+    if found_limits is not None:
+        await client.free(node_id, {*found_limits, *await client.features()})
+        print(f"the registration of node {node_id} blocks no upgrade any more")
 
 
 async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
@@ -97,6 +111,18 @@ async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
     since = "" if shown.led_since_ms is None else f" since {iso(shown.led_since_ms)}"
     print(f"leader {part.leader_id}{since}, epoch {part.leader_epoch}, high watermark {part.high_watermark}")
     print("\n".join(table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(shown))))
+    present = running(part).union(each.replica_id for each in part.current_voters)
+    try:
+        found_limits = await all_limits(client)
+    except QuorumError as error:  # who may see who votes may not read the metadata log
+        print(f"\nControllers that left are not shown: {error}")
+        return
+    left = [(each, found) for each, found in sorted(found_limits.items()) if each not in present]
+    if left:
+        print("\nControllers that left and are registered. No feature can be raised past these levels:")
+        rows = ((node_id, ", ".join(f"{name} {level}" for name, level in found.items())) for node_id, found in left)
+        print("\n".join(table(("NODE", "LEVELS"), rows)))
+        print("Free each with: topicwright leave --id NODE")
 
 
 def _rows(shown: Standing) -> Iterator[tuple[object, ...]]:

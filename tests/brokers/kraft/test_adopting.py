@@ -35,6 +35,9 @@ from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from controller.brokers.kraft.moving.adopting import adopted
 from controller.brokers.kraft.moving.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.registered import limits, read_registered
+from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State
@@ -50,7 +53,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log
-from tests.brokers.kraft.quorum.logs import epoch_begun
+from tests.brokers.kraft.quorum.logs import epoch_begun, opened
 
 ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3
@@ -169,6 +172,24 @@ def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, capsys: pyte
         printed = capsys.readouterr().out
         assert "Kafka cannot read min.insync.replicas=' 2'; repair it: kafka-configs " in printed
         assert "--entity-default --add-config min.insync.replicas=2\n" in printed
+
+
+def test_a_handback_frees_the_registrations_of_controllers_that_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = kafkas_log()
+    voter = Voter(3000, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
+    own = controller_record(controller_registration(voter, b"i" * 16, 0))
+    gone = msgspec.structs.replace(own, controller_id=3009)
+    batch = encode_batch(log.end, log.epoch, 5, [(None, encode_record(own)), (None, encode_record(gone))])
+    source = write(tmp_path / "kafka", log.data() + batch)
+    data, back = str(tmp_path / "data"), tmp_path / "back"
+    assert main(["adopt", "--from", str(source), "--data", data]) == 0
+    for to in (back, tmp_path / "again"):
+        assert main(["handback", "--to", str(to), "--data", data]) == 0
+    assert capsys.readouterr().out.count("block no upgrade any more: 3009\n") == 1, "the second finds nothing to free"
+    found = read_registered(opened(back).since_snapshot(log.end + 3))
+    assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
 
 def _nothing(_: Path) -> None:

@@ -156,11 +156,11 @@ async def test_what_a_full_disk_does_not_take_is_to_be_tried_again(
     async with alone(tmp_path) as desk:
         front = cast("Front", Mock(cluster=Cluster(), grants=lambda *_: True))
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
-        registering = ControllerRegistrationHandler(desk.node)
+        registering = ControllerRegistrationHandler(desk.node, desk.replication.registered)
         request = controller_registration(desk.seat.voter, b"i" * 16, 0)
         with monkeypatch.context() as patch:
             fill(desk, patch)
-            raising = UpdateFeaturesHandler(front, desk.node)
+            raising = UpdateFeaturesHandler(front, desk.node, desk.replication.registered)
             answer = await raising(RequestContext(57, 1), UpdateFeaturesRequest(feature_updates=(update,)))
             assert answer.error_code == ErrorCode.NOT_CONTROLLER
             assert (await registering(RequestContext(70, 0), request)).error_code == ErrorCode.NOT_CONTROLLER

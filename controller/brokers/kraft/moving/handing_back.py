@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from controller.brokers.kraft.log.batches import encode_batch
+from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.moving.kafka_folder import read_folder, refuse_if_in_use
 from controller.brokers.kraft.quorum.files import SEGMENT, QuorumFiles
 from controller.brokers.kraft.quorum.folder import (
@@ -28,6 +30,8 @@ from controller.brokers.kraft.quorum.folder import (
 )
 from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
+from controller.brokers.kraft.registered import limits, read_registered, without_limits
+from controller.brokers.kraft.registration import controller_record
 from controller.machine.state import Quorum
 
 HAND_BACK: Final = "HandMetadataBack"
@@ -67,6 +71,18 @@ def write_folder(
         folder.rename(aside)
     made.rename(folder)
     sync_folder(folder.parent)
+
+
+def free_left(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
+    """Register the controllers that left so that they block no upgrade, in the log of the only voter; who they are.
+    Raises MalformedRecord, BrokenBatch, OSError."""
+    registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))
+    left = {node_id: found for node_id, each in registered.items() if node_id != me and (found := limits(each, ()))}
+    if left:
+        freed = (controller_record(without_limits(node_id, found)) for node_id, found in left.items())
+        files.append(encode_batch(files.end, files.last_epoch, now_ms, [(None, encode_record(each)) for each in freed]))
+        files.flush()
+    return tuple(sorted(left))
 
 
 def take_partition(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:

@@ -7,19 +7,28 @@ another one than is said, or it may not have settled yet: both are tried again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import KRAFT_VERSION, Features, priority_of
-from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID, decode_batches, whole_batches
+from controller.brokers.kraft.log.batches import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    RecordBatch,
+    decode_batches,
+    scan_batches,
+    whole_batches,
+)
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
+from controller.brokers.kraft.registered import without_limits
 from controller.kafka.messages import Message, fetch
 from controller.kafka.messages import add_raft_voter as add
 from controller.kafka.messages import describe_quorum as dq
+from controller.kafka.messages import fetch_snapshot as fs
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.controller_registration import (
     ControllerRegistrationRequest,
@@ -37,12 +46,15 @@ CHANGE_S: Final = 30.0
 SHOW_S: Final = 3.0
 """For what is only shown."""
 FETCH_BYTES: Final = 4096
+READ_BYTES: Final = 8 << 20
 AGAIN_S: Final = 0.25
 SILENT_MS: Final = 3_000
 """A voter that has not fetched for so long does not count for a majority. Voters fetch twice a second."""
 _AGAIN: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT,
 })  # fmt: skip
+
+_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 R = TypeVar("R", bound=Message)
 
@@ -154,25 +166,80 @@ class QuorumClient:
         """By the first batch of the epoch. Whoever says that it has records of the epoch before up to the end is shown
         where that ended."""
         epoch = quorum.leader_epoch
-        before = await self._fetched(found, epoch, quorum.high_watermark, epoch - 1)
-        if before is None or before.diverging_epoch.epoch < 0:
+        try:
+            ended = (await self._fetched(found, epoch, quorum.high_watermark, epoch - 1)).diverging_epoch
+            if ended.epoch < 0:
+                return None
+            part = await self._fetched(found, epoch, ended.end_offset, ended.epoch)
+        except QuorumError:
             return None
-        ended = before.diverging_epoch
-        part = await self._fetched(found, epoch, ended.end_offset, ended.epoch)
-        first = next(decode_batches(whole_batches(part.records or b"")), None) if part is not None else None
+        first = next(decode_batches(whole_batches(part.records or b"")), None)
         return first.timestamp_ms if first is not None and first.is_control else None
 
-    async def _fetched(self, found: Found, epoch: int, offset: int, last_epoch: int) -> fetch.PartitionData | None:
-        if found.leader is None:
-            return None
+    async def committed(self) -> AsyncIterator[Iterator[RecordBatch]]:
+        """The leader's metadata log up to its high watermark: the snapshot that it begins with, and the batches since.
+        Raises QuorumError, and BrokenBatch as it is read."""
+        quorum, found = await self.describe(), await self.find()
+        offset = last_epoch = 0
+        while offset < quorum.high_watermark:
+            part = await self._fetched(found, quorum.leader_epoch, offset, last_epoch, READ_BYTES)
+            snapshot = part.snapshot_id
+            if snapshot.end_offset > offset:
+                async for data in self._snapshot(found, quorum.leader_epoch, snapshot):
+                    yield decode_batches(data)
+                offset, last_epoch = snapshot.end_offset, snapshot.epoch
+                continue
+            data = whole_batches(part.records or b"")
+            heads = tuple(scan_batches(data, "metadata log"))
+            if not heads or heads[-1].last_offset < offset:
+                raise QuorumError(f"node {found.leader_id} does not send its metadata log from offset {offset} on")
+            yield decode_batches(data)
+            offset, last_epoch = heads[-1].last_offset + 1, heads[-1].epoch
+
+    async def _fetched(
+        self, found: Found, epoch: int, offset: int, last_epoch: int, max_bytes: int = FETCH_BYTES
+    ) -> fetch.PartitionData:
+        """Of the leader's metadata log. Raises QuorumError."""
         part = fetch.FetchPartition(current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch)
         topic = fetch.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        request = fetch.FetchRequest(cluster_id=found.cluster_id, max_bytes=FETCH_BYTES, topics=(topic,))
-        response = await self._send(found.leader, request, fetch.FetchResponse, SHOW_S)
-        if response is None or response.error_code or not response.responses:
-            return None
-        answer = response.responses[0].partitions[0]
-        return None if answer.error_code else answer
+        request = fetch.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=(topic,))
+        response = await self._read(found, request, fetch.FetchResponse)
+        answer = response.responses[0].partitions[0] if response.responses else None
+        code = response.error_code or (answer.error_code if answer is not None else 0)
+        if answer is None or code:
+            needed = " (ClusterAction on the cluster is needed)" if code == _DENIED else ""
+            raise QuorumError(f"the metadata log cannot be read: {_words(code, None)}{needed}")
+        return answer
+
+    async def _snapshot(self, found: Found, epoch: int, wanted: fetch.SnapshotId) -> AsyncIterator[bytes]:
+        """The batches of a snapshot. Raises QuorumError."""
+        rest, position, size = b"", 0, 1
+        while position < size:
+            part = fs.RequestPartitionSnapshot(
+                current_leader_epoch=epoch,
+                snapshot_id=fs.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+                position=position,
+            )
+            topic = fs.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
+            request = fs.FetchSnapshotRequest(cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=(topic,))
+            response = await self._read(found, request, fs.FetchSnapshotResponse)
+            answer = response.topics[0].partitions[0] if response.topics else None
+            if answer is None or answer.error_code or not answer.unaligned_records:
+                code = response.error_code if answer is None else answer.error_code
+                raise QuorumError(f"the snapshot of node {found.leader_id} cannot be read: {_words(code, None)}")
+            size, position = answer.size, position + len(answer.unaligned_records)
+            rest += answer.unaligned_records
+            whole = whole_batches(rest)
+            rest = rest[len(whole) :]
+            yield whole
+
+    async def _read(self, found: Found, request: Message, kind: type[R]) -> R:
+        if found.leader is None:
+            raise QuorumError("the quorum has no leader")
+        response = await self._send(found.leader, request, kind, SHOW_S)
+        if response is None:
+            raise QuorumError(self._why_not(found.leader))
+        return response
 
     async def add(self, cluster_id: str, voter: Voter) -> None:
         """Have a node that has caught up made a voter. Raises QuorumError."""
@@ -217,6 +284,20 @@ class QuorumClient:
         if response is None:
             return self._why_not(leader)
         return None if not response.error_code else _words(response.error_code, response.error_message)
+
+    async def features(self, leader: Place | None = None) -> tuple[str, ...]:
+        """The names of the features that the leader supports; none if it does not respond. Raises QuorumError where no
+        `leader` is given and no controller responds."""
+        leader = leader or (await self.find()).leader
+        versions = None if leader is None else await self._send(leader, _who(), ApiVersionsResponse, SHOW_S)
+        return () if versions is None else tuple(each.name for each in versions.supported_features)
+
+    async def free(self, node_id: int, features: Iterable[str]) -> None:
+        """Register a node that left, so that it blocks no level of these features. Raises QuorumError."""
+        request = without_limits(node_id, features)
+        await self._at_leader(
+            request, ControllerRegistrationResponse, lambda each: (each.error_code, each.error_message)
+        )
 
     async def _at_leader(self, request: Message, kind: type[R], outcome: Callable[[R], tuple[int, str | None]]) -> R:
         """Have something done by the leader, whoever that is by then."""

@@ -66,10 +66,10 @@ def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> 
 
         gone = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
         assert (gone.returncode, gone.stderr) == (0, "")
-        assert gone.stdout == f"node {VOTER} votes no longer; the voters are 3001, 3002\n"
+        assert gone.stdout.startswith(f"node {VOTER} votes no longer; the voters are 3001, 3002\n")
         again = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
         assert again.returncode == 1
-        assert f"node {VOTER} with directory id" in again.stderr
+        assert f"node {VOTER} is no voter, and no registration of it blocks upgrades" in again.stderr
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.7.2"])

@@ -1,0 +1,141 @@
+"""What the leader of a quorum is asked when a node leaves: its whole metadata log, and whether the node comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.log.batches import Pair, encode_batch
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.log.metadata_records import BrokerFeature, RegisterControllerRecord
+from controller.brokers.kraft.quorum import leaving
+from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
+from controller.brokers.kraft.registered import without_limits
+from controller.brokers.kraft.registration import controller_record
+from controller.kafka.handling import Answer, Handler, RequestContext
+from controller.kafka.messages import ApiKey, fetch
+from controller.kafka.messages import describe_quorum as dq
+from controller.kafka.messages import fetch_snapshot as fs
+from controller.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from controller.machine.errors import ErrorCode
+from tests.brokers.kraft.quorum.logs import snapshot
+from tests.kafka.server.listener import serving
+
+LEADER, LEFT, FREED, NEWER = 1, 7, 8, 9
+NOW_MS = 1_000_000
+
+
+def registered(*node_ids: int) -> list[Pair]:
+    features = (BrokerFeature(name="metadata.version", min_supported_version=17, max_supported_version=30),)
+    return [(None, encode_record(RegisterControllerRecord(controller_id=each, features=features))) for each in node_ids]
+
+
+class Leader:
+    """A leader whose log begins with a snapshot, and has two batches since, of which it sends one at a time."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.snapshot = snapshot(3, registered(LEFT, FREED))
+        free = (None, encode_record(controller_record(without_limits(FREED, ()))))
+        self.batches = {100: encode_batch(100, 3, 5, [free]), 101: encode_batch(101, 4, 5, registered(NEWER))}
+        self.code = 0
+        self.voters, self.observers = {LEADER: NOW_MS}, dict[int, int]()
+        self.asked: list[tuple[int, int]] = []
+
+    @property
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.DESCRIBE_CLUSTER: self._cluster,
+            ApiKey.DESCRIBE_QUORUM: self._quorum,
+            ApiKey.FETCH: self._fetch,
+            ApiKey.FETCH_SNAPSHOT: self._fetch_snapshot,
+        }
+
+    async def _cluster(self, context: RequestContext, request: DescribeClusterRequest) -> Answer:
+        broker = DescribeClusterBroker(broker_id=LEADER, host="127.0.0.1", port=self.port)
+        return DescribeClusterResponse(cluster_id="c", controller_id=LEADER, brokers=(broker,))
+
+    async def _quorum(self, context: RequestContext, request: dq.DescribeQuorumRequest) -> Answer:
+        def states(of: dict[int, int]) -> tuple[dq.ReplicaState, ...]:
+            return tuple(dq.ReplicaState(replica_id=one, last_fetch_timestamp=at) for one, at in of.items())
+
+        part = dq.ResponsePartitionData(
+            leader_id=LEADER,
+            leader_epoch=4,
+            high_watermark=102,
+            current_voters=states(self.voters),
+            observers=states(self.observers),
+        )
+        return dq.DescribeQuorumResponse(topics=(dq.ResponseTopicData(partitions=(part,)),))
+
+    async def _fetch(self, context: RequestContext, request: fetch.FetchRequest) -> Answer:
+        wanted = request.topics[0].partitions[0]
+        self.asked.append((wanted.fetch_offset, wanted.last_fetched_epoch))
+        part = fetch.PartitionData(error_code=self.code, records=self.batches.get(wanted.fetch_offset))
+        if wanted.fetch_offset < 100:
+            part = fetch.PartitionData(snapshot_id=fetch.SnapshotId(end_offset=100, epoch=3))
+        return fetch.FetchResponse(responses=(fetch.FetchableTopicResponse(partitions=(part,)),))
+
+    async def _fetch_snapshot(self, context: RequestContext, request: fs.FetchSnapshotRequest) -> Answer:
+        at = request.topics[0].partitions[0].position
+        piece = self.snapshot[at : at + 50]
+        part = fs.ResponsePartitionSnapshot(size=len(self.snapshot), position=at, unaligned_records=piece)
+        return fs.FetchSnapshotResponse(topics=(fs.ResponseTopicSnapshot(partitions=(part,)),))
+
+
+@asynccontextmanager
+async def asked() -> AsyncIterator[tuple[Leader, QuorumClient]]:
+    leader = Leader()
+    async with serving(leader.handlers) as server:
+        leader.port = server.port
+        client = QuorumClient((("127.0.0.1", server.port),), Security())
+        try:
+            yield leader, client
+        finally:
+            client.close()
+
+
+async def test_registrations_are_read_from_a_snapshot_in_pieces_and_the_batches_since() -> None:
+    async with asked() as (leader, client):
+        found = await leaving.all_limits(client)
+        assert leader.asked == [(0, 0), (100, 3), (101, 3)]
+    assert found == {LEFT: {"metadata.version": 30}, NEWER: {"metadata.version": 30}}
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "why"),
+    [
+        (b"", 0, "node 1 does not send its metadata log from offset 100 on"),
+        (encode_batch(100, 3, 5, registered(NEWER))[:-1] + b"x", 0, "the leader's metadata log is malformed"),
+        (b"", int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "CLUSTER_AUTHORIZATION_FAILED"),
+    ],
+    ids=["no batch", "damaged", "not permitted"],
+)
+async def test_a_log_that_cannot_be_read_is_no_log_without_registrations(records: bytes, code: int, why: str) -> None:
+    async with asked() as (leader, client):
+        leader.batches[100], leader.code = records, code
+        with pytest.raises(QuorumError, match=why):
+            await leaving.all_limits(client)
+
+
+async def test_a_node_that_votes_again_or_runs_on_has_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "POLL_S", 0.01)
+    monkeypatch.setattr(leaving, "WATCH_S", 0.1)
+    monkeypatch.setattr(leaving, "SILENT_MS", 100)
+    async with asked() as (leader, client):
+        await leaving.stays_away(client, LEFT)
+        leader.observers[LEFT] = NOW_MS - 100
+        with pytest.raises(QuorumError, match="node 7 does not vote, but it runs"):
+            await leaving.stays_away(client, LEFT)
+        leader.observers[LEFT] = NOW_MS - 101
+        await leaving.stays_away(client, LEFT)
+        leader.voters[LEFT] = NOW_MS
+        with pytest.raises(QuorumError, match="node 7 votes again"):
+            await leaving.stays_away(client, LEFT)

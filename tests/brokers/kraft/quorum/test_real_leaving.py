@@ -1,0 +1,140 @@
+"""A node that leaves a real Kafka quorum blocks no upgrade (KIP-919): Kafka 4.4 goes from level 4.3 to 4.4 after it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from controller.brokers.kraft.quorum.folder import META_PROPERTIES, read_properties
+from tests.support import tools
+from tests.support.kafka_controller import KafkaController
+from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
+from tests.support.ports import free_ports
+from tests.support.real_brokers import CONTROLLER, RealCluster, until
+from tests.support.topicwright import COMMAND
+from tests.support.voter import VOTER, Voter, voter
+
+NEWEST = "4.4.0"
+
+
+def topicwright(quorum: KafkaQuorum, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [COMMAND, words[0], "--bootstrap-controller", quorum.bootstrap, *words[1:]]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+
+
+def kafka(quorum: KafkaQuorum, tool: str, *words: str) -> str:
+    """The output of a tool of Kafka's."""
+    argv = [f"org.apache.kafka.tools.{tool}", "--bootstrap-controller", quorum.bootstrap, *words]
+    done = tools.run_quietly(tools.java_command(tools.server_classpath(quorum.version), *argv), within_s=240)
+    return done.stdout + done.stderr
+
+
+def upgrade(quorum: KafkaQuorum) -> str:
+    return kafka(quorum, "FeatureCommand", "upgrade", "--release-version", "4.4")
+
+
+def remove(quorum: KafkaQuorum, node_id: int, directory_id: str) -> None:
+    words = "--controller-id", str(node_id), "--controller-directory-id", directory_id
+    removed = kafka(quorum, "MetadataQuorumCommand", "remove-controller", *words)
+    assert f"Removed KRaft controller {node_id}" in removed
+
+
+def remove_ours(quorum: KafkaQuorum, ours: Voter) -> None:
+    remove(quorum, VOTER, read_properties(ours.folder / META_PROPERTIES)["directory.id"])
+
+
+def refused(node_id: int) -> str:
+    return f"Controller {node_id} only supports versions"
+
+
+def left(quorum: KafkaQuorum) -> list[str]:
+    """The controllers that left and block upgrades, as `topicwright quorum` shows them."""
+    shown = topicwright(quorum, "quorum")
+    assert shown.returncode == 0, shown.stderr
+    table = shown.stdout.partition("Controllers that left")[2].splitlines()[2:-1]
+    return [line.split()[0] for line in table if "metadata.version 30, " in line]
+
+
+def test_a_voter_that_left_blocks_no_upgrade(tmp_path: Path) -> None:
+    with kafka_quorum(tmp_path, version=NEWEST, release="4.3") as quorum:
+        with voter(quorum, tmp_path / "voter") as ours:
+            ours.start()
+            ours.votes()
+            until(lambda: refused(VOTER) in upgrade(quorum), 120, "a voter that is there counts")
+            gone = topicwright(quorum, "leave", "--data", ours.folder)
+            assert (gone.returncode, gone.stderr) == (0, "")
+            assert gone.stdout.splitlines() == [
+                f"node {VOTER} votes no longer; the voters are 3001, 3002",
+                f"the registration of node {VOTER} blocks no upgrade any more",
+            ]
+        assert left(quorum) == []
+        assert "was upgraded to 33" in upgrade(quorum)
+
+
+def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> None:
+    joins = {"controller.quorum.auto.join.enable": "true"}
+    with kafka_quorum(tmp_path, count=3, version=NEWEST, release="4.3", settings=joins) as quorum:
+        old = quorum.controllers[2]
+        old.kill()
+        quorum.version = tools.KAFKA_SERVER
+        quorum.start(old)
+        quorum.version = NEWEST
+        assert old.process is not None
+        old.process.wait_for_line("Our registration has been persisted", within_s=240)
+        assert refused(old.node_id) in upgrade(quorum), "4.3 does not know the level of 4.4"
+        with voter(quorum, tmp_path / "voter") as ours:
+            process = ours.start()
+            ours.votes()
+            remove_ours(quorum, ours)
+            process.wait_for_line("registered without limits", within_s=120)
+            ours.start()  # it joins again, and is registered with what it supports
+            ours.votes()
+            again = topicwright(quorum, "leave", "--id", str(old.node_id))
+            assert again.returncode == 1
+            assert f"node {old.node_id} votes again: it runs, and joins by itself" in again.stderr
+            assert left(quorum) == []
+
+            assert ours.process is not None
+            ours.process.kill()
+            remove_ours(quorum, ours)
+            old.kill()
+            remove(quorum, old.node_id, old.directory_id)
+        until(lambda: left(quorum) == [str(old.node_id), str(VOTER)], 60, "both are known to be gone")
+        for node_id in (old.node_id, VOTER):
+            assert "only supports versions" in upgrade(quorum), "of both, Kafka names the one that it finds first"
+            freed = topicwright(quorum, "leave", "--id", str(node_id))
+            assert (freed.returncode, freed.stderr) == (0, "")
+            assert freed.stdout == f"the registration of node {node_id} blocks no upgrade any more\n"
+        assert left(quorum) == []
+        assert "was upgraded to 33" in upgrade(quorum)
+
+
+def test_a_cluster_that_was_handed_back_has_no_registration_that_blocks_an_upgrade(tmp_path: Path) -> None:
+    """Not of the node that was handed back, and not of one that others removed after its process had died."""
+    (port,) = free_ports(1)
+    ours = RealCluster(tmp_path, port, {"kraft.version": "1"}, ("--metadata-version", "30"), {})
+    theirs = KafkaController(tmp_path, port, NEWEST, 1)
+    quorum = KafkaQuorum(tmp_path, NEWEST, 1, (Controller(CONTROLLER, port, tmp_path, ""),))
+    try:
+        ours.start_controller()
+        with voter(quorum, tmp_path / "voter") as dies, voter(quorum, tmp_path / "other", node_id=3010) as leaves:
+            for each in (dies, leaves):
+                each.start()
+                each.votes()
+            assert dies.process is not None
+            dies.process.kill()
+            remove_ours(quorum, dies)
+            gone = topicwright(quorum, "leave", "--data", leaves.folder)
+            assert (gone.returncode, gone.stderr) == (0, "")
+        until(lambda: left(quorum) == [str(VOTER)], 60, "it is known to be gone")
+        ours.kill_controller()
+        argv: list[str | Path] = [COMMAND, "handback", "--data", ours.data, "--to", theirs.metadata]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+        assert f"block no upgrade any more: {VOTER}\n" in done.stdout
+        theirs.start()
+        assert left(quorum) == []
+        assert "was upgraded to 33" in upgrade(quorum)
+    finally:
+        for process in (ours.controller, theirs.process):
+            if process is not None:
+                process.kill()
