@@ -260,7 +260,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "too new": (
         _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=99))),
-        "feature metadata.version has level 99, and is supported from 17 to 30",
+        "feature metadata.version has level 99, and is supported from 17 to 33",
     ),
     "unknown feature": (
         _with(encode_record(FeatureLevelRecord(name="new.version", feature_level=1))),
