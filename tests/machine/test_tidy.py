@@ -14,8 +14,8 @@ MODULES = sorted((ROOT / "controller" / "machine").rglob("*.py")) + [
     ROOT / "events" / f"{name}.py" for name in ("access", "catalog", "catalog_cluster", "codec", "names", "values")
 ]
 PURE = {
-    "__future__", "bisect", "collections", "datetime", "decimal", "difflib", "enum", "functools", "itertools", "math",
-    "operator", "re", "types", "typing", "zlib",
+    "__future__", "bisect", "collections", "datetime", "decimal", "difflib", "enum", "functools", "ipaddress",
+    "itertools", "math", "operator", "re", "types", "typing", "zlib",
 }  # fmt: skip
 """What of the standard library the machine may use: nothing that reads a clock, draws lots or does I/O."""
 OURS = {

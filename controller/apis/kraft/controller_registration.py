@@ -12,7 +12,7 @@ from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, encode_record
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader
-from controller.brokers.kraft.registered import RegisteredControllers
+from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.controller_registration import (

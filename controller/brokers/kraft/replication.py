@@ -28,7 +28,7 @@ from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.registered import RegisteredControllers
+from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum as Known
 from events.catalog import Recorded, SettingsChanged

@@ -13,7 +13,7 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.snapshots import snapshot_batches
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.registered import RegisteredControllers
+from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
