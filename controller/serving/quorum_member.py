@@ -195,6 +195,7 @@ class Member:
             return
         self.doing = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
+        self.replication.following.on_unregistered = self._register_again
         if not node.quorum.is_voter:
             self.doing = "being made a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
@@ -339,6 +340,13 @@ class Member:
                 logged = why
                 self._log.warning("not registered as a controller yet", why=why)
             await asyncio.sleep(AGAIN_S)
+
+    def _register_again(self, controller_id: int) -> None:
+        """As Kafka's controllers do: without a registration a feature may be raised to a level that this node lacks."""
+        if controller_id == self._settings.node_id and self.node.quorum.is_voter:
+            self._log.warning("the registration of this controller was removed: it registers again")
+            self._beside = [each for each in self._beside if not each.done()]
+            self._beside.append(self._run(self._register_at_leader(lambda _: self._registration)))
 
     @property
     def _registration(self) -> ControllerRegistrationRequest:

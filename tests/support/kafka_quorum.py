@@ -71,7 +71,7 @@ class Controller:
 @dataclass(slots=True)
 class KafkaQuorum:
     """Kafka's controllers, of one version. With `kraft_version` 0 the settings name the voters, and `others` are
-    among them, as ID@HOST:PORT."""
+    among them, as ID@HOST:PORT. The features are those of `release`, by default of the version."""
 
     folder: Path
     version: str

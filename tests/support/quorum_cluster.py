@@ -146,14 +146,17 @@ def quorum_cluster(
     settings: Mapping[str, str] | None = None,
     our_settings: Sequence[str] = (),
     network: Network | None = None,
+    release: str = "",
 ) -> Iterator[QuorumCluster]:
     """Three voters, so many of them `ours`, and so many brokers, all there; all ended with the block. `settings` are of
-    all Kafka's nodes."""
+    all Kafka's nodes; the features are those of `release`, by default of the version."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = settings or {}
     with ExitStack() as ending:
         quorum = ending.enter_context(
-            kafka_quorum(folder, count=VOTERS - ours, version=version, settings=settings, network=network)
+            kafka_quorum(
+                folder, count=VOTERS - ours, version=version, settings=settings, network=network, release=release
+            )
         )
         cluster = QuorumCluster(quorum, network, leads=leads)
         for number in range(ours):

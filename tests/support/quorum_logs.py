@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -22,6 +22,13 @@ from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folde
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
+
+
+def records_at(partition: Path) -> Iterator[MetadataRecord]:
+    """The records of a copy that may be written to."""
+    for batch in read_folder(partition, cut_torn_tail=True).batches:
+        if not batch.is_control:
+            yield from (decode_record(value) for _, value in batch.records)
 
 
 def image_at(folder: KafkaFolder, end: int) -> MetadataImage:

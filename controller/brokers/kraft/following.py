@@ -64,6 +64,8 @@ class Following:
         """The next events of the metadata log below an offset, of whoever has them."""
         self.on_root: Callable[[int, int, bytes], None] = lambda *_: None
         """Called with who leads, a number of events that both have, and its root over them."""
+        self.on_unregistered: Callable[[int], None] = lambda _: None
+        """Called with a controller whose registration was removed."""
         self.reload()
 
     def reload(self) -> None:
@@ -143,6 +145,9 @@ class Following:
         records = [(offset, record) for offset, record in numbered(batch) if offset >= self._from]
         complete, epoch, state = self.transactions.complete(records), batch.leader_epoch, recorder.state
         quorum, store = state.cluster.quorum, recorder.store
+        for _, record in complete:
+            if isinstance(record, kinds.UnregisterControllerRecord):
+                self.on_unregistered(record.controller_id)
         if all(isinstance(record, _OF_CONTROLLERS) for _, record in complete):
             return []  # whoever leads writes these down, a Topicwright too
         begins = quorum is None or quorum.leader_epoch < epoch

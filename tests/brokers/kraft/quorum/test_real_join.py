@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from controller.brokers.kraft.log import metadata_records as kinds
 from tests.support import tools
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
 from tests.support.ports import free_ports
+from tests.support.quorum_logs import records_at
 from tests.support.real_brokers import until
 from tests.support.topicwright import COMMAND
 from tests.support.voter import VOTER, voter
@@ -70,6 +72,29 @@ def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> 
         again = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
         assert again.returncode == 1
         assert f"node {VOTER} is no voter, and no registration of it blocks upgrades" in again.stderr
+
+
+def test_a_voter_whose_registration_is_removed_registers_again(tmp_path: Path) -> None:
+    with kafka_quorum(tmp_path, count=1) as quorum, voter(quorum, tmp_path / "voter") as ours:
+        ours.start()
+        ours.votes()
+        (kafka,) = quorum.controllers
+
+        def registered() -> list[bool]:
+            """Of each record about the voter's registration, whether there is one from then on."""
+            return [
+                isinstance(each, kinds.RegisterControllerRecord)
+                for each in records_at(kafka.metadata)
+                if isinstance(each, kinds.RegisterControllerRecord | kinds.UnregisterControllerRecord)
+                and each.controller_id == VOTER
+            ]
+
+        until(lambda: registered() == [True], 120, "it is registered")
+        words = ["org.apache.kafka.tools.ClusterTool", "unregister-controller", "--id", str(VOTER)]
+        command = tools.java_command(tools.server_classpath(), *words, "--bootstrap-controller", kafka.address)
+        done = tools.run_quietly(command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        until(lambda: registered() == [True, False, True], 120, "it is registered again")
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.7.2"])

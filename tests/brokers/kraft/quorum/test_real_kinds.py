@@ -4,7 +4,6 @@ which end where they cannot take one: they live, and their snapshots say what ou
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from controller.brokers import kraft
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import encode_batch
-from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
+from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.moving.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.files import QuorumFiles
@@ -37,7 +36,7 @@ from tests.support import tools
 from tests.support.churn import QUIET
 from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
 from tests.support.quorum_faults import check_logs
-from tests.support.quorum_logs import image_at
+from tests.support.quorum_logs import image_at, records_at
 from tests.support.real_brokers import until
 from tests.support.wire import Wire
 
@@ -50,6 +49,7 @@ SETTINGS = {
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of what has configs."""
 SET, DELETE = 0, 1
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 READS = ("discovering", "moving")
 """Folders whose records go into no log."""
 SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
@@ -57,14 +57,15 @@ SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.tim
 
 def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
     ours = [f"{key}={value}" for key, value in SETTINGS.items()]
-    with quorum_cluster(tmp_path, ours=1, leads=True, settings=SETTINGS, our_settings=ours) as cluster:
+    with quorum_cluster(tmp_path, ours=1, leads=True, settings=SETTINGS, our_settings=ours, release="4.3") as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         with Wire(f"127.0.0.1:{cluster.brokers[1].port}") as wire:
+            _levels(wire)
             _topics(admin, wire)
             _configs(wire)
             _quotas(wire)
             _access(admin)
-            _features(wire)
+            _share_groups(wire)
             _producer(cluster)
             _brokers(cluster)
             _controllers(cluster)
@@ -74,7 +75,7 @@ def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
         for controller in cluster.quorum.controllers:
             assert controller.process is not None
             assert controller.process.popen.poll() is None, controller.process.output[-4000:]
-            seen = set(map(type, _records(controller.metadata)))
+            seen = set(map(type, records_at(controller.metadata)))
             assert kinds.UnregisterControllerRecord in seen
             missing = written_kinds() - seen - {kinds.AbortTransactionRecord}
             assert {each.__name__ for each in missing} == set(), "of each kind there is one"
@@ -96,12 +97,6 @@ def written_kinds() -> set[type[MetadataRecord]]:
                 found |= {known[name]} if name in known else set()
     assert len(found) > 15, "they are found"
     return found
-
-
-def _records(partition: Path) -> Iterator[MetadataRecord]:
-    for batch in read_folder(partition, cut_torn_tail=True).batches:
-        if not batch.is_control:
-            yield from (decode_record(value) for _, value in batch.records)
 
 
 def _topics(admin: AdminClient, wire: Wire) -> None:
@@ -169,12 +164,22 @@ def _access(admin: AdminClient) -> None:
         deleted.result(60)
 
 
-def _features(wire: Wire) -> None:
-    for level, kind in ((0, 2), (1, 1)):
-        update = {"feature": "share.version", "max_version_level": level, "upgrade_type": kind}
-        answer = wire.call("UpdateFeatures", 1, timeout_ms=60_000, feature_updates=[update], validate_only=False)
-        assert answer["error_code"] == 0, answer
-        assert {each["error_code"] for each in answer.get("results") or []} <= {0}, answer
+def _levels(wire: Wire) -> None:
+    """From those of 4.3 to those of 4.4."""
+    for name, level in (("metadata.version", 33), ("share.version", 2)):
+        _finalize(wire, name, level, UPGRADE)
+
+
+def _share_groups(wire: Wire) -> None:
+    _finalize(wire, "share.version", 0, SAFE_DOWNGRADE)
+    _finalize(wire, "share.version", 1, UPGRADE)
+
+
+def _finalize(wire: Wire, name: str, level: int, kind: int) -> None:
+    update = {"feature": name, "max_version_level": level, "upgrade_type": kind}
+    answer = wire.call("UpdateFeatures", 1, timeout_ms=60_000, feature_updates=[update], validate_only=False)
+    assert answer["error_code"] == 0, answer
+    assert {each["error_code"] for each in answer.get("results") or []} <= {0}, answer
 
 
 def _producer(cluster: QuorumCluster) -> None:
@@ -263,7 +268,7 @@ def test_a_transaction_that_its_leader_left_open_is_ended(tmp_path: Path) -> Non
 
 
 def _aborts(partition: Path) -> int:
-    return sum(isinstance(each, kinds.AbortTransactionRecord) for each in _records(partition))
+    return sum(isinstance(each, kinds.AbortTransactionRecord) for each in records_at(partition))
 
 
 def test_what_is_looked_for_is_what_the_source_makes() -> None:
