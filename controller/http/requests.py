@@ -7,8 +7,9 @@ given for a config would become `1000.0`), so bodies are read here, and describe
 
 from __future__ import annotations
 
+import json
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -23,6 +24,8 @@ from controller.machine.errors import ErrorCode
 API: Final = "HTTP"
 CLIENT_ID_CHARACTERS_MAX: Final = 200
 """Of the User-Agent header, which is the client id in events: enough for any name of a program and its version."""
+KEY_CHARACTERS_MAX: Final = 100
+"""Of a JSON key that an error names."""
 SCOPE_KEY: Final = "topicwright.session"
 """Where `controller.http.gate` leaves the session in the scope, before a request is routed."""
 
@@ -94,9 +97,38 @@ async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
     if not body.strip():
         raise refused(400, ErrorCode.INVALID_REQUEST, "body: missing; it has to be JSON")
     try:
-        return msgspec.json.decode(body, type=kind)
+        read = msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise refused(400, ErrorCode.INVALID_REQUEST, _what_is_wrong(str(error), kind)) from None
+        message = _what_is_wrong(str(error), kind)
+        field, place, why = message.partition("[...]")
+        if place:
+            message = f"{field}[{_wrong_key(body, kind, field)}]{why}"
+        raise refused(400, ErrorCode.INVALID_REQUEST, message) from None
+    json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=str, parse_float=str)
+    return read
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
+    """Raise Refused: of a key given twice, msgspec takes the last value."""
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise refused(400, ErrorCode.INVALID_REQUEST, f"{key[:KEY_CHARACTERS_MAX]}: given more than once")
+        keys.add(key)
+
+
+def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
+    """The first key of an object whose value is wrong: msgspec names only the object."""
+    wanted = get_type_hints(kind).get(field)
+    if wanted is None:
+        return "..."
+    values = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
+    for key, value in msgspec.json.decode(values, type=dict[str, msgspec.Raw]).items():
+        try:
+            msgspec.json.decode(msgspec.json.encode({key: value}), type=wanted)
+        except msgspec.ValidationError:
+            return key[:KEY_CHARACTERS_MAX]
+    return "..."
 
 
 FORM_FIELDS_MAX: Final = 20

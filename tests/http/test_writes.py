@@ -124,7 +124,10 @@ replication_factor, assignments, configs, timeout_ms
 {"name": "t", "num_partitions": -2}         | num_partitions: Expected `int` >= -1
 {"name": "t", "num_partitions": 2147483648} | num_partitions: Expected `int` <= 2147483647
 {"name": "t", "replication_factor": 32768}  | replication_factor: Expected `int` <= 32767
-{"name": "t", "configs": {"a": []}}         | configs[...]: Expected `bool | int | float | str | null`, got `array`
+{"name": "t", "configs": {"a": []}}         | configs[a]: Expected `bool | int | float | str | null`, got `array`
+{"name": "t", "configs": {"a": 1, "b": {}}} | configs[b]: Expected `bool | int | float | str | null`, got `object`
+{"name": "t", "name": "u"}                  | name: given more than once
+{"name": "t", "configs": {"a": 1, "a": 2}}  | a: given more than once
 {"name": "t", "timeout_ms": 1.5}            | timeout_ms: Expected `int`, got `float`
 {"name": "t", "assignments": [["1"]]}       | assignments[0][0]: Expected `int`, got `str`
 {"name": "t", "assignments": {"x": [1]}}    | key of assignments: Expected `int`, got `str`
