@@ -31,6 +31,10 @@ TIERED_STORAGE_KEY = "remote.log.storage.system.enable"
 """The one broker-level key that topic configs depend on without being a default of theirs (KIP-405)."""
 
 _RULE = "validation:configs"
+_SUCCESSORS = {
+    "message.timestamp.difference.max.ms": ["message.timestamp.before.max.ms", "message.timestamp.after.max.ms"]
+}
+"""Configs that Kafka 4.0 removed, with what took their place (KIP-937)."""
 
 
 def validate_topic_configs(
@@ -131,8 +135,8 @@ def too_long(explicit: Mapping[str, str]) -> Rejection | None:
 def _unknown_name(explicit: Mapping[str, str]) -> Rejection | None:
     for name in explicit:
         if name not in BY_NAME:
-            near = get_close_matches(name, BY_NAME, n=1) if len(name) <= 100 else []
-            hint = f". Did you mean {near[0]}?" if near else ""
+            near = _SUCCESSORS.get(name) or (get_close_matches(name, BY_NAME, n=1) if len(name) <= 100 else [])
+            hint = f". Did you mean {' or '.join(near)}?" if near else ""
             return invalid_config(f"Unknown topic config name: {name}{hint}")
     return None
 

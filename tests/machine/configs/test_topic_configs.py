@@ -99,6 +99,11 @@ def test_several_configs_get_kafkas_verdict(case: Together) -> None:
             "Null value not supported for topic configs: b,a",
         ),
         ((("retention.msx", "1"),), "Unknown topic config name: retention.msx. Did you mean retention.ms?"),
+        (
+            (("message.timestamp.difference.max.ms", "1"),),
+            "Unknown topic config name: message.timestamp.difference.max.ms. "
+            "Did you mean message.timestamp.before.max.ms or message.timestamp.after.max.ms?",
+        ),
         ((("zzz", "1"), ("segment.ms", "0")), "Unknown topic config name: zzz"),
         (
             (("segment.ms", "0"), ("segment.bytes", "0")),
