@@ -111,6 +111,16 @@ def _broker_id(nodes: Mapping[int, Node], name: str, or_else: str = "") -> int |
     return broker_id
 
 
+def in_force_of_all(front: Front, name: str) -> ConfigEntry:
+    """One config as brokers have it that have none of their own."""
+    layers: tuple[Layer, ...] = (
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(front.cluster.configs_of(BROKERS, ""))),
+        (ConfigSource.STATIC_BROKER_CONFIG, front.static_configs),
+        (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
+    )
+    return _in_force(name, layers)
+
+
 def _nodes(front: Front) -> dict[int, Node]:
     if has_real_brokers(front.cluster):
         return {front.node_id: Node(front.node_id, front.advertised.host, front.advertised.port)}

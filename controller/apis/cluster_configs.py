@@ -1,7 +1,7 @@
-"""Configs of a cluster's brokers, where that cluster carries decisions out: they are its own, and kept by it.
+"""Configs of a cluster's brokers and groups, where that cluster carries decisions out: it stores them.
 
-Of a request about configs, what concerns one broker goes to that broker, what concerns all of them to any, and the
-rest is answered here. The cluster sees Topicwright and not the client, so the client's permission counts first.
+Of a request about configs, what concerns one broker goes to that broker, what concerns all of them or a group to any,
+and the rest is answered here. The cluster sees Topicwright and not the client, so the client's permission counts first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
 from controller.apis.bounds import slices
-from controller.apis.configs import BROKER
+from controller.apis.configs import BROKER, GROUP
 from controller.apis.passing_through import PassOn
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable
@@ -55,7 +55,7 @@ def to_brokers(
 
 
 class _Split:
-    """Answers what is about brokers by one of them, and the rest by `own`."""
+    """Answers what is about brokers and groups by one of the brokers, and the rest by `own`."""
 
     def __init__(
         self,
@@ -74,9 +74,19 @@ class _Split:
         given.pop(str(self._front.node_id), None)  # that is this node
         if context.api_key != ApiKey.DESCRIBE_CONFIGS:
             given = Counter({name: times for name, times in given.items() if times == 1})  # others are refused here
-        if not given or not self._front.allows(context, _OPERATIONS[context.api_key]):
+        operation = _OPERATIONS[context.api_key]
+        if not self._front.allows(context, operation):
+            given.clear()
+        is_theirs = [
+            (each.resource_type == BROKER and each.resource_name in given)
+            or (
+                each.resource_type == GROUP
+                and self._front.authorizer.allows(context, operation, "Group", each.resource_name)
+            )
+            for each in request.resources
+        ]
+        if not any(is_theirs):
             return self._own(context, request)
-        is_theirs = [each.resource_type == BROKER and each.resource_name in given for each in request.resources]
         return asyncio.ensure_future(self._both(context, request, is_theirs))
 
     async def _both(self, context: RequestContext, request: Any, is_theirs: list[bool]) -> Any:

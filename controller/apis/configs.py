@@ -12,6 +12,7 @@ from controller.access.authorizer import Operation
 from controller.apis.bounds import ANSWER_BYTES_MAX, in_turns, slices
 from controller.apis.broker_configs import described_brokers, described_loggers, refused_change
 from controller.apis.config_entries import describable_configs
+from controller.apis.group_configs import described_group
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
@@ -99,6 +100,8 @@ def _describe_other(
         found = described_brokers(front, name, keys, request.include_synonyms, request.include_documentation)
     elif kind == BROKER_LOGGER:
         found = described_loggers(front, name, keys)
+    elif kind == GROUP:
+        found = described_group(front, name, keys, request.include_synonyms, request.include_documentation)
     else:
         return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
     if isinstance(found, Rejection):
@@ -218,8 +221,8 @@ def _commands(
         if is_topic:
             denied = front.denial(context, "AlterConfigs", wanted.name)
         else:
-            is_granted = front.grants(context, "AlterConfigs")
-            denied = 0 if is_granted else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            refusal = _denied_beside_topics(front, context, "AlterConfigs", wanted.kind, wanted.name)
+            denied = 0 if refusal is None else int(refusal.code)
         make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=wanted.kind, name=wanted.name)
         return make(
             request_id=request_id,

@@ -34,6 +34,7 @@ from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.api_versions import ApiVersionsResponse
+from controller.machine.configs.groups import GROUPS
 from controller.machine.state import BROKERS
 
 HandlerTable = Mapping[int, ApiHandler]
@@ -65,7 +66,7 @@ def controller_listener(front: Front, versions_max: Mapping[str, int]) -> Handle
 
 
 def administration(
-    front: Front, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS})
+    front: Front, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS, GROUPS})
 ) -> dict[int, Handler]:
     """What only a controller answers: changes, and who may log in. A create keeps nobody waiting for longer than
     `create_ms_max`; configs of the kinds `other_configs` can be altered as those of topics can."""

@@ -170,6 +170,7 @@ class Member:
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
         """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""
+        self._run = run
         self.node.start()
         self._guard.start()
         work = self._snapshotting.run(), self._keep_flushed(), self._watch(), self._keep_registered()

@@ -146,7 +146,7 @@ def quorum_cluster(
     settings: Mapping[str, str] | None = None,
     our_settings: Sequence[str] = (),
     network: Network | None = None,
-    release: str = "",
+    release: str | None = None,
 ) -> Iterator[QuorumCluster]:
     """Three voters, so many of them `ours`, and so many brokers, all there; all ended with the block. `settings` are of
     all Kafka's nodes; the features are those of `release`, by default of the version."""

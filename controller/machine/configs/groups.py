@@ -28,20 +28,21 @@ GROUPS = 32
 
 
 class GroupConfig(msgspec.Struct, frozen=True, gc=False):
-    """One config of a group. `synonym` is the broker-level name that gives it its default, None where there is none."""
+    """One config of a group. Only one with a documentation of its own has no broker-level name."""
 
     name: str
     kind: ConfigType
     default: str | None
     allowed: Allowed = None
     within: Allowed = None
-    has_synonym: bool = True
+    documentation: str = ""
+    """Empty where the broker-level config has it."""
     internal: bool = False
 
     @property
     def synonym(self) -> str | None:
         """The broker-level config that gives it its default."""
-        return f"group.{self.name}" if self.has_synonym else None
+        return None if self.documentation else f"group.{self.name}"
 
 
 _BOOLEAN, _STRING, _INT, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LIST
@@ -60,15 +61,25 @@ _ROWS = (
     GroupConfig("share.record.lock.duration.ms", _INT, "30000", AtLeast(1_000), Between(15_000, 60_000)),
     GroupConfig("share.delivery.count.limit", _INT, "5", AtLeast(2), Between(2, 10)),
     GroupConfig("share.partition.max.record.locks", _INT, "2000", AtLeast(100), Between(100, 4_000)),
-    GroupConfig("share.auto.offset.reset", _STRING, "latest", has_synonym=False),
+    GroupConfig(
+        "share.auto.offset.reset",
+        _STRING,
+        "latest",
+        documentation="Where a share partition starts: earliest, latest, or by_duration:PnDTnHnMn.nS before now.",
+    ),
     GroupConfig(
         "share.isolation.level",
         _STRING,
         "read_uncommitted",
         OneOf(("read_committed", "read_uncommitted")),
-        has_synonym=False,
+        documentation="Whether a share group is given records of transactions that were aborted or are open.",
     ),
-    GroupConfig("share.renew.acknowledge.enable", _BOOLEAN, "true", has_synonym=False),
+    GroupConfig(
+        "share.renew.acknowledge.enable",
+        _BOOLEAN,
+        "true",
+        documentation="Whether members of a share group may renew the lock of a record.",
+    ),
     GroupConfig("share.assignment.interval.ms", *_ASSIGNMENT),
     GroupConfig("share.assignor.offload.enable", *_OFFLOAD, internal=True),
     GroupConfig("streams.session.timeout.ms", *_SESSION),
@@ -79,11 +90,33 @@ _ROWS = (
     GroupConfig("streams.assignor.offload.enable", *_OFFLOAD, internal=True),
     GroupConfig("streams.task.offset.interval.ms", _INT, "60000", AtLeast(1), AtLeast(15_000), internal=True),
     GroupConfig("streams.num.warmup.replicas", _INT, "2", AtLeast(0), Between(0, 20), internal=True),
-    GroupConfig("streams.rack.aware.assignment.tags", _LIST, ""),
+    GroupConfig(
+        "streams.rack.aware.assignment.tags",
+        _LIST,
+        "",
+        documentation="The tags of clients over which standby tasks are spread.",
+    ),
     GroupConfig("streams.acceptable.recovery.lag", ConfigType.LONG, "10000", AtLeast(0), internal=True),
-    GroupConfig("streams.assignor.name", _STRING, None, None, OneOf(("sticky",)), has_synonym=False),
-    GroupConfig("errors.deadletterqueue.topic.name", _STRING, "", has_synonym=False),
-    GroupConfig("errors.deadletterqueue.copy.record.enable", _BOOLEAN, "false", has_synonym=False),
+    GroupConfig(
+        "streams.assignor.name",
+        _STRING,
+        None,
+        None,
+        OneOf(("sticky",)),
+        "Which of the brokers' assignors places the tasks of a streams group; by default the first.",
+    ),
+    GroupConfig(
+        "errors.deadletterqueue.topic.name",
+        _STRING,
+        "",
+        documentation="The topic for records that a share group could not process; empty for none.",
+    ),
+    GroupConfig(
+        "errors.deadletterqueue.copy.record.enable",
+        _BOOLEAN,
+        "false",
+        documentation="Whether a dead letter is a copy of the record, or only says which it was.",
+    ),
 )
 GROUP_CONFIGS: dict[str, GroupConfig] = {row.name: row for row in _ROWS}
 

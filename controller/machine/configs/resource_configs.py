@@ -96,7 +96,8 @@ def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], re
 
 def _refused(command: AlterResourceConfigs, cluster: Cluster) -> Rejection | None:
     if command.denied:
-        return Rejection(ErrorCode(command.denied), "Cluster authorization failed.", "authorizer")
+        what = "Group" if command.kind == GROUPS else "Cluster"
+        return Rejection(ErrorCode(command.denied), f"{what} authorization failed.", "authorizer")
     if command.kind == BROKERS:
         return _unknown_broker(command.name, cluster) or check_steps(command.ops)
     if not command.name:
