@@ -37,11 +37,11 @@ _PROBLEM: Final = {
     "title": "Topic already exists",
     "status": 409,
     "detail": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
-    "instance": "/v1/requests/7f3c-12",
+    "instance": "/v1/requests/3f2a9c-12-9c1d02f47a",
     "error": "TOPIC_ALREADY_EXISTS",
     "code": 36,
     "message": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
-    "request_id": "7f3c-12",
+    "request_id": "3f2a9c-12-9c1d02f47a",
     "rule": "validation:exists",
 }
 _LOGINS: Final = {
