@@ -24,6 +24,7 @@ from controller.machine.commands.access import AlterUserScramCredentials, ScramR
 from controller.machine.commands.commands import AnyCommand, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.decision import Detail
+from controller.machine.state import Cluster
 from controller.serving.process import new_cluster_id
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION, Cause
@@ -68,11 +69,6 @@ class OfflineUsers:
         """Remove what a user logs in with by a mechanism."""
         return self._alter(removals=(ScramRemoval(user, NUMBERS[mechanism]),))
 
-    def mechanisms(self) -> list[tuple[str, str, int]]:
-        """Users with their mechanisms and iterations, sorted."""
-        scram = self._recorder.state.cluster.scram
-        return [(user, mechanism, scram[user, mechanism].iterations) for user, mechanism in sorted(scram)]
-
     def _alter(self, removals: tuple[ScramRemoval, ...] = (), upserts: tuple[ScramUpsert, ...] = ()) -> Detail:
         command = AlterUserScramCredentials(
             request_id=self._request_id,
@@ -97,6 +93,11 @@ class OfflineUsers:
         self._log.write(commit)
         self._log.flush()
         return decision.answers[0].details if decision.answers else ()
+
+
+def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
+    """Users with their mechanisms and iterations, sorted."""
+    return [(*key, cluster.scram[key].iterations) for key in sorted(cluster.scram)]
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def classify(error: Exception, path: Path, otherwise: type[LogError] = LogError)
     if _says(text, _DENIED):
         return LogAccessDenied(f"{path}: this user may not read or write there ({text}); change its owner or mode")
     if _says(text, _LOCKED):
-        return LogLocked(str(path), _lock_holder(path / "LOCK"))
+        return LogLocked(str(path), lock_holder(path / "LOCK"))
     if _says(text, _FULL):
         return LogDiskFull(f"{path}: no room left ({text}); make room, nothing that was answered is lost")
     if _says(text, _CORRUPTED) or (_says(text, _READING) and "No such file" in text):
@@ -50,7 +50,7 @@ def _says(text: str, any_of: tuple[str, ...]) -> bool:
     return any(each in text for each in any_of)
 
 
-def _lock_holder(lock: Path) -> int | None:
+def lock_holder(lock: Path) -> int | None:
     """The process that holds a POSIX lock on a file, as Linux reports it; None where it does not.
 
     The file is not opened: closing it again would drop the lock if this very process held it.

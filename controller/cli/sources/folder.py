@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -19,12 +19,12 @@ from controller.machine.decide import decide
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
-from events.catalog import EVENT_VERSION, Verdict
+from events.catalog import Verdict
 from events.logs import kafka_partitions
 from events.logs.heads import Head
 from events.logs.log import LogError, LogLocked
 from events.logs.proofs import Proof
-from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_errors import lock_holder
 from events.names import RequestId, TopicId
 from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
@@ -35,6 +35,9 @@ from projections.shown.difference_types import DifferenceShape
 from projections.shown.overviews import Window
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
+
+if TYPE_CHECKING:
+    from projections.replay.log.secondary import Look
 
 FIRST_PARTITION = "partition-00000"
 NO_LOG = "holds no log: name the folder that `topicwright serve --data` was given"
@@ -186,18 +189,17 @@ def _decide(state: State, command: CreateTopic) -> Answer:
     return msgspec.structs.replace(decide(state, allowed).answers[0], message=POLICIES_NOT_CONSULTED)
 
 
-def open_log(folder: Path) -> RocksDbLog:
-    """The log in a folder. Raises SourceError."""
+def open_log(folder: Path) -> Look:
+    """The log in a folder, for reading: nothing is written there. Raises SourceError."""
+    from projections.replay.log.secondary import Look, is_written
+
+    if is_written(folder):
+        locked = LogLocked(str(folder), lock_holder(folder / "LOCK"))
+        raise SourceError(f"{locked}; or ask the service that runs there with --http HOST:PORT")
     try:
-        return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster)
-    except LogLocked as error:
-        raise SourceError(f"{error}; or ask the service that runs there with --http HOST:PORT") from error
+        return Look(folder)
     except LogError as error:
         raise SourceError(str(error)) from error
-
-
-def _no_new_cluster() -> NoReturn:
-    raise SourceError(f"the folder {NO_LOG}")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import argparse
 import getpass
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,17 @@ from controller.access.users_file import UsersFileError
 from controller.brokers.kraft.quorum.files import LogCorrupted
 from controller.brokers.kraft.quorum.folder import FolderError
 from controller.cli.sources.admin import Admin, AdminError, admin_module
+from controller.cli.sources.folder import open_log
+from controller.cli.sources.http import SourceError
 from controller.cli.terminal.printing import show
 from controller.cli.terminal.usage import complain
 from controller.machine.decision import Detail
 from controller.release import RELEASE
-from controller.serving.offline_users import OfflineUsers, offline_users
+from controller.serving.offline_users import OfflineUsers, mechanisms, offline_users
 from controller.settings.load import SettingsError, load_settings
 from controller.settings.properties import PropertiesError, read_values
 from events.logs.log import LogError
+from projections.store.store import TopicStore
 
 DONE, REFUSED = 0, 1
 
@@ -37,6 +40,7 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             return run(options)
         except (
             UsersError,
+            SourceError,
             AdminError,
             UsersFileError,
             SettingsError,
@@ -101,8 +105,8 @@ def _list(options: argparse.Namespace) -> int:
     elif options.data is not None:
         if not options.data.exists():
             raise UsersError(f"there is no folder {options.data}")
-        with _offline(options) as offline:
-            users = list(offline.mechanisms())
+        with closing(open_log(options.data)) as log:
+            users = [*mechanisms(TopicStore(log).durable_cluster)]
     else:
         users = list(_admin(options).users())
     users.sort(key=lambda one: (one[0], one[1]))

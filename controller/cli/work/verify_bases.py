@@ -14,12 +14,13 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from controller.cli.sources.folder import open_log
+from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, fetch_base, offsets_of_bases, read_base
 from events.logs.archive.manifest import ArchiveDamaged, note, noted
 from events.logs.archive.place import Place
 from events.logs.heads import Head
 from events.logs.log import LogCorrupted
+from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from projections.queries.query import Query
 from projections.store.archived.bases import check_tree, wrong_state
@@ -53,7 +54,10 @@ def _wrong(
     heads: Sequence[Head],
     index_key: bytes,
 ) -> Iterator[str]:
-    with closing(open_log(path)) as log:
+    log = RocksDbLog.open(
+        path, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: base.cluster_id
+    )
+    with closing(log):
         log.note(note(replace(noted(log), url=place.url)))
         try:
             check_tree(log, base, place)
