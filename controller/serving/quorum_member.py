@@ -31,9 +31,9 @@ from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
 from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
+from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.quorum.shown import quorum_shown
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
-from controller.brokers.kraft.registered import without_limits
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
@@ -87,6 +87,7 @@ class Member:
         self.replication: QuorumReplication
         self._snapshotting: Snapshotting
         self._keep_flushed: Callable[[], Coroutine[Any, Any, None]]
+        self._run: Callable[[Any], asyncio.Task[None]]
 
     # --- life
 

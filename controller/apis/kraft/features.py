@@ -11,7 +11,7 @@ from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
-from controller.brokers.kraft.registered import Registered, RegisteredControllers, why_unsupported
+from controller.brokers.kraft.quorum.registered import Registered, RegisteredControllers, why_unsupported
 from controller.brokers.port import stamp
 from controller.front.front import Front
 from controller.kafka.handling import RequestContext

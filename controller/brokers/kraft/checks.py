@@ -14,7 +14,7 @@ from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
-from controller.brokers.kraft.registered import why_unsupported
+from controller.brokers.kraft.quorum.registered import why_unsupported
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import ChangeFeatures, FenceBroker

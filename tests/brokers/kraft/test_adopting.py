@@ -36,7 +36,7 @@ from controller.brokers.kraft.moving.adopting import adopted
 from controller.brokers.kraft.moving.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
-from controller.brokers.kraft.registered import limits, read_registered
+from controller.brokers.kraft.quorum.registered import limits, read_registered
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.cli.main import main
 from controller.machine.apply import apply

@@ -29,8 +29,8 @@ from controller.brokers.kraft.quorum.folder import (
     write_quorum_state,
 )
 from controller.brokers.kraft.quorum.raft.log import QuorumState
+from controller.brokers.kraft.quorum.registered import limits, read_registered, without_limits
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
-from controller.brokers.kraft.registered import limits, read_registered, without_limits
 from controller.brokers.kraft.registration import controller_record
 from controller.machine.state import Quorum
 

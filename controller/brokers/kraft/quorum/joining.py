@@ -24,7 +24,7 @@ from controller.brokers.kraft.log.batches import (
 )
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
-from controller.brokers.kraft.registered import without_limits
+from controller.brokers.kraft.quorum.registered import without_limits
 from controller.kafka.messages import Message, fetch
 from controller.kafka.messages import add_raft_voter as add
 from controller.kafka.messages import describe_quorum as dq

@@ -9,7 +9,7 @@ from typing import Final
 from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.quorum.joining import SILENT_MS, QuorumClient, QuorumError
-from controller.brokers.kraft.registered import Registered, fold, limits
+from controller.brokers.kraft.quorum.registered import Registered, fold, limits
 from controller.kafka.messages.describe_quorum import ResponsePartitionData
 
 POLL_S: Final = 0.5

@@ -13,7 +13,7 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import BrokerFeature, RegisterControllerRecord
 from controller.brokers.kraft.quorum import leaving
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
-from controller.brokers.kraft.registered import without_limits
+from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.registration import controller_record
 from controller.kafka.handling import Answer, Handler, RequestContext
 from controller.kafka.messages import ApiKey, fetch

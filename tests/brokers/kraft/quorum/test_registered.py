@@ -21,7 +21,7 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
-from controller.brokers.kraft.registered import (
+from controller.brokers.kraft.quorum.registered import (
     LEVEL_MAX,
     Registered,
     RegisteredControllers,
