@@ -16,6 +16,7 @@ from controller.apis import (
     configs,
     create_partitions,
     for_each,
+    no_records,
     user_scram_credentials,
 )
 from controller.apis.api_versions import finalized_keys, supported_features, with_api_versions
@@ -41,6 +42,8 @@ HandlerTable = Mapping[int, ApiHandler]
 
 ELEMENTS_OF_BROKERS_MAX = 400_000
 """In one report of a broker: the in-sync replicas of 100,000 partitions."""
+ELEMENTS_OF_OFFSETS_MAX = 4_000
+"""In one OffsetFetch: 32,000 partitions are answered in some ten milliseconds."""
 ELEMENTS_OF_CHANGES_MAX = 16_000
 """In one request that changes things, which may change 10,000 of them: some parts have parts."""
 _NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
@@ -62,7 +65,8 @@ _LISTS = frozenset(
 
 def controller_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
     """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
-    return _listener({**_reading(front), **administration(front)}, versions_max, front.is_node)
+    handlers = {**_reading(front), **no_records.reads(front), **administration(front)}
+    return _listener(handlers, versions_max, front.is_node)
 
 
 def administration(
@@ -101,7 +105,7 @@ def cluster_listener(
 ) -> HandlerTable:
     """The controller's listener in front of a cluster: what is not about topics goes to one of its brokers, which speak
     what `brokers` says; configs of brokers too."""
-    table = dict(controller_listener(front, versions_max))
+    table = dict(_listener({**_reading(front), **administration(front)}, versions_max))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     own = {*table, int(ApiKey.API_VERSIONS)}
@@ -120,7 +124,7 @@ def cluster_listener(
 def broker_listener(front: Front, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
     """A broker's listener: reads are answered, admin requests get NOT_CONTROLLER."""
     return _listener(
-        {**_reading(front), **for_each.SENT_AWAY},
+        {**_reading(front), **no_records.reads(front), **for_each.SENT_AWAY},
         versions_max,
         lambda cluster_id, node_id: (cluster_id, node_id) == (front.cluster_id, broker_id),
     )
@@ -164,4 +168,6 @@ def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> di
 def _elements_max(key: int) -> int:
     if key in _REPORTS:
         return ELEMENTS_OF_BROKERS_MAX
+    if key == ApiKey.OFFSET_FETCH:
+        return ELEMENTS_OF_OFFSETS_MAX
     return ELEMENTS_OF_CHANGES_MAX if key in CHANGES else ELEMENTS_MAX

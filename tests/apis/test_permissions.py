@@ -10,14 +10,19 @@ from controller.kafka.messages.create_partitions import CreatePartitionsRequest,
 from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from controller.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from controller.kafka.messages.describe_groups import DescribeGroupsRequest
+from controller.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from controller.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from controller.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResult,
     UserName,
 )
+from controller.kafka.messages.find_coordinator import FindCoordinatorRequest
+from controller.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from controller.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from controller.machine.errors import ErrorCode
 from events.catalog import CreateRejected
 from events.codec import decode_event
@@ -138,6 +143,27 @@ async def test_auto_creation_needs_create() -> None:
         await a.call(ApiKey.METADATA, 12, request, BOB)
         await a.controller.decided()
         assert a.front.store.durable_named("mine") is None
+
+
+async def test_offsets_and_groups_need_describe() -> None:
+    async with rig(authorizer=Granted(("Describe", "Topic", "mine"), ("Describe", "Group", "ours"))) as a:
+        await a.call(ApiKey.CREATE_TOPICS, 7, create("mine", "other"))
+        wanted = tuple(ListOffsetsTopic(name=name, partitions=(ListOffsetsPartition(),)) for name in ("mine", "other"))
+        offsets = await a.call(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(topics=wanted), BOB)
+        assert [each.partitions[0].error_code for each in offsets.topics] == [0, DENIED]
+        committed = tuple(OffsetFetchRequestTopic(name=name, partition_indexes=(0,)) for name in ("mine", "other"))
+        codes = {}
+        for group in ("ours", "theirs"):
+            request = OffsetFetchRequest(group_id=group, topics=committed)
+            answer = await a.call(ApiKey.OFFSET_FETCH, 7, request, BOB)
+            codes[group] = (answer.error_code, [each.partitions[0].error_code for each in answer.topics])
+            found = await a.call(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group), BOB)
+            assert found.error_code == answer.error_code
+        assert codes == {"ours": (0, [0, DENIED]), "theirs": (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])}
+        described = await a.call(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=("ours", "theirs")), BOB)
+        assert [each.error_code for each in described.groups] == [0, ErrorCode.GROUP_AUTHORIZATION_FAILED]
+        dirs = await a.call(ApiKey.DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(), BOB)
+        assert dirs.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def test_reassignments_need_describe_on_the_cluster() -> None:

@@ -32,8 +32,12 @@ class ApiKey(enum.IntEnum):
 
     PRODUCE = 0, 3, 13
     FETCH = 1, 12, 18
-    LIST_OFFSETS = 2, 4, 11
+    LIST_OFFSETS = 2, 1, 11
     METADATA = 3, 0, 13
+    OFFSET_FETCH = 9, 1, 7
+    FIND_COORDINATOR = 10, 0, 6
+    DESCRIBE_GROUPS = 15, 0, 6
+    LIST_GROUPS = 16, 0, 5
     SASL_HANDSHAKE = 17, 0, 1
     API_VERSIONS = 18, 0, 5
     CREATE_TOPICS = 19, 0, 7
@@ -43,6 +47,7 @@ class ApiKey(enum.IntEnum):
     DELETE_ACLS = 31, 1, 3
     DESCRIBE_CONFIGS = 32, 0, 4
     ALTER_CONFIGS = 33, 0, 2
+    DESCRIBE_LOG_DIRS = 35, 1, 5
     SASL_AUTHENTICATE = 36, 0, 2
     CREATE_PARTITIONS = 37, 0, 3
     CREATE_DELEGATION_TOKEN = 38, 1, 3

@@ -1,4 +1,4 @@
-"""ListOffsets (2): sent to brokers, to see whether they serve as leaders."""
+"""ListOffsets (2): offsets of partitions at a time. Brokers are sent it too, to see whether they serve as leaders."""
 
 from controller.kafka.messages.message import Message
 

@@ -124,12 +124,13 @@ def _arguments(type_: Any) -> list[Any]:
 
 
 KAFKA_PYTHON_LACKS = frozenset({
-    ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.FETCH_SNAPSHOT,
+    ApiKey.FETCH, ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.FETCH_SNAPSHOT,
     ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER, ApiKey.ALLOCATE_PRODUCER_IDS,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM, ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.UPDATE_RAFT_VOTER,
     ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.DESCRIBE_GROUPS,  # it reads the bytes of members
 })  # fmt: skip
 """APIs that only kio's classes are a witness of: those of the compared APIs that kafka-python does not have."""
 
@@ -150,7 +151,7 @@ def _kafka_python_class(api_key: int, direction: Direction) -> Any:
     name = APIS[api_key].name + direction.capitalize()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas by a deprecated call
-        parts = ("admin", "metadata", "producer", "sasl")
+        parts = ("admin", "consumer", "metadata", "producer", "sasl")
         modules = [importlib.import_module(f"kafka.protocol.{part}") for part in parts]
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 

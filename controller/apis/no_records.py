@@ -1,0 +1,172 @@
+"""What simulated brokers answer about offsets, groups and log directories: as a Kafka that is empty.
+
+They keep no records, so every partition begins and ends at offset 0, and there are no groups. Any of them coordinates
+every group; what joins a group or commits an offset is not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from controller.apis.bounds import in_turns
+from controller.front.front import Front
+from controller.kafka.handling import Handler, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages import describe_groups as groups
+from controller.kafka.messages import find_coordinator as coordinators
+from controller.kafka.messages import list_offsets as offsets
+from controller.kafka.messages import offset_fetch as committed
+from controller.kafka.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from controller.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Topic
+
+AT_ONCE = 200
+GROUP = 0
+"""The type of a coordinator's key that is a group."""
+SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+"""By timestamp that means something else, the version from which ListOffsets knows it: latest, earliest, maximum,
+earliest local, latest tiered, earliest pending upload."""
+AT_AN_END = (-1, -2, -4)
+"""The timestamps that have an offset in an empty partition."""
+
+
+def reads(front: Front) -> dict[int, Handler]:
+    """The handlers by API key."""
+    return {
+        ApiKey.LIST_OFFSETS: partial(list_offsets, front),
+        ApiKey.OFFSET_FETCH: partial(offset_fetch, front),
+        ApiKey.FIND_COORDINATOR: partial(find_coordinator, front),
+        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, front),
+        ApiKey.LIST_GROUPS: list_groups,
+        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, front),
+    }
+
+
+async def list_offsets(
+    front: Front, context: RequestContext, request: offsets.ListOffsetsRequest
+) -> offsets.ListOffsetsResponse:
+    """Offset 0 at both ends of a partition, and none (-1) at any time."""
+
+    def answered(wanted: Sequence[offsets.ListOffsetsTopic]) -> Iterator[offsets.ListOffsetsTopicResponse]:
+        for each in wanted:
+            denied = not front.grants(context, "Describe", each.name)
+            topic = None if denied else front.topic(each.name)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            yield offsets.ListOffsetsTopicResponse(
+                name=each.name,
+                partitions=tuple(_offset(context.api_version, topic, one, code) for one in each.partitions),
+            )
+
+    return offsets.ListOffsetsResponse(topics=await in_turns(front, context, request.topics, AT_ONCE, answered))
+
+
+def _offset(
+    version: int, topic: Topic | None, wanted: offsets.ListOffsetsPartition, otherwise: ErrorCode
+) -> offsets.ListOffsetsPartitionResponse:
+    index, timestamp = wanted.partition_index, wanted.timestamp
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return offsets.ListOffsetsPartitionResponse(partition_index=index, error_code=int(otherwise))
+    epoch = topic.partitions[index].leader_epoch
+    code = ErrorCode.NONE
+    if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+        code = ErrorCode.UNSUPPORTED_VERSION
+    elif topic.partitions[index].leader < 0:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif wanted.current_leader_epoch not in (-1, epoch):
+        is_older = wanted.current_leader_epoch < epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    if code or timestamp not in AT_AN_END:
+        return offsets.ListOffsetsPartitionResponse(partition_index=index, error_code=int(code))
+    return offsets.ListOffsetsPartitionResponse(partition_index=index, offset=0, leader_epoch=epoch)
+
+
+async def offset_fetch(
+    front: Front, context: RequestContext, request: committed.OffsetFetchRequest
+) -> committed.OffsetFetchResponse:
+    """No offset is committed, of missing topics neither, as in Kafka. Version 1 has errors of partitions alone."""
+    denied = _denial(front, context, request.group_id)
+
+    def answered(
+        wanted: Sequence[committed.OffsetFetchRequestTopic],
+    ) -> Iterator[committed.OffsetFetchResponseTopic]:
+        for topic in wanted:
+            code = denied or _invisible(front, context, topic.name)
+            yield committed.OffsetFetchResponseTopic(name=topic.name, partitions=_uncommitted(topic, code))
+
+    if denied and context.api_version >= 2:
+        return committed.OffsetFetchResponse(error_code=int(denied))
+    topics = await in_turns(front, context, request.topics or (), AT_ONCE, answered)
+    return committed.OffsetFetchResponse(topics=topics)
+
+
+def _uncommitted(
+    topic: committed.OffsetFetchRequestTopic, code: ErrorCode
+) -> tuple[committed.OffsetFetchResponsePartition, ...]:
+    return tuple(
+        committed.OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=-1, metadata="", error_code=int(code)
+        )
+        for index in topic.partition_indexes
+    )
+
+
+def _invisible(front: Front, context: RequestContext, topic: str) -> ErrorCode:
+    return ErrorCode.NONE if front.grants(context, "Describe", topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _denial(front: Front, context: RequestContext, group: str) -> ErrorCode:
+    denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if front.grants_on(context, "Describe", "Group", group, denied) else denied
+
+
+async def find_coordinator(
+    front: Front, context: RequestContext, request: coordinators.FindCoordinatorRequest
+) -> coordinators.FindCoordinatorResponse:
+    """The first node."""
+    node = front.nodes()[0]
+
+    def answered(keys: Sequence[str]) -> Iterator[coordinators.Coordinator]:
+        for key in keys:
+            code = _denial(front, context, key) if request.key_type == GROUP else ErrorCode.NONE
+            if code:
+                yield coordinators.Coordinator(key=key, node_id=-1, port=-1, error_code=int(code))
+            else:
+                yield coordinators.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+
+    if context.api_version >= 4:
+        found = await in_turns(front, context, request.coordinator_keys, AT_ONCE, answered)
+        return coordinators.FindCoordinatorResponse(coordinators=found)
+    (one,) = answered([request.key])
+    return coordinators.FindCoordinatorResponse(
+        error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+async def describe_groups(
+    front: Front, context: RequestContext, request: groups.DescribeGroupsRequest
+) -> groups.DescribeGroupsResponse:
+    """A group that does not exist is dead; from version 6 on it is an error too (KIP-1043)."""
+
+    def answered(wanted: Sequence[str]) -> Iterator[groups.DescribedGroup]:
+        for group in wanted:
+            code, message = _denial(front, context, group), None
+            if not code and context.api_version >= 6:
+                code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."
+            yield groups.DescribedGroup(group_id=group, group_state="Dead", error_code=int(code), error_message=message)
+
+    return groups.DescribeGroupsResponse(groups=await in_turns(front, context, request.groups, AT_ONCE, answered))
+
+
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    """There are none."""
+    return ListGroupsResponse()
+
+
+def describe_log_dirs(
+    front: Front, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """There are none; or the error of one who may not describe the cluster."""
+    may = front.grants(context, "Describe")
+    return DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))

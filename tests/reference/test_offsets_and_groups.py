@@ -1,0 +1,84 @@
+"""Simulated brokers answer about offsets and groups as a Kafka 4.3 without records and groups does, in each version."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from tests.reference.cases import assigned
+from tests.support.real_brokers import until
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import Topicwright
+from tests.support.wire import Body, Wire
+
+LATEST_EARLIEST_MAX = (-1, -2, -3)
+TIMESTAMPS = (0, 1_700_000_000_000, *LATEST_EARLIEST_MAX, -4, -5, -7)
+
+
+def list_offsets(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
+    """One answer for each timestamp in each version, and for what is missing."""
+    for version in range(1, 12):
+        for timestamp in TIMESTAMPS:
+            yield (version, timestamp), _offsets(wire, version, topic, 0, timestamp)
+        yield (version, "no partition"), _offsets(wire, version, topic, 7, -1)
+        yield (version, "no topic"), _offsets(wire, version, f"{topic}-missing", 0, -1)
+    for epoch in (0, 5):
+        yield ("epoch", epoch), _offsets(wire, 9, topic, 0, -1, epoch)
+
+
+def _offsets(wire: Wire, version: int, topic: str, index: int, timestamp: int, epoch: int = -1) -> Body:
+    partition = {"partition_index": index, "current_leader_epoch": epoch, "timestamp": timestamp}
+    topics = [{"name": topic, "partitions": [partition]}]
+    return wire.call("ListOffsets", version, replica_id=-1, isolation_level=0, topics=topics, timeout_ms=9000)
+
+
+def groups(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
+    """What is asked of the coordinator of a group."""
+    wanted = [{"name": topic, "partition_indexes": [0, 1]}, {"name": "missing", "partition_indexes": [0]}]
+    for version in range(1, 8):
+        yield ("OffsetFetch", version), wire.call("OffsetFetch", version, group_id="g", topics=wanted)
+    for version in range(2, 8):
+        yield ("OffsetFetch of all", version), wire.call("OffsetFetch", version, group_id="g", topics=None)
+    for version in range(7):
+        yield ("DescribeGroups", version), wire.call("DescribeGroups", version, groups=["g", "h"])
+    for version in range(6):
+        yield ("ListGroups", version), wire.call("ListGroups", version)
+
+
+def coordinator(wire: Wire) -> str:
+    """The address of the coordinator of group g; Kafka creates the offsets topic first."""
+
+    def found() -> Body:
+        answer = wire.call("FindCoordinator", 3, key="g", key_type=0)
+        return answer if answer["error_code"] == 0 else {}
+
+    node = until(found, 120, "there is a coordinator")
+    for version in range(7):
+        one = wire.call("FindCoordinator", version, key="g", key_type=0, coordinator_keys=["g"])
+        one = one["coordinators"][0] if version >= 4 else one
+        assert (one["error_code"], one["node_id"], one["port"]) == (0, node["node_id"], node["port"]), version
+    return f"{node['host']}:{node['port']}"
+
+
+def answers(address: str, topic: str) -> dict[object, Body]:
+    """All of these answers, without how long a client is throttled."""
+    wanted = {**assigned({0: [1], 1: [1]}), "name": topic}
+    with Wire(address) as wire:
+        wire.call("CreateTopics", 7, topics=[wanted], timeout_ms=60_000, validate_only=False)
+        until(lambda: _offsets(wire, 1, topic, 0, -1)["topics"][0]["partitions"][0]["error_code"] == 0, 60, "it is led")
+        found = dict(list_offsets(wire, topic))
+        with Wire(coordinator(wire)) as of_groups:
+            found |= groups(of_groups, topic)
+    return {key: _without_throttle(body) for key, body in found.items()}
+
+
+def _without_throttle(body: Body) -> Any:
+    return {name: value for name, value in body.items() if name != "throttle_time_ms"}
+
+
+def test_offsets_and_groups_of_an_empty_kafka(kafka43: ReferenceKafka, topicwright_server: Topicwright) -> None:
+    topic = f"empty-{uuid.uuid4().hex[:8]}"
+    kafka, topicwright = answers(kafka43.bootstrap, topic), answers(topicwright_server.kafka, topic)
+    differing = [(key, kafka[key], topicwright[key]) for key in kafka if kafka[key] != topicwright[key]]
+    assert not differing, differing[:5]
