@@ -85,7 +85,7 @@ class ScramConversation:
         credential = self._credential
         assert credential is not None, "the first message was taken"
         if not hmac.compare_digest(found[3].encode(), self._nonce.encode()):
-            raise LoginRefused("a nonce that was not ours", user=self._user)
+            raise LoginRefused("not the server's nonce, as of librdkafka before 2.6.1", user=self._user)
         if _decoded(found[2], self._user) != self._header.encode():
             raise LoginRefused("another channel binding than in the first message", user=self._user)
         signed = f"{self._first},{self._challenge},{found[1]}".encode()
