@@ -6,8 +6,8 @@ come to the very records of the batch. A batch of Kafka's own controller has non
 another voter of Topicwright may have the events (`missed`); whatever the snapshot that it begins with says besides is
 discovered as one difference.
 
-What another controller wrote and no event can say does not stop anything: `unfoldable` names it, it is kept, and a node
-that has met it follows and votes, but must not lead.
+Nothing that another controller wrote stops a node: records that no event can say, and events that do not fit, are
+kept and named by `unfoldable`. A node that has met such a thing follows and votes, but must not lead.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from projections.store.store import topic_slices
 
 READ_BYTES: Final = 1 << 20
 _OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
+UNFIT_CHARACTERS_MAX: Final = 300
 KAFKAS: Final = -1
 """The priority of Kafka's own controllers."""
 
@@ -89,10 +90,9 @@ class Following:
             return await self._take_snapshot(recorder)
         batch = self._next(committed)
         ours = None if batch.is_control else carried(batch.records[0][1])
-        if ours is None:
+        records = self._take_ours(recorder, batch, ours) if ours is not None else None
+        if records is None:
             records = await self._take_anothers(recorder, batch)
-        else:
-            records = self._take_ours(recorder, batch, ours) if ours.values else []
         self.applied = batch.last_offset + 1
         return records
 
@@ -114,17 +114,26 @@ class Following:
 
     # --- of a Topicwright
 
-    def _take_ours(self, recorder: Recorder, batch: RecordBatch, ours: Carried) -> list[Recorded]:
+    def _take_ours(self, recorder: Recorder, batch: RecordBatch, ours: Carried) -> list[Recorded] | None:
+        """None where the events are none, or do not fit the state: then nothing is taken."""
+        if not ours.values:
+            return []
         here = self._log.next_offset
         if ours.first - here != self._apart:
             self._apart = ours.first - here
             logger.warning("events have other offsets here", metadata=batch.base_offset, there=ours.first, here=here)
         if ours.root and ours.first == here:
             self.on_root(self._leader_of(None, batch.leader_epoch), here, ours.root)
-        records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
         self._projector.begin_at(batch.base_offset)
-        for record, value in zip(records, ours.values, strict=True):
-            recorder.take(record, value)
+        try:
+            records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
+            recorder.take_all(records, ours.values)
+        except Exception as error:  # whatever a leader wrote, this node must start again
+            why = f"the events of the batch at offset {batch.base_offset} do not fit: {error}"[:UNFIT_CHARACTERS_MAX]
+            logger.error("events of another voter do not fit: its records are taken", why=why)
+            self._projector.note_unfoldable(why)
+            self._projector.end_discovered()
+            return None
         if self._projector.values != [value for _, value in batch.records[1:]]:
             theirs = [record for _, record in numbered(batch)]
             different = differs(map(decode_record, self._projector.values), theirs) or "written otherwise"

@@ -21,7 +21,9 @@ from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.replication import wants_lead
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum
-from events.catalog import EVENT_VERSION, TopicDiscovered
+from events.access import LoginSecretDrawn
+from events.catalog import EVENT_VERSION, BrokerUnfenced, TopicDiscovered
+from events.codec import encode_event
 from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
@@ -44,6 +46,14 @@ def created(number: int) -> list[bytes]:
     """A topic, as Kafka's controller writes it."""
     topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
     return [encode_record(each) for each in (topic, story.partition(topic.topic_id, 0, 1))]
+
+
+def unfitting() -> tuple[bytes, ...]:
+    """An event that fits, and one that does not."""
+    return tuple(
+        encode_event(COMMANDS[0][0].at_ms, COMMANDS[0][0].cause, event)
+        for event in (LoginSecretDrawn(b"s" * 32), BrokerUnfenced(BrokerId(99), 1, "it is not registered"))
+    )
 
 
 async def begun_anew(desk: Desk) -> None:
@@ -203,6 +213,25 @@ async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_comm
                 desk.load()
             assert "a record of type 255" in desk.replication.following.unfoldable
             assert desk.projector.wire.broker_epochs == {BrokerId(1): 7}
+        assert not desk.node.quorum.can_lead
+
+
+@pytest.mark.parametrize("values", [(b"no event",), (b"",), unfitting(), (*unfitting(), b"no event")])
+async def test_events_of_another_voter_that_do_not_fit_are_passed_over_and_its_records_taken(
+    tmp_path: Path, values: tuple[bytes, ...]
+) -> None:
+    async with alone(tmp_path) as desk:
+        await desk.commit(COMMANDS[:1])
+        known = desk.events()
+        last = desk.node.append([(None, each) for each in (carrying(0, values), *created(1))])
+        desk.load()
+        await desk.follow(lambda: desk.replication.applied > last)
+        assert desk.events()[: len(known)] == known
+        assert [each for each in desk.events()[len(known) :] if isinstance(each.event, TopicDiscovered)]
+        for again in (False, True):
+            if again:
+                desk.load()
+            assert "do not fit" in desk.replication.following.unfoldable
         assert not desk.node.quorum.can_lead
 
 
