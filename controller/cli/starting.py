@@ -35,10 +35,15 @@ def register_process(
     parser.add_argument(
         "--data", type=Path, default=Path(data), metavar="DIR", help=f"the folder of {kept}; default ./%(default)s"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    register_settings(parser)
     parser.set_defaults(func=lambda options: _run(start, options))
     return parser
+
+
+def register_settings(parser: argparse.ArgumentParser) -> None:
+    """Add where settings come from."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with settings by Kafka's names")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
 
 
 def register_kafka(parser: argparse.ArgumentParser) -> None:

@@ -1,13 +1,14 @@
-"""`topicwright worker`: one of any number of processes that decide, over Kafka."""
+"""`topicwright worker`, one of any number of processes that decide, over Kafka; and `restore-topic`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.cli import starting
-from controller.cli.commands import Parsers
+from controller.cli.commands import COMMANDS, Parsers, later
 
 if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
@@ -39,6 +40,14 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         help="who carries decisions out: cluster (that of --bootstrap), cluster:HOST:PORT[,…] or simulated:N; "
         "default %(default)s",
     )
+
+    restore = commands.add_parser("restore-topic", description=f"{COMMANDS['restore-topic'].summary.capitalize()}.")
+    starting.register_kafka(restore)
+    restore.add_argument(
+        "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; of each partition the furthest is used"
+    )
+    starting.register_settings(restore)
+    restore.set_defaults(func=later("work.restore_topic", "restore"))
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:

@@ -140,10 +140,12 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
     return _Measured(Reached(app, reach), parts.metrics)
 
 
-def build_worker_app(why_not: health.WhyNot, metrics: Metrics, release: str, reach: Reach) -> ASGIApp:
+def build_worker_app(
+    why_not: health.WhyNot, trouble: health.WhyNot, metrics: Metrics, release: str, reach: Reach
+) -> ASGIApp:
     """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
     clients."""
-    given: dict[str, object] = {"why_not": why_not, "trouble": lambda: None, "figures": metrics}
+    given: dict[str, object] = {"why_not": why_not, "trouble": trouble, "figures": metrics}
     description = "Decides what fronts put into the commands topic."
     return Reached(Heads(_litestar([], given, "Topicwright worker", release, description)), reach)
 

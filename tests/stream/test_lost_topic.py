@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+import urllib.request
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from controller.stream.log.partition import events_in
-from tests.stream.front.test_service import create
+from projections.replay.log.kafka_ref import kafka_topic
+from projections.replay.log.kafka_scan import scan
+from projections.replay.log.secondary import Look
+from tests.stream.front.test_service import command, create, until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.stream import Stream
+from tests.support.stream import Stream, stream
 from tests.support.tools import ROOT
 
 PARTITIONS = 2
@@ -62,6 +68,81 @@ def test_what_workers_and_fronts_hold_stays_where_kafka_lost_it(
             assert process.wait(120) in (2, 3), process.output[-3000:]
             assert re.search(says, process.output), process.output[-3000:]
         assert {name: events_in(tmp_path / name) for name in before} == before
+
+
+def events_of(data: Path) -> list[list[bytes]]:
+    """The events of each partition in a folder."""
+    found = []
+    for number in range(PARTITIONS):
+        with closing(Look(data / f"partition-{number:05}")) as log:
+            found.append([value for _, value in log.read()])
+    return found
+
+
+@pytest.mark.parametrize("lost", ["events", "both"])
+def test_a_topic_that_was_lost_is_restored(stream_kafka: ReferenceKafka, tmp_path: Path, lost: str) -> None:
+    admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
+    with ExitStack() as held:
+        one = Stream(tmp_path, stream_kafka.bootstrap, f"restored-{time.time_ns()}", SETTINGS, "plain", ROOT, held)
+        one.start_worker()
+        one.start_worker()
+        front = one.start_front()
+        names = [f"before.{number}" for number in range(20)]
+        assert create(front.kafka, *names) == dict.fromkeys(names, 0)
+        for process in (front.process, *one.workers):
+            assert process.stop(within_s=120) == 0
+        before = events_of(front.data)
+
+        def restore(*folders: str) -> tuple[int, str]:
+            settings = [word for key, value in one.common.items() for word in ("--set", f"{key}={value}")]
+            done = command("restore-topic", "--bootstrap", one.kafka, *(tmp_path / each for each in folders), *settings)
+            return done.returncode, done.stdout + done.stderr
+
+        code, said = restore("front-0")
+        assert code == 2
+        assert re.search(r"topic \S+\.events has or had records: if the folders have all", said), said
+        for topic in [f"{one.names}.{each}" for each in (("events",) if lost == "events" else ("events", "commands"))]:
+            delete(admin, topic)
+        assert restore("nowhere") == (2, f"topicwright: {tmp_path / 'nowhere'} is not a folder\n")
+        code, said = restore("front-0", "worker-0")
+        assert code == 0, said
+        assert f"partition 1: {len(before[1])} events of " in said
+        front = one.start_front()
+        one.start_worker()
+        assert create(front.kafka, names[0], "after") == {names[0]: 36, "after": 0}
+        assert front.process.stop(within_s=120) == 0
+        after = events_of(front.data)
+        assert [there[: len(here)] for here, there in zip(before, after, strict=True)] == before
+        replayed = scan(kafka_topic(f"kafka://{one.kafka}/{one.names}.events"))
+        assert [each.end for each in replayed.partitions] == list(map(len, after))
+        assert restore("front-0")[0] == 2, "it is not lost any more"
+
+
+def test_a_trimmed_topic_is_reported_while_folders_have_it_all(stream_kafka: ReferenceKafka, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
+    with stream(tmp_path, stream_kafka.bootstrap, f"trimmed-{time.time_ns()}", SETTINGS) as one:
+        (worker,), (front,) = one.workers, one.fronts
+        assert create(front.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
+        for process in (front.process, worker):
+            assert process.stop(within_s=120) == 0
+        places = [TopicPartition(f"{one.names}.events", number, 2) for number in range(PARTITIONS)]
+        for each in admin.delete_records(places).values():
+            each.result(30)
+        for process in again(one):
+            (http,) = process.wait_for_line(r"^ready .*?http=(\S+)", within_s=240).groups()
+            until("it looks at the topic", lambda at=http: bool(json.loads(get(at, "/health/ready"))["reason"]))  # type: ignore[misc]
+            said = json.loads(get(http, "/health/ready"))
+            assert said["status"] == "ready"
+            assert "has lost its first records (of partitions 0, 1)" in said["reason"]
+            assert "the events topic is not whole" in process.output
+            assert "topicwright_records_deleted 4.0" in get(http, "/metrics")
+            assert process.stop(within_s=120) == 0
+
+
+def get(http: str, path: str) -> str:
+    with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
+        body: str = answer.read().decode()
+        return body
 
 
 def again(one: Stream) -> list[Process]:

@@ -53,7 +53,7 @@ from controller.stream.log.folder_lock import hold_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_fronts_topic, prepare_topics, record_ranges
+from controller.stream.log.topics import KafkaUnreachable, Wanted, offset_ranges, prepare_fronts_topic, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Topics
 from events.logs.archive.place import Place
 from projections.queries.proving import unsigned
@@ -105,6 +105,7 @@ class FrontService:
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         archive = archive_of(options.settings)
+        self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
         self._archives = archives = [archive and archive(number) for number in range(topics.partitions)]
         self._partitions = self._open_partitions(archives, ranges)
         interval = options.settings.log_snapshot_interval_events
@@ -156,6 +157,7 @@ class FrontService:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         front.static_configs = settings.static_configs()
+        front.archive_trouble = lambda: self._topic_watch.trouble
         self.http = HttpServer(
             front,
             FrontBrokers(self.node),
@@ -171,6 +173,7 @@ class FrontService:
         members = self._presence.members
         members.own = replace(members.own, http=f"{reachable(options.http.host)}:{self._http_address.port}")
         self.metrics.watch(self._gauges)
+        self.metrics.watch(self._topic_watch.gauges)
         self._follow()
         await self._caught_up()
         entrance.listening.open(front, dict(settings.api_versions_max), await self._speaks(front))
@@ -224,7 +227,7 @@ class FrontService:
         for each, place in zip(self._partitions, self._archives, strict=True):
             if place is not None:
                 self._beside.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
-        self._beside.begin(TopicWatch(self.options.properties, self._topics).watch(self.node.fail))
+        self._beside.begin(self._topic_watch.watch(self.node.fail))
 
     async def _announce(self) -> None:
         while True:
@@ -329,4 +332,4 @@ def _topics(options: FrontOptions) -> tuple[Topics, list[tuple[int, int]]]:
     settings = options.settings
     topics = prepare_topics(options.properties, Wanted.by(settings), options.data)
     prepare_fronts_topic(options.properties, settings.stream_fronts_topic, settings.stream_replication_factor)
-    return topics, record_ranges(options.properties, topics)
+    return topics, offset_ranges(options.properties, topics.events, topics.partitions)

@@ -75,12 +75,15 @@ class CacheAhead(LogError):
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
-            f"{folder} {why}: it may be the last copy of its events, and stays. If the events topic lost them, restore "
-            "the topic; else choose another folder with --data, or remove this one"
+            f"{folder} {why}: it may be the last copy of its events, and stays. If Kafka lost them, stop all workers "
+            "and fronts and write them back with `topicwright restore-topic`; else choose another folder with --data, "
+            "or remove this one"
         )
 
 
-class _Place(Fact, frozen=True):
+class Reached(Fact, frozen=True):
+    """How far a folder has read which events topic."""
+
     topic_id: str
     position: Position
 
@@ -113,7 +116,7 @@ class PartitionState:
     def __init__(
         self, log: RocksDbLog, partition: int, topic_id: str, *, answers: bool, partitions_cached: int
     ) -> None:
-        place = _stored_place(log)
+        place = stored_place(log)
         self.partition = partition
         self.log = log
         self.store = TopicStore(log, partitions_cached)
@@ -163,7 +166,7 @@ class PartitionState:
             why_not = begin_with_base(folder, archive, cluster_id, topic_id)
             log = opening() or opening()  # the first may be of a base that cannot be used
         assert log is not None, "an empty folder can be used"
-        if _stored_place(log) is None and first_record:
+        if stored_place(log) is None and first_record:
             log.close()
             _replace(folder, aside)
             raise BeginningGone(partition, first_record, why_not)
@@ -175,7 +178,7 @@ class PartitionState:
     @property
     def kept(self) -> Position:
         """How far the partition is in the folder. Raises LogError."""
-        place = _stored_place(self.log)
+        place = stored_place(self.log)
         return START if place is None else place.position
 
     # --- reading
@@ -267,7 +270,7 @@ class PartitionState:
                 self._recent.note(record)
 
     def _place(self) -> bytes:
-        return _encode(_Place(self.topic_id, self.fold.position))
+        return _encode(Reached(self.topic_id, self.fold.position))
 
 
 def events_in(data: Path) -> int:
@@ -304,15 +307,16 @@ def _opened(
     return None
 
 
-def _stored_place(log: RocksDbLog) -> _Place | None:
+def stored_place(log: RocksDbLog) -> Reached | None:
+    """How far a partition is in its folder; None in an empty one. Raises msgspec.DecodeError."""
     value = log.get(POSITION)
-    return None if value is None else msgspec.msgpack.decode(value, type=_Place)
+    return None if value is None else msgspec.msgpack.decode(value, type=Reached)
 
 
 def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
     """Why a cache that opened cannot be used; None if it can. Raises CacheAhead."""
     try:
-        place = _stored_place(log)
+        place = stored_place(log)
     except msgspec.DecodeError as error:
         return f"its place in the events topic cannot be read: {error}"
     if place is None:

@@ -1,22 +1,24 @@
-"""Whether the topics of the log are still those that a process started with.
+"""Watches the topics of the log: they must stay those that a process started with, and whole.
 
-A topic that is deleted takes its history along, and what is made in its place under the same name (by somebody, or by a
-cluster that creates topics on demand) is another log: nothing that is decided or shown from there on would be
-true. Idle processes would not notice for minutes, so the topics' ids are looked at now and then. A topic counts as gone
-when it is missing twice in a row; Kafka's own troubles say nothing, nor does any other exception of a look: it is
-logged once, and the next look comes all the same.
+A topic that is deleted takes its history along, and a topic that is created in its place under the same name (by
+somebody, or by a cluster that creates topics on demand) is another log: nothing that is decided or shown from there on
+would be true. Idle processes would not notice for minutes, so the topics' ids are checked now and then. A topic counts
+as gone when it is missing twice in a row. An events topic without its first records stops nobody who has read them,
+but no empty folder can begin with it: `trouble` says so. Kafka's own troubles say nothing, nor does any other exception
+of a check: it is logged once, and the next check comes all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from controller.stream.log.topics import offset_ranges
 from controller.stream.log.transport import Topics
 
 LOOK_EVERY_S = 5.0
@@ -31,9 +33,14 @@ class TopicGone(Exception):
 class TopicWatch:
     """Looks at the topics; `properties` are librdkafka's, with `bootstrap.servers`."""
 
-    def __init__(self, properties: Mapping[str, Any], topics: Topics) -> None:
+    def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
+        """`is_archived` says that empty folders begin with a base, and need not all records."""
+        self.trouble: str | None = None
+        """What is wrong though everything goes on."""
         self._properties = {**properties, "log_level": 0}
         self._topics = topics
+        self._is_archived = is_archived
+        self._deleted = 0
         self._ids = {topics.events: topics.events_id}
         """The ids that topics must have; that of the commands from the first look on."""
         self._missed: dict[str, int] = {}
@@ -47,6 +54,10 @@ class TopicWatch:
                 admin = admin or AdminClient(self._properties)
                 for name, topic_id in (await asyncio.to_thread(self._look, admin)).items():
                     self.learn(name, topic_id)
+                ranges = await asyncio.to_thread(
+                    offset_ranges, self._properties, self._topics.events, self._topics.partitions
+                )
+                self.learn_beginnings([first for first, _ in ranges])
             except TopicGone as gone:
                 fail(gone)
                 return
@@ -64,6 +75,24 @@ class TopicWatch:
             raise TopicGone(f"topic {name} was deleted: {self._cure(name)}")
         if topic_id is not None and self._ids.setdefault(name, topic_id) != topic_id:
             raise TopicGone(f"topic {name} was deleted and made anew: {self._cure(name)}")
+
+    def learn_beginnings(self, firsts: Sequence[int]) -> None:
+        """Take the offset of the first record of each partition of the events topic."""
+        self._deleted = sum(firsts)
+        if self._is_archived or not self._deleted:
+            self.trouble = None
+        elif self.trouble is None:
+            partitions = ", ".join(str(number) for number, first in enumerate(firsts) if first)
+            self.trouble = (
+                f"topic {self._topics.events} has lost its first records (of partitions {partitions}): a process with "
+                "an empty folder cannot start. Restore the topic while folders have it all (`topicwright "
+                "restore-topic`), or set log.archive.url and wait for a base"
+            )
+            structlog.get_logger("topicwright").warning("the events topic is not whole", why=self.trouble)
+
+    def gauges(self) -> Iterable[tuple[str, str, float]]:
+        """The figure of it."""
+        yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted
 
     def _look(self, admin: AdminClient) -> dict[str, str | None]:
         """The ids of the topics that Kafka describes, and None of those that it says are missing."""

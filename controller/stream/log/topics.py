@@ -114,7 +114,8 @@ def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int, data: Path) 
     if held := events_in(data):
         raise TopicsMismatch(
             f"there is no topic {missing[0].topic} in Kafka, and {data} holds {held} events: it may be the last copy "
-            "of them. If Kafka lost the topic, restore it; else choose another folder with --data, or remove this one"
+            "of them. If Kafka lost the topic, stop all workers and fronts and write the events back with `topicwright "
+            "restore-topic`; else choose another folder with --data, or remove this one"
         )
     for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
         try:
@@ -176,8 +177,15 @@ def _check_configs(name: str, found: Mapping[str, str], wanted: Mapping[str, str
             raise TopicsMismatch(f"topic {name} has {key}={found.get(key)}, and must have {key}={value}: change it")
 
 
+_NOT_READY = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,  # of a topic that was just created
+)
+
+
 def _classified(error: KafkaError) -> Exception:
-    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE) or error.retriable():
+    if error.code() in _NOT_READY or error.retriable():
         return KafkaUnreachable(f"Kafka is not ready yet: {error.str()}")
     if error.code() < 0 or error.code() == KafkaError.REQUEST_TIMED_OUT:
         return KafkaUnreachable(f"Kafka does not answer: {error.str()}")
@@ -192,11 +200,11 @@ def _silent() -> logging.Logger:
     return logger
 
 
-def record_ranges(properties: Mapping[str, Any], topics: Topics) -> list[tuple[int, int]]:
-    """Of each partition of the events topic the offsets of the first record that Kafka has, and of the next one that
-    it will have. It blocks. Raises KafkaUnreachable, TopicsMismatch."""
+def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) -> list[tuple[int, int]]:
+    """Of each partition of a topic the offsets of the first record that Kafka has, and of the next one that it will
+    have. It blocks. Raises KafkaUnreachable, TopicsMismatch."""
     admin = AdminClient(dict(properties), logger=_silent())
-    places = [TopicPartition(topics.events, number) for number in range(topics.partitions)]
+    places = [TopicPartition(topic, number) for number in range(partitions)]
     earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
     try:
         first, end = (

@@ -97,10 +97,11 @@ class Worker:
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
         reach = reach_of(settings).named(options.http.host)
-        self._app = build_worker_app(self._status.why_not_ready, metrics, options.release, reach)
+        self._app = build_worker_app(self._status.why_not_ready, self._trouble, metrics, options.release, reach)
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None
+        self._topic_watch: TopicWatch | None = None
         self._running: asyncio.Task[None] | None = None
         self._beside = Background(self.fail)
         self._leaving = asyncio.Event()
@@ -183,6 +184,9 @@ class Worker:
         )
         return partition_clusters(self._cluster, topics, settings)
 
+    def _trouble(self) -> str | None:
+        return None if self._topic_watch is None else self._topic_watch.trouble
+
     def _wait_for(self, why: str) -> None:
         self._status.doing = why
 
@@ -229,7 +233,8 @@ class Worker:
             memory=Memory.share(settings.store_cache_bytes, topics.partitions),
         )
         self._status.show(engine, duties)
-        topic_watch = TopicWatch(options.properties, topics)
+        topic_watch = self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
+        self.metrics.watch(topic_watch.gauges)
         for looking in (self._status.look(engine), topic_watch.watch(self.fail)):
             self._beside.begin(looking)
         group = Group(

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from confluent_kafka import KafkaException
@@ -100,7 +101,22 @@ def test_topics_that_are_not_what_they_must_be_are_refused(
 @pytest.fixture
 def watch() -> TopicWatch:
     """A watch over topics whose events have the id `one`."""
-    return TopicWatch({}, Topics("commands", "events", 4, "cluster", "one"))
+    return TopicWatch({}, Topics("commands", "events", 4, "cluster", "one"), is_archived=False)
+
+
+def test_an_events_topic_without_its_first_records_is_reported(
+    watch: TopicWatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    watch.learn_beginnings([0, 0, 0, 0])
+    assert (watch.trouble, *watch.gauges()) == (None, ("records_deleted", ANY, 0))
+    for _ in range(2):
+        watch.learn_beginnings([0, 18, 0, 2])
+    assert "topic events has lost its first records (of partitions 1, 3)" in str(watch.trouble)
+    assert list(watch.gauges()) == [("records_deleted", ANY, 20)]
+    assert capfd.readouterr().out.count("the events topic is not whole") == 1
+    archived = TopicWatch({}, watch._topics, is_archived=True)
+    archived.learn_beginnings([0, 18, 0, 2])
+    assert archived.trouble is None
 
 
 def test_a_topic_is_gone_when_it_is_missing_twice_in_a_row(watch: TopicWatch) -> None:
@@ -142,9 +158,11 @@ async def test_a_look_that_raises_is_no_reason_to_look_no_more(
     watch: TopicWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topic_watch, "AdminClient", Admin)
+    monkeypatch.setattr(topic_watch, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
     monkeypatch.setattr(topic_watch, "LOOK_EVERY_S", 0.001)
     Admin.looks = ["one", RuntimeError("odd"), KafkaException("no broker"), RuntimeError("odd"), "one", "two"]
     gone: list[TopicGone] = []
     await asyncio.wait_for(watch.watch(gone.append), 30)
     assert ["was deleted and made anew" in str(each) for each in gone] == [True]
     assert Admin.looks == []
+    assert watch.trouble is not None

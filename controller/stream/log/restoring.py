@@ -1,0 +1,180 @@
+"""Writing the events topic back to Kafka, from the folders of workers and fronts, after Kafka lost it.
+
+Method. Of each partition the folder that is furthest along is taken. Its events are written in fences, as many as keep
+the epoch above that of every worker before; the first says which command is the next one (`events.logs.kafka_fold`).
+All partitions are written in one transaction: readers see all or nothing, and a restore that was killed is repeated.
+
+What it does not do: bring back records without events, such as dry runs, or their answers. Commands that Kafka has
+after the last decided one are decided by the next worker; those that Kafka lost as well stay lost.
+
+Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from controller.brokers.cluster.security import Security
+from controller.release import RELEASE
+from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.partition import Reached, stored_place
+from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
+from controller.stream.log.transport import RECORD_BYTES_MAX
+from events.catalog import EVENT_VERSION
+from events.logs.kafka_fold import Position
+from events.logs.kafka_record import Fence, encode_record
+from projections.replay.log.kafka_ref import KafkaTopic, reading
+from projections.replay.log.secondary import Look
+
+WRITER = "restore"
+CHUNK_BYTES = 1 << 19
+TRANSACTION_MS = 900_000  # as long as Kafka allows without being told otherwise
+_WAIT_S = 60.0
+
+
+class NotRestored(Exception):
+    """The topic cannot be restored; the message says why."""
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """A partition that was written, and from where."""
+
+    partition: int
+    folder: Path
+    events: int
+    commands_lost: int
+    """Commands that were not decided, and that Kafka does not have."""
+
+
+def restore_topic(bootstrap: str, security: Security, wanted: Wanted, folders: Sequence[Path]) -> list[Restored]:
+    """Create the topics that are missing, and write the events topic.
+
+    Raises NotRestored, TopicsMismatch and KafkaUnreachable; LogError and OSError for folders that cannot be read.
+    """
+    properties = {**security.properties, "bootstrap.servers": bootstrap}
+    with ExitStack() as held:
+        for folder in folders:
+            if not folder.is_dir():
+                raise NotRestored(f"{folder} is not a folder")
+            held.enter_context(hold_folder(folder))
+        sources = [_furthest(held, folders, number) for number in range(wanted.partitions)]
+        if any((folder / f"partition-{wanted.partitions:05}").exists() for folder in folders):
+            raise NotRestored(f"the folders hold more than stream.partitions={wanted.partitions} partitions")
+        if len({(log.cluster_id, reached.topic_id) for log, reached in sources}) > 1:
+            raise NotRestored("the folders are of different events topics: name those of one")
+        topics = prepare_topics(properties, wanted, Path(os.devnull))
+        commands, _ = (offset_ranges(properties, each, topics.partitions) for each in (topics.commands, topics.events))
+        written = [
+            _Written(log, reached.position, *_next_source(reached.position, *there))
+            for (log, reached), there in zip(sources, commands, strict=True)
+        ]
+        url, keys = f"kafka://{bootstrap}/{topics.events}", tuple(security.properties.items())
+        topic = KafkaTopic(url, bootstrap, topics.events, keys)
+        _write(properties, topic, written)
+        return [
+            Restored(number, one.log.path, one.log.next_offset, one.commands_lost) for number, one in enumerate(written)
+        ]
+
+
+class _Written(msgspec.Struct, frozen=True):
+    log: Look
+    position: Position
+    next_source: int
+    commands_lost: int
+
+    def records(self) -> Iterator[bytes]:
+        """The records of the partition."""
+        chunks, epoch = _chunks(value for _, value in self.log.read()), 0
+        while (chunk := next(chunks, None)) is not None or epoch <= self.position.epoch:
+            epoch += 1
+            yield encode_record(Fence(epoch, WRITER, RELEASE, EVENT_VERSION, chunk or (), self.next_source))
+
+
+def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Look, Reached]:
+    found = []
+    for path in (folder / f"partition-{number:05}" for folder in folders):
+        if (path / "CURRENT").exists():
+            log = held.enter_context(closing(Look(path)))
+            reached = stored_place(log)
+            if reached is not None and log.next_offset == reached.position.next_event:
+                found.append((log, reached))
+    if not found:
+        where = ", ".join(map(str, folders))
+        raise NotRestored(f"there is no partition {number} in {where}: name the folder of a front, or of more workers")
+    return max(found, key=lambda one: (one[1].position.next_event, one[1].position.next_source))
+
+
+def _next_source(position: Position, first: int, end: int) -> tuple[int, int]:
+    """The next command to decide, of those that the commands topic has; and how many before it are lost."""
+    return min(max(position.next_source, first), end), max(0, first - position.next_source)
+
+
+def _chunks(values: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
+    chunk: list[bytes] = []
+    size = 0
+    for value in values:
+        if chunk and size + len(value) > CHUNK_BYTES:
+            yield tuple(chunk)
+            chunk, size = [], 0
+        chunk.append(value)
+        size += len(value)
+    if chunk:
+        yield tuple(chunk)
+
+
+def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequence[_Written]) -> None:
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer(
+        {
+            **properties,
+            "transactional.id": f"topicwright-restore-{topic.topic}",
+            "transaction.timeout.ms": TRANSACTION_MS,
+            "message.max.bytes": RECORD_BYTES_MAX,
+        }
+    )
+    try:
+        producer.init_transactions(_WAIT_S)  # which aborts what a restore has left that was killed
+        _check_empty(topic)
+        producer.begin_transaction()
+        for number, one in enumerate(partitions):
+            for value in one.records():
+                while not _produced(producer, topic.topic, number, value, delivered):
+                    producer.poll(0.1)
+                if failed:
+                    raise KafkaException(failed[0])
+        producer.commit_transaction(TRANSACTION_MS / 1000)
+    except KafkaException as error:
+        raise NotRestored(f"Kafka did not take the events; nothing is restored: {error.args[0].str()}") from error
+
+
+def _check_empty(topic: KafkaTopic) -> None:
+    """Raise NotRestored for a topic with records: what comes behind them would not count, or not alone."""
+    with reading(topic) as kafka:
+        for number, (first, end) in kafka.now().ranges.items():
+            if first > 0 or next(kafka.records(number, 0, end), None) is not None:
+                raise NotRestored(
+                    f"topic {topic.topic} has or had records: if the folders have all that is left in it, delete it "
+                    "(kafka-topics --delete) and try again"
+                )
+
+
+def _produced(producer: Producer, topic: str, partition: int, value: bytes, delivered: Any) -> bool:
+    """Whether there was room for a record."""
+    try:
+        producer.produce(topic, value, partition=partition, on_delivery=delivered)
+    except BufferError:
+        return False
+    producer.poll(0)
+    return True

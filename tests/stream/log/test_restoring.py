@@ -1,0 +1,75 @@
+"""What is written of a folder when the events topic is restored: readers come to the same state, workers go on."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from controller.stream.log import restoring
+from controller.stream.log.partition import PartitionState
+from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _Written
+from events.catalog import EVENT_VERSION
+from events.logs.kafka_record import Decided, Fence, encode_record
+from projections.replay.log.secondary import Look
+from projections.store.tree import head_of
+from tests.stream.log.records import Writing, create, joined
+from tests.stream.log.test_partition import opened, read_all
+
+
+def worker(data: Path, topics: int) -> PartitionState:
+    """A folder whose partition was taken over three times."""
+    state = opened(data)
+    writing = Writing(state)
+    for epoch in (1, 2, 3):
+        writing.fence(epoch)
+        writing.decide(*joined(epoch))
+    writing.decide(*(create(f"t{number}") for number in range(topics)))
+    state.commit()
+    return state
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1000, 1 << 19])
+@pytest.mark.parametrize("next_source", [0, 11, 7000])
+def test_readers_come_to_the_same_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, next_source: int
+) -> None:
+    monkeypatch.setattr(restoring, "CHUNK_BYTES", chunk_bytes)
+    before = worker(tmp_path / "before", 20)
+    with closing(Look(before.log.path)) as log:
+        topic = list(_Written(log, before.fold.position, next_source, 0).records())
+    after = opened(tmp_path / "after")
+    read_all(after, topic)
+    assert list(after.log.read()) == list(before.log.read())
+    assert head_of(after.log) == head_of(before.log)
+    assert after.store.durable_slice(None, 100) == before.store.durable_slice(None, 100)
+    assert after.fold.next_source == next_source
+    assert after.fold.epoch > before.fold.epoch, "records of workers from before count no more"
+    epoch = after.fold.epoch + 1
+    for record in (Fence(epoch, "w", "1.0", EVENT_VERSION, (), next_source), Decided(epoch, next_source, ())):
+        assert after.accept(after.fold.kafka_offset, encode_record(record)) is not None
+    for state in (before, after):
+        state.close()
+
+
+def test_the_folder_that_is_furthest_along_is_taken(tmp_path: Path) -> None:
+    for name, topics in (("a", 3), ("b", 7), ("c", 5)):
+        worker(tmp_path / name, topics).close()
+    folders = [tmp_path / name for name in ("a", "b", "c", "empty")]
+    with ExitStack() as held:
+        log, reached = _furthest(held, folders, 2)
+        assert log.path.parent.name == "b"
+        assert reached.position.next_event == log.next_offset
+        with pytest.raises(NotRestored, match=r"there is no partition 1 in .*: name the folder of a front"):
+            _furthest(held, folders, 1)
+
+
+def test_the_next_command_is_one_that_the_commands_topic_has(tmp_path: Path) -> None:
+    state = worker(tmp_path / "a", 1)
+    position = state.fold.position
+    state.close()
+    here = position.next_source
+    assert _next_source(position, 0, here + 5) == (here, 0)
+    assert _next_source(position, 0, 0) == (0, 0), "the topic was created again"
+    assert _next_source(position, here + 2, here + 5) == (here + 2, 2), "two were deleted before they were decided"
