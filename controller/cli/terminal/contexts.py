@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from events.logs.regular import read_text
-
 DEFAULT_HTTP = "127.0.0.1:8080"
 HTTP, CONTEXT = "TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -56,6 +54,8 @@ def file() -> Path:
 def read() -> Contexts:
     """All that there are. Raises ContextError."""
     import tomllib
+
+    from events.logs.regular import read_text
 
     path = file()
     try:
